@@ -1,0 +1,84 @@
+"""Every error PASTO raises, as one tree.
+
+PastoError
+├── BadInput (ValueError)             what you gave does not fit; the message names it and the cure
+│   ├── BadSpace                      parameters, candidates and their constraints
+│   ├── BadObjective                  goals, guardrails, utilities
+│   ├── BadTruth                      a table of means that does not fit its objective
+│   ├── BadMeasurement                metrics told to a study
+│   ├── BadState                      a saved state that cannot be read back
+│   └── BadOption                     a name or setting that does not exist
+├── Unsupported (TypeError)           the learner cannot take this objective; the message names one that can
+├── UnknownAssignment (KeyError)      told or dropped, but never asked
+├── AlreadyTold (ValueError)          told or dropped twice
+├── NothingLearned (RuntimeError)     an answer was asked for before the first round was learned
+├── SolverFailed (ArithmeticError)    the numerical solver gave up; the message carries its reason
+└── MissingExtra (ImportError)        an optional dependency is not installed; the message names the extra
+
+PastoWarning (UserWarning)            the input is usable, but probably not what was meant
+"""
+
+from __future__ import annotations
+
+
+class PastoError(Exception):
+    """The root of every error that PASTO raises on purpose."""
+
+
+class BadInput(PastoError, ValueError):  # noqa: N818 -- reads as what it is: bad input
+    """What was given does not fit; the message says what was needed, what came, and the cure."""
+
+
+class BadSpace(BadInput):
+    """Parameters, candidates or constraints that make no usable space."""
+
+
+class BadObjective(BadInput):
+    """A goal, guardrail or utility that makes no usable objective."""
+
+
+class BadTruth(BadInput):
+    """A table of means that does not fit its objective."""
+
+
+class BadMeasurement(BadInput):
+    """Metrics told to a study that cannot be learned from; nothing was recorded."""
+
+
+class BadState(BadInput):
+    """A saved state that cannot be read back."""
+
+
+class BadOption(BadInput):
+    """A name or setting that does not exist."""
+
+
+class Unsupported(PastoError, TypeError):  # noqa: N818
+    """A learner or solver that cannot take this objective; the message names one that can."""
+
+
+class UnknownAssignment(PastoError, KeyError):  # noqa: N818
+    """An assignment that this study never asked for."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class AlreadyTold(PastoError, ValueError):  # noqa: N818
+    """An assignment that was told or dropped before."""
+
+
+class NothingLearned(PastoError, RuntimeError):  # noqa: N818
+    """An answer was asked for before the first round was learned."""
+
+
+class SolverFailed(PastoError, ArithmeticError):  # noqa: N818
+    """The numerical solver gave up."""
+
+
+class MissingExtra(PastoError, ImportError):  # noqa: N818
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class PastoWarning(UserWarning):
+    """The input is usable, but probably not what was meant."""

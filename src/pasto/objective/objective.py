@@ -1,0 +1,292 @@
+"""The objective a team states: what to raise, what to keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import BadObjective
+from pasto.objective.form import Form
+from pasto.objective.goals import Array, Goal, LinearGoal, RatioGoal, UtilityGoal, check_utility
+from pasto.objective.guardrail import Guardrail
+from pasto.objective.ratio import Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """A concave function over named metrics, with its gradient."""
+
+    function: Callable[[Array], Array]
+    derivative: Callable[[Array], Array]
+    over: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A concave f of the metric vector, built by `maximize`, `minimize` or `utility` and then `keep`.
+
+    >>> import pasto
+    >>> objective = pasto.maximize("watch_time").keep("like_rate", at_least=0.03, penalty=5.0).keep("load", at_most=9)
+    >>> print(objective)
+    maximize watch_time, keep like_rate >= 0.03 (penalty 5), keep load <= 9
+    >>> objective.metrics
+    ('watch_time', 'like_rate', 'load')
+    >>> objective.value([[2.0, 0.05, 3.0], [2.0, 0.05, 10.0]])
+    array([  2., -inf])
+    """
+
+    target: Mapping[str, float] | Ratio | Utility
+    """What is raised: weights by metric, a ratio, or a utility."""
+    sign: float = 1.0
+    """−1 where the target is minimised."""
+    guardrails: tuple[Guardrail, ...] = ()
+
+    def keep(
+        self,
+        metric: str | Ratio,
+        *,
+        at_least: float | str | None = None,
+        at_most: float | str | None = None,
+        penalty: float | None = None,
+    ) -> Objective:
+        """Add a guardrail: soft with a penalty, hard without.
+
+        A number is in the metric's own units. A signed percentage is a change against the baseline; the goal is then
+        also counted in percent over the baseline, and the penalty in goal percent per squared percent.
+
+        >>> import pasto
+        >>> print(pasto.maximize("watch_time").keep("like_rate", at_least="-2%", penalty=5.0))
+        maximize watch_time, keep like_rate >= -2% (penalty 5)
+        """
+        guardrail = Guardrail.parse(metric, at_least=at_least, at_most=at_most, penalty=penalty)
+        for other in self.guardrails:
+            if (other.label, other.lower) == (guardrail.label, guardrail.lower):
+                raise BadObjective(f"{guardrail.label!r} is kept twice on the same side; state one threshold")
+        if isinstance(self.target, Ratio) and guardrail.penalty is not None:
+            raise BadObjective(
+                f"a ratio goal takes hard guardrails only: {self.target.name} less a penalty is not concave; leave out "
+                f"penalty= for {guardrail.label!r}, or maximise {self.target.numerator!r} itself"
+            )
+        return replace(self, guardrails=(*self.guardrails, guardrail))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that must be measured, in the order every array of means uses."""
+        names: dict[str, None] = {}
+        sources: list[str | Ratio] = [*self.shown, *(guardrail.metric for guardrail in self.guardrails)]
+        for source in sources:
+            for name in (source.numerator, source.denominator) if isinstance(source, Ratio) else (source,):
+                names[name] = None
+        return tuple(names)
+
+    @property
+    def shown(self) -> tuple[str | Ratio, ...]:
+        """The goal's own metrics, as people name them."""
+        match self.target:
+            case Ratio():
+                return (self.target,)
+            case Utility():
+                return tuple(self.target.over)
+            case weights:
+                return tuple(weights)
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """Every ratio among goal and guardrails, once."""
+        found = [*self.shown, *(guardrail.metric for guardrail in self.guardrails)]
+        return tuple(dict.fromkeys(source for source in found if isinstance(source, Ratio)))
+
+    @property
+    def relative(self) -> bool:
+        """Whether any threshold is a percentage, so that a baseline is needed."""
+        return any(guardrail.relative for guardrail in self.guardrails)
+
+    @property
+    def hard(self) -> tuple[str, ...]:
+        """The names of the hard guardrails."""
+        names = self.names
+        return tuple(name for name, rail in zip(names, self.guardrails, strict=True) if rail.penalty is None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The guardrails' names: the metric's, with the side added where a metric is kept on both."""
+        labels = [rail.label for rail in self.guardrails]
+        return tuple(
+            rail.label if labels.count(rail.label) == 1 else f"{rail.label} ({'at least' if rail.lower else 'at most'})"
+            for rail in self.guardrails
+        )
+
+    def form(self, baseline: Sequence[float] | Array | None = None) -> Form:
+        """The normal form over raw metrics; relative thresholds need the baseline's metric vector."""
+        reference = None if baseline is None else np.asarray(baseline, dtype=float)
+        if self.relative and reference is None:
+            percent = next(rail for rail in self.guardrails if rail.relative)
+            raise BadObjective(
+                f"'{percent}' is relative to a baseline, and none was named; pass baseline= (a candidate), or write "
+                "the threshold in the metric's own units"
+            )
+        rows, at, relief = [], [], []
+        for rail in self.guardrails:
+            row, limit, exchange = self._row(rail, reference)
+            side = 1.0 if rail.lower else -1.0
+            rows.append(side * row)
+            at.append(side * limit)
+            relief.append(exchange)
+        width = len(self.metrics)
+        return Form(
+            goal=self._goal(reference if self.relative else None),
+            names=self.names,
+            rows=np.array(rows, dtype=float).reshape(-1, width),
+            at=np.array(at, dtype=float),
+            penalties=np.array([math.inf if rail.penalty is None else rail.penalty for rail in self.guardrails]),
+            relief=np.array(relief, dtype=float).reshape(-1, width),
+        )
+
+    def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
+        """f at each metric vector, (..., metrics) → (...); −∞ where a hard guardrail is missed."""
+        return self.form(baseline).value(self._vectors(metrics))
+
+    def gradient(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
+        """∇f at each metric vector, (..., metrics) → (..., metrics); needs soft guardrails only.
+
+        >>> import pasto
+        >>> pasto.maximize("x").keep("y", at_least=0, penalty=5.0).gradient([[1.0, -2.0], [1.0, 2.0]])
+        array([[ 1., 20.],
+               [ 1.,  0.]])
+        """
+        return self.form(baseline).gradient(self._vectors(metrics))
+
+    def __str__(self) -> str:
+        match self.target:
+            case Ratio():
+                aim = self.target.name
+            case Utility():
+                aim = "a utility of " + ", ".join(self.target.over)
+            case weights if len(weights) == 1 and next(iter(weights.values())) == 1.0:
+                aim = next(iter(weights))
+            case weights:
+                aim = " + ".join(f"{weight:g} {name}" for name, weight in weights.items())
+        verb = "maximize" if self.sign > 0 else "minimize"
+        return ", ".join([f"{verb} {aim}", *(f"keep {rail}" for rail in self.guardrails)])
+
+    def _vectors(self, metrics: Any) -> Array:
+        vectors = np.asarray(metrics, dtype=float)
+        if vectors.shape[-1:] != (len(self.metrics),):
+            raise BadObjective(
+                f"expected vectors of {len(self.metrics)} metrics {self.metrics}, got shape {vectors.shape}"
+            )
+        return vectors
+
+    def _unit(self, metric: str) -> Array:
+        """The row that picks one metric out of the vector."""
+        row = np.zeros(len(self.metrics))
+        row[self.metrics.index(metric)] = 1.0
+        return row
+
+    def _row(self, rail: Guardrail, reference: Array | None) -> tuple[Array, float, Array]:
+        """One guardrail as row · y against a limit, and what a unit of relaxing adds to its slack."""
+        if isinstance(rail.metric, Ratio):
+            top, bottom = self._unit(rail.metric.numerator), self._unit(rail.metric.denominator)
+            if not rail.relative:
+                return top - rail.at * bottom, 0.0, bottom
+            assert reference is not None  # noqa: S101 -- `form` has refused a missing baseline
+            over, under = self._positive(top, reference, rail.label), self._positive(bottom, reference, rail.label)
+            level = (1.0 + rail.at / 100.0) * over / under
+            return 100.0 * (top - level * bottom) / over, 0.0, bottom / under
+        row = self._unit(rail.metric)
+        if not rail.relative:
+            return row, rail.at, np.zeros_like(row)
+        assert reference is not None  # noqa: S101 -- as above
+        return 100.0 * row / self._positive(row, reference, rail.label), 100.0 + rail.at, np.zeros_like(row)
+
+    def _goal(self, reference: Array | None) -> Goal:
+        """The goal over the raw vector, in percent over the baseline where one is given."""
+        match self.target:
+            case Utility(function, derivative, over):
+                return UtilityGoal(function, derivative, over, tuple(self.metrics.index(name) for name in over))
+            case Ratio(numerator, denominator, name):
+                top, bottom = self._unit(numerator), self._unit(denominator)
+                if reference is None:
+                    return RatioGoal(self.sign * top, bottom)
+                level = self._positive(top, reference, name) / self._positive(bottom, reference, name)
+                return RatioGoal(self.sign * top, bottom, 100.0 / level, -100.0 * self.sign)
+            case weights:
+                row, offset = np.zeros(len(self.metrics)), 0.0
+                for name, weight in weights.items():
+                    unit, factor = self._unit(name), self.sign * weight
+                    if reference is not None:
+                        factor *= 100.0 / self._positive(unit, reference, name)
+                        offset -= 100.0 * self.sign * weight
+                    row += factor * unit
+                return LinearGoal(row, offset)
+
+    def _positive(self, row: Array, reference: Array, name: str) -> float:
+        level = float(row @ reference)
+        if not level > 0:
+            raise BadObjective(
+                f"the baseline's {name!r} is {level:g}, and a percentage needs a positive one; write the thresholds in "
+                "the metrics' own units"
+            )
+        return level
+
+
+def maximize(goal: str | Ratio | Mapping[str, float]) -> Objective:
+    """Raise a metric, a ratio, or a weighted sum of metrics; then `keep` the guardrails.
+
+    >>> import pasto
+    >>> print(pasto.maximize({"watch_time": 1, "comments": 0.3}).keep("like_rate", at_least=0.03))
+    maximize 1 watch_time + 0.3 comments, keep like_rate >= 0.03
+    """
+    return Objective(_target(goal))
+
+
+def minimize(goal: str | Ratio | Mapping[str, float]) -> Objective:
+    """Lower a metric, a ratio, or a weighted sum of metrics; f is then its negative.
+
+    >>> import pasto
+    >>> blend = pasto.solve({"cost": [3, 1], "sales": [9, 5]}, pasto.minimize("cost").keep("sales", at_least=6))
+    >>> blend.probabilities, blend.metrics, blend.value
+    ((0.25, 0.75), {'cost': 1.5, 'sales': 6.0}, -1.5)
+    """
+    return Objective(_target(goal), sign=-1.0)
+
+
+def utility(
+    value: Callable[[Array], Array], gradient: Callable[[Array], Array], *, over: Mapping[str, tuple[float, float]]
+) -> Objective:
+    """Raise any concave function of named metrics.
+
+    `over` names the metrics, in the order the function reads them, each with the range on which it is used; concavity
+    and gradient are checked there, and a wrong one is refused. Both functions take arrays (..., metrics).
+
+    >>> import numpy as np, pasto
+    >>> fair = pasto.utility(
+    ...     lambda y: np.log(y).sum(axis=-1), lambda y: 1 / y, over={"buyers": (0.1, 10), "sellers": (0.1, 10)}
+    ... )
+    >>> blend = pasto.solve({"buyers": [4, 1], "sellers": [1, 4]}, fair)
+    >>> [round(share, 6) for share in blend.probabilities]
+    [0.5, 0.5]
+    """
+    if not over:
+        raise BadObjective("over= must name at least one metric with its range, as in over={'x': (0, 1)}")
+    check_utility(value, gradient, over)
+    return Objective(Utility(value, gradient, {name: (float(low), float(high)) for name, (low, high) in over.items()}))
+
+
+def _target(goal: str | Ratio | Mapping[str, float]) -> Mapping[str, float] | Ratio:
+    if isinstance(goal, Ratio):
+        return goal
+    if isinstance(goal, str) and goal:
+        return {goal: 1.0}
+    if not isinstance(goal, Mapping) or not goal:
+        raise BadObjective(f"a goal is a metric's name, a ratio, or weights by metric, got {goal!r}")
+    for name, weight in goal.items():
+        if not isinstance(name, str) or not name:
+            raise BadObjective(f"a goal's metrics are named by strings, got {name!r}")
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight) or not weight:
+            raise BadObjective(f"the weight of {name!r} must be a finite number other than 0, got {weight!r}")
+    return {name: float(weight) for name, weight in goal.items()}

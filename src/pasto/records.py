@@ -1,0 +1,124 @@
+"""The frozen nouns that cross every border: plain values, standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Value = float | int | str | bool
+"""One parameter's value: a number, or a choice's label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One unit's candidate, with the probability it was drawn with.
+
+    >>> Assignment(id="0/0", round=0, version=0, candidate=1, name="b", values={"weight": 2}, probability=0.5).name
+    'b'
+    """
+
+    id: str
+    """Unique within the study: round and slot."""
+    round: int
+    version: int
+    """Of the policy it was drawn from."""
+    candidate: int
+    name: str
+    values: Mapping[str, Value]
+    probability: float
+    """The propensity: what the draw really used, and what every estimator must use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one round measured for one candidate: û, the mean over its units, and that mean's covariance.
+
+    >>> Observation(version=3, candidate=0, units=1200, mean=(31.2, 0.02)).units
+    1200
+    """
+
+    version: int
+    """Of the policy under which the units were drawn."""
+    candidate: int
+    units: float
+    mean: tuple[float, ...]
+    """One number a metric, in the objective's order."""
+    covariance: tuple[tuple[float, ...], ...] | None = None
+    """Of the mean, not of a unit; None where nobody measured it."""
+    control: bool = False
+    """Units held on the baseline by design, apart from the policy's own draw of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is being served now: p_t, a distribution over candidates with a version.
+
+    >>> Policy(version=0, probabilities=(0.5, 0.5)).version
+    0
+    """
+
+    version: int
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What mixing buys over one candidate.
+
+    Where some candidate meets every hard guardrail, the best of those is the one compared with, and `value` is
+    f(blend) − f(single). Where none does, `value` is None, the candidate compared with is the least-violating one,
+    and the gain is told as the difference in the goal and that candidate's violations.
+    """
+
+    candidate: int
+    value: float | None
+    goal: float
+    """The blend's goal less that candidate's."""
+    violations: Mapping[str, float] = field(default_factory=dict)
+    """By how much that candidate breaks each hard guardrail; empty where it breaks none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """The answer: a distribution over candidates to deploy, with what it is expected to do.
+
+    >>> import pasto
+    >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
+    >>> blend.probabilities, blend.value, blend.prices
+    ((0.5, 0.5), 1.0, {'y': 0.5})
+    """
+
+    probabilities: tuple[float, ...]
+    value: float
+    """f at the blend's metrics; where no blend is feasible, the goal and the soft guardrails alone."""
+    metrics: Mapping[str, float]
+    """What the blend is expected to measure, by name; ratios as ratios."""
+    prices: Mapping[str, float]
+    """What relaxing a guardrail by one unit buys, by guardrail."""
+    support: tuple[int, ...]
+    """The candidates that take part."""
+    names: tuple[str, ...]
+    """Every candidate's name."""
+    single: int | None
+    """The best single candidate; None where none meets every hard guardrail."""
+    single_value: float | None
+    gain: Gain
+    feasible: bool
+    """Whether the blend meets every hard guardrail."""
+    shortfalls: Mapping[str, float] = field(default_factory=dict)
+    """By how much the blend misses each guardrail it misses, soft ones included."""
+    lifts: Mapping[str, float] = field(default_factory=dict)
+    """Percent over the baseline, by metric; empty where there is no baseline."""
+
+    def __str__(self) -> str:
+        mixture = " + ".join(f"{self.probabilities[k]:.1%} {self.names[k]}" for k in self.support)
+        metrics = ", ".join(f"{name} = {value:.6g}" for name, value in self.metrics.items())
+        lines = [f"{mixture}: f = {self.value:.6g} ({metrics})"]
+        if self.single is not None and self.single_value is not None:
+            lines.append(f"best single {self.names[self.single]}: f = {self.single_value:.6g}")
+        else:
+            lines.append("no single candidate meets every guardrail")
+        if not self.feasible:
+            missed = ", ".join(f"{name} by {amount:.6g}" for name, amount in self.shortfalls.items())
+            lines.append(f"no blend meets every hard guardrail; the nearest one misses {missed}")
+        return "\n".join(lines)
