@@ -1,0 +1,83 @@
+# Everything is run from here. Each target does its own set-up in .venv, from the pinned and hashed files in
+# requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
+
+PYTHON ?= python3
+PAPER ?= illustration toy-a synthetic-b convergence regret
+# Options for every `pasto paper` of `make paper`, as in: make paper PAPER_OPTIONS=--quick
+PAPER_OPTIONS ?=
+# Options for `make lock`, as in: make lock LOCK_OPTIONS=--upgrade
+LOCK_OPTIONS ?=
+
+BIN := .venv/bin
+UV := $(BIN)/uv
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python --compile-bytecode
+COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --universal --fork-strategy fewest \
+	--python-version 3.11 --generate-hashes --no-emit-index-url $(LOCK_OPTIONS)
+
+# What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need.
+TOOL := .venv/.ready-uv
+RUN := .venv/.ready-run
+DEV := .venv/.ready-dev
+
+# Many small arrays on all cores at once: the tests run in parallel already, so each keeps to one thread.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format paper lock clean
+.DELETE_ON_ERROR:
+
+help: ## List these targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(DEV) ## Build .venv with PASTO and everything its tests need.
+
+demo: $(RUN) ## Learn a small study with competing metrics and show the blend beat the best single setting.
+	@$(BIN)/pasto demo
+
+test: check ## Check, then run the tests with the examples in README, docs and docstrings.
+	$(BIN)/pytest -q -n auto --maxprocesses 4
+
+check: $(DEV) ## Check format, lint, types and the import contract.
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/lint-imports --no-logo
+
+format: $(DEV) ## Format the code and mend what the linter can.
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format
+
+paper: $(DEV) ## Reproduce the paper's tables and figures, into paper-results/.
+	@for name in $(PAPER); do $(BIN)/pasto paper $$name --out paper-results $(PAPER_OPTIONS) || exit 1; done
+
+lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
+	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt
+	printf 'editables\nhatchling\n' | $(COMPILE) --constraint requirements/dev.txt pyproject.toml - \
+		--output-file requirements/run.txt
+	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
+
+clean: ## Remove .venv, caches and what the commands wrote.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist paper-results
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(TOOL): requirements/uv.txt
+	@test -x $(BIN)/python || { \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+			echo "PASTO needs Python 3.11 or newer, and '$(PYTHON)' says: $$($(PYTHON) --version 2>&1)." \
+				"Name another one, as in: make setup PYTHON=python3.12" >&2; exit 1; }; \
+		echo "Building .venv with $$($(PYTHON) --version)"; \
+		$(PYTHON) -m venv --clear .venv; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(RUN): requirements/run.txt pyproject.toml $(TOOL)
+	@echo "Installing PASTO into .venv"
+	@$(INSTALL) --require-hashes -r $<
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.txt $(RUN)
+	@echo "Installing what the checks and tests need"
+	@$(INSTALL) --require-hashes -r $<
+	@touch $@
