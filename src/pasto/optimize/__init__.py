@@ -1,0 +1,9 @@
+"""From means and an objective to a distribution over candidates."""
+
+from pasto.optimize.answer import solve
+from pasto.optimize.blend import describe
+from pasto.optimize.exact import best
+from pasto.optimize.kinds import optimum
+from pasto.optimize.program import Program, Solution
+
+__all__ = ["Program", "Solution", "best", "describe", "optimum", "solve"]

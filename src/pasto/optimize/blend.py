@@ -1,0 +1,103 @@
+"""From a distribution and means to the answer that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pasto.objective import Array, Form, Objective
+from pasto.records import Blend, Gain
+
+
+def describe(
+    probabilities: Array,
+    means: Array,
+    objective: Objective,
+    *,
+    names: Sequence[str],
+    baseline: int | None = None,
+    duals: Array | None = None,
+    others: Mapping[str, Array] | None = None,
+) -> Blend:
+    """Say what a distribution over candidates does, given means (metrics, candidates) in the objective's order.
+
+    baseline is a candidate's index; others are further metrics (candidates,) to show; without duals (guardrails,) the
+    prices of hard guardrails are left out.
+
+    >>> import numpy as np, pasto
+    >>> means = np.array([[2.0, 0.0], [-2.0, 2.0]])
+    >>> print(describe(np.array([0.25, 0.75]), means, pasto.maximize("x").keep("y", at_least=0), names=("a", "b")))
+    25.0% a + 75.0% b: f = 0.5 (x = 0.5, y = 1)
+    best single b: f = 0
+    """
+    form = objective.form(None if baseline is None else means[:, baseline])
+    blended = means @ probabilities
+    shown = _shown(blended, objective)
+    lifts: dict[str, float] = {}
+    if others:
+        shown |= {name: float(row @ probabilities) for name, row in others.items()}
+    if baseline is not None:
+        before = _shown(means[:, baseline], objective)
+        if others:
+            before |= {name: float(row[baseline]) for name, row in others.items()}
+        lifts = {name: 100.0 * (shown[name] / level - 1.0) for name, level in before.items() if level > 0.0}
+    prices = form.prices(blended, np.zeros(len(form.at)) if duals is None else duals)
+    if duals is None:
+        prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
+    value = float(form.smooth(blended))
+    single, single_value, gain = _singles(form, means, blended, value)
+    return Blend(
+        probabilities=tuple(probabilities.tolist()),
+        value=value,
+        metrics=shown,
+        prices=prices,
+        support=tuple(np.flatnonzero(probabilities).tolist()),
+        names=tuple(names),
+        single=single,
+        single_value=single_value,
+        gain=gain,
+        feasible=bool(form.met(blended)),
+        shortfalls=form.shortfalls(blended),
+        lifts=lifts,
+    )
+
+
+def violation(slack: Array) -> Array:
+    """How badly each candidate misses hard guardrails, (guardrails, candidates) → (candidates,).
+
+    The sum of squared shortfalls, each in units of its guardrail's spread over the candidates, so that no guardrail
+    counts more for being written in small units.
+    """
+    return np.asarray((np.minimum(slack / spreads(slack)[:, None], 0.0) ** 2).sum(axis=0))
+
+
+def spreads(slack: Array) -> Array:
+    """The range of each guardrail's slack over the candidates, 1 where they are all the same."""
+    spread = np.ptp(slack, axis=1)
+    return np.where(spread > 0.0, spread, 1.0)
+
+
+def _singles(form: Form, means: Array, blended: Array, value: float) -> tuple[int | None, float | None, Gain]:
+    """The best single candidate, and what the blend gains over it or over the least-violating one."""
+    columns = means.T
+    values = form.value(columns)
+    goal = float(form.goal.value(blended))
+    best = int(np.argmax(values))
+    if values[best] > -np.inf:
+        only = float(values[best])
+        return best, only, Gain(best, value - only, goal - float(form.goal.value(columns[best])))
+    misses = violation(form.slack(columns).T[form.hard])
+    least = int(np.argmax(np.where(misses <= misses.min(), form.smooth(columns), -np.inf)))
+    missed = form.shortfalls(columns[least])
+    hard = {name for name, firm in zip(form.names, form.hard, strict=True) if firm}
+    violations = {name: amount for name, amount in missed.items() if name in hard}
+    return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)
+
+
+def _shown(vector: Array, objective: Objective) -> dict[str, float]:
+    """Raw metrics and ratios, by name."""
+    shown = dict(zip(objective.metrics, vector.tolist(), strict=True))
+    for ratio in objective.ratios:
+        shown[ratio.name] = shown[ratio.numerator] / shown[ratio.denominator]
+    return shown
