@@ -1,0 +1,56 @@
+"""The paper's tables and figures, one file each, run from one command.
+
+A new experiment is a new file and one line in `EXPERIMENTS`.
+"""
+
+from __future__ import annotations
+
+from pasto.errors import BadOption
+from pasto.paper import synthetic_b, toy_a
+from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
+from pasto.paper.write import saved, write
+from pasto.sim import Progress
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        toy_a.EXPERIMENT,
+        synthetic_b.EXPERIMENT,
+    )
+}
+
+
+def run(
+    name: str,
+    *,
+    runs: int | None = None,
+    rounds: int | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run an experiment by its name, at its own size unless told otherwise.
+
+    >>> outcome = run("toy-a", runs=20, rounds=100)
+    >>> outcome.settings["runs"], outcome.claims[0].holds is None
+    (20, True)
+    """
+    if name not in EXPERIMENTS:
+        raise BadOption(f"no experiment is called {name!r}; there are {', '.join(EXPERIMENTS)}")
+    experiment = EXPERIMENTS[name]
+    for option, value in {"runs": runs, "rounds": rounds}.items():
+        if value is not None and value < 1:
+            raise BadOption(f"{option} must be at least 1, got {value}")
+    usual = (experiment.quick_runs, experiment.quick_rounds) if quick else (experiment.runs, experiment.rounds)
+    return experiment.run(
+        Size(
+            runs=usual[0] if runs is None else runs,
+            rounds=usual[1] if rounds is None else rounds,
+            seed=seed,
+            quick=quick,
+            progress=progress,
+        )
+    )
+
+
+__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Outcome", "Size", "Table", "run", "saved", "write"]

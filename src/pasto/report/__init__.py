@@ -1,0 +1,1 @@
+"""What people read: figures, and later lift, balance checks, prices and plans."""

@@ -1,0 +1,140 @@
+"""One look for every figure: quiet axes, colours that everyone can tell apart, saved as PNG and SVG.
+
+Drawing needs matplotlib, which the extra `plots` brings. Figures are built directly, never through pyplot, so no
+backend is chosen and no global setting changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pasto.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's, in the order lines take them."""
+INK = "#333333"
+GRID = "#E4E4E4"
+REFERENCE = "#777777"
+DOTS = 160
+"""A PNG's dots per inch."""
+Place = Literal["best", "upper left", "upper right", "lower left", "lower right", "center right", "upper center"]
+
+
+def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float = 4.4) -> tuple[Figure, list[Axes]]:
+    """An empty figure with its axes in reading order, in inches for the whole sheet.
+
+    >>> figure, axes = sheet(columns=2)
+    >>> len(axes)
+    2
+    """
+    try:
+        from matplotlib.figure import Figure as Sheet
+    except ImportError as error:
+        raise MissingExtra("figures need matplotlib; install it with: pip install 'pasto[plots]'") from error
+    figure = Sheet(figsize=(width, height), layout="constrained", facecolor="white")
+    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
+    for one in axes:
+        for side in ("top", "right"):
+            one.spines[side].set_visible(False)
+        for side in ("left", "bottom"):
+            one.spines[side].set_color(INK)
+        one.grid(True, color=GRID, linewidth=0.8)
+        one.set_axisbelow(True)
+        one.tick_params(colors=INK, labelsize=9, which="both")
+    return figure, axes
+
+
+def label(axes: Axes, *, title: str, x: str, y: str) -> None:
+    """Say what a panel shows and what its axes measure.
+
+    >>> figure, (axes,) = sheet()
+    >>> label(axes, title="Example A", x="rounds", y="f")
+    >>> axes.get_xlabel()
+    'rounds'
+    """
+    axes.set_title(title, fontsize=11, color=INK, loc="left")
+    axes.set_xlabel(x, fontsize=10, color=INK)
+    axes.set_ylabel(y, fontsize=10, color=INK)
+
+
+def curve(
+    axes: Axes,
+    x: Sequence[float] | Any,
+    y: Sequence[float] | Any,
+    *,
+    name: str,
+    colour: str,
+    low: Sequence[float] | Any = None,
+    high: Sequence[float] | Any = None,
+    dashes: str = "-",
+) -> None:
+    """A line, with a shaded band around it where low and high are given.
+
+    >>> figure, (axes,) = sheet()
+    >>> curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0], low=[0.4, 0.6], high=[0.6, 0.8])
+    >>> len(axes.lines), len(axes.collections)
+    (1, 1)
+    """
+    axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
+    if low is not None and high is not None:
+        axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)
+
+
+def level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = True) -> None:
+    """A dashed horizontal line with its name written on it at one end, for what a curve is compared with.
+
+    >>> figure, (axes,) = sheet()
+    >>> level(axes, 1.0125, "best blend, 1.0125")
+    >>> axes.texts[0].get_text()
+    'best blend, 1.0125'
+    """
+    axes.axhline(y, color=REFERENCE, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(
+        name,
+        xy=(1.0 if right else 0.0, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2 if right else 4, 3 if above else -3),
+        textcoords="offset points",
+        ha="right" if right else "left",
+        va="bottom" if above else "top",
+        fontsize=8.5,
+        color=REFERENCE,
+    )
+
+
+def legend(axes: Axes, where: Place = "best", title: str | None = None) -> None:
+    """The lines' names in a plain box.
+
+    >>> figure, (axes,) = sheet()
+    >>> curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0])
+    >>> legend(axes)
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['mean']
+    """
+    box = axes.legend(
+        loc=where, title=title, fontsize=9, title_fontsize=9, frameon=True, framealpha=0.92, edgecolor=GRID
+    )
+    for text in (*box.get_texts(), box.get_title()):
+        text.set_color(INK)
+
+
+def save(figure: Figure, path: str | Path) -> list[Path]:
+    """Write a figure as PNG and SVG beside each other; `path` is the name without an ending.
+
+    >>> import tempfile
+    >>> figure, _ = sheet()
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     [written.name for written in save(figure, Path(place) / "toy-a")]
+    ['toy-a.png', 'toy-a.svg']
+    """
+    stem = Path(path)
+    image, drawing = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+    figure.savefig(image, format="png", dpi=DOTS)
+    figure.savefig(drawing, format="svg", metadata={"Date": None})
+    return [image, drawing]

@@ -1,0 +1,29 @@
+"""Worlds with a known truth, and learners run on them many times over.
+
+A new world is a new file and one line here.
+"""
+
+from pasto.sim.drift import Drifting, drift
+from pasto.sim.example_a import example_a
+from pasto.sim.gain import Gains, relative_gain
+from pasto.sim.monte_carlo import monte_carlo
+from pasto.sim.play import Moment
+from pasto.sim.synthetic_b import synthetic_b
+from pasto.sim.trace import Progress, Trace, spaced
+from pasto.sim.world import World, table
+
+__all__ = [
+    "Drifting",
+    "Gains",
+    "Moment",
+    "Progress",
+    "Trace",
+    "World",
+    "drift",
+    "example_a",
+    "monte_carlo",
+    "relative_gain",
+    "spaced",
+    "synthetic_b",
+    "table",
+]

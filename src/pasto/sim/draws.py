@@ -1,0 +1,80 @@
+"""Random numbers for many runs at once, each run with streams of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.objective import Array
+
+BLOCK = 2_048
+"""About how many numbers are drawn ahead for each run and kind."""
+
+
+class Draws(Protocol):
+    """What chance brings to a set of runs."""
+
+    def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
+        """For each round, uniforms (runs, parallel) and standard normals (runs, parallel, metrics)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Independent streams keyed by (seed, run): a run sees the same numbers whatever runs beside it.
+
+    Which candidates are drawn, what noise they show and what truth they have come from three streams, so that none
+    depends on how far ahead another was drawn.
+    """
+
+    seed: int
+    runs: Sequence[int]
+    parallel: int
+    metrics: int
+
+    def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
+        """For each round, uniforms (runs, parallel) and standard normals (runs, parallel, metrics)."""
+        block = min(count, max(1, BLOCK // (self.parallel * self.metrics)))
+        choices = [stream(self.seed, run, "choice") for run in self.runs]
+        noises = [stream(self.seed, run, "noise") for run in self.runs]
+        uniforms = np.empty((len(self.runs), block, self.parallel))
+        normals = np.empty((len(self.runs), block, self.parallel, self.metrics))
+        for start in range(0, count, block):
+            for place, (choice, noise) in enumerate(zip(choices, noises, strict=True)):
+                choice.random(out=uniforms[place])
+                noise.standard_normal(out=normals[place])
+            for step in range(min(block, count - start)):
+                yield uniforms[:, step], normals[:, step]
+
+
+PURPOSES = ("truth", "choice", "noise")
+
+
+def stream(seed: int, run: int, purpose: str) -> np.random.Generator:
+    """One run's generator for one purpose: truth, choice or noise."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, run, PURPOSES.index(purpose)])))
+
+
+def pick(probabilities: Array, uniforms: Array) -> NDArray[np.intp]:
+    """Draw candidates (runs, draws) from policies (runs, candidates): the inverse of the cumulative sum, by bisection.
+
+    >>> import numpy as np
+    >>> pick(np.array([[0.2, 0.3, 0.5]]), np.array([[0.1, 0.2, 0.49, 0.51]]))
+    array([[0, 1, 1, 2]])
+    """
+    runs, count = probabilities.shape
+    width = 1 << (count - 1).bit_length()
+    edges = np.full((runs, width), np.inf)
+    np.cumsum(probabilities, axis=1, out=edges[:, :count])
+    points = uniforms * edges[:, count - 1, None]
+    edges[:, count - 1] = np.inf  # rounding may put a point on the last edge
+    flat, left = edges.reshape(-1), np.arange(runs, dtype=np.intp)[:, None] * width
+    found = np.repeat(left, uniforms.shape[1], axis=1)
+    while width > 1:
+        width //= 2
+        found += width * (flat.take(found + (width - 1)) <= points)
+    return np.asarray(found - left)

@@ -1,0 +1,21 @@
+"""Example A of the paper: two candidates, each good at what the other is bad at."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from pasto.objective import maximize
+from pasto.sim.world import World, table
+
+
+def example_a(variance: float = 5.0) -> World:
+    """The two-arm example: μX = (2, 0), μY = (−2, 2), f = x − 5 min(0, y)², noise of variance 5 on each metric.
+
+    >>> import pasto
+    >>> world = example_a()
+    >>> blend = pasto.solve(world.truth, world.objective)
+    >>> round(blend.value, 6), blend.single_value
+    (1.0125, 0.0)
+    """
+    objective = maximize("x").keep("y", at_least=0, penalty=5.0)
+    return table({"x": [2, 0], "y": [-2, 2]}, sqrt(variance), objective)

@@ -1,0 +1,100 @@
+"""One learner in many worlds at once, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pasto.estimate import Sample
+from pasto.objective import Array, Form
+from pasto.optimize.learners import Problem, Round
+from pasto.optimize.learners.mirror import Mirror, MirrorState
+from pasto.sim.draws import Draws, pick
+from pasto.sim.world import World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """All runs of a chunk just after a round was learned."""
+
+    round: int
+    """t, counted from 1."""
+    served: Array
+    """(runs, candidates): p_t."""
+    state: MirrorState
+    """After the round; changed in place by the next one, so copy what is kept."""
+    worlds: Sequence[World]
+    """One for each run."""
+    form: Form
+
+    @property
+    def answer(self) -> Array:
+        """(runs, candidates): p̄_t."""
+        return np.asarray(self.state.served / self.round)
+
+    @property
+    def estimate(self) -> Array:
+        """(runs, metrics, candidates): V̂_t = (V̂_0 + Σ Û_s)/(t + 1), as Algorithm 1 keeps it."""
+        return np.asarray(self.state.total / (self.round + 1))
+
+    @property
+    def running(self) -> Array:
+        """(runs or 1, metrics, candidates): V_t, the running mean of the truth; μ where it stands still."""
+        if all(world is self.worlds[0] for world in self.worlds):
+            return self.worlds[0].running(self.round)[None]
+        return np.array([world.running(self.round) for world in self.worlds])
+
+    def value(self, means: Array, probabilities: Array) -> Array:
+        """(runs,): f(means · p), for means (runs or 1, metrics, candidates)."""
+        return self.form.smooth((means * probabilities[:, None, :]).sum(axis=-1))
+
+
+class _Measured:
+    """What candidates measure, gathered for all runs at once from tables (runs or 1, candidates, metrics)."""
+
+    def __init__(self, worlds: Sequence[World]) -> None:
+        self.worlds = worlds if any(world is not worlds[0] for world in worlds) else worlds[:1]
+        metrics, self.count = worlds[0].truth.shape
+        self.moving = any(type(world).means is not World.means for world in self.worlds)
+        self.noise = self._rows([np.broadcast_to(world.noise, (metrics, self.count)) for world in self.worlds])
+        self.means = self._rows([world.truth for world in self.worlds])
+        self.offsets = np.arange(len(self.worlds), dtype=np.intp)[:, None] * self.count
+
+    def at(self, round: int, chosen: np.ndarray[Any, np.dtype[np.intp]], normals: Array) -> Array:
+        """(runs, draws, metrics): û."""
+        if self.moving:
+            self.means = self._rows([world.means(round) for world in self.worlds])
+        places = chosen + self.offsets
+        seen = self.noise.take(places, axis=0)
+        seen *= normals
+        seen += self.means.take(places, axis=0)
+        return np.asarray(seen)
+
+    @staticmethod
+    def _rows(tables: list[Array]) -> Array:
+        """One row a candidate, run after run."""
+        return np.concatenate([one.T for one in tables])
+
+
+def play(
+    learner: Mirror[Any], problem: Problem, worlds: Sequence[World], draws: Draws, *, rounds: int, parallel: int
+) -> Iterator[Moment]:
+    """Run the learner's own propose and advance in every world, and yield after each round."""
+    state = learner.start(problem, (len(worlds),))
+    form = problem.objective.form()
+    measured = _Measured(worlds)
+    shares = np.full((len(worlds), parallel), 1.0 / parallel)
+    for number, (uniforms, normals) in enumerate(draws.rounds(rounds), start=1):
+        served = learner.propose(problem, state)
+        chosen = pick(served, uniforms)
+        sample = Sample(
+            candidates=chosen,
+            metrics=measured.at(number, chosen, normals),
+            probabilities=np.take_along_axis(served, chosen, axis=-1),
+            shares=shares,
+        )
+        learner.advance(problem, state, Round(served, sample), form)
+        yield Moment(number, served, state, worlds, form)

@@ -1,0 +1,100 @@
+"""What many runs of a learner did, at checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadOption
+from pasto.objective import Array
+
+
+class Progress(Protocol):
+    """Told how far a long computation has come."""
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """`done` of `total` steps of what `label` names."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Every run of a Monte Carlo experiment: f of its answer and of its policy at checkpoints, and what was possible.
+
+    >>> from pasto.sim import example_a, monte_carlo
+    >>> trace = monte_carlo("pasto", example_a(), runs=50, rounds=100, seed=1)
+    >>> trace.answer.shape == (50, len(trace.checkpoints))
+    True
+    >>> float(trace.optimum[0].round(6)), float(trace.single[0])
+    (1.0125, 0.0)
+    >>> trace.mean[-1] == trace.at(100).mean()
+    np.True_
+    """
+
+    learner: str
+    parallel: int
+    seed: int
+    checkpoints: NDArray[np.intp]
+    """(checkpoints,): rounds, counted from 1."""
+    answer: Array
+    """(runs, checkpoints): f(μ p̄_t), the blend to deploy if learning stopped there."""
+    served: Array
+    """(runs, checkpoints): f(μ p_t), the policy served in that round."""
+    probabilities: Array
+    """(runs, candidates): p̄_T."""
+    optimum: Array
+    """(runs,): f at the exact best blend."""
+    single: Array
+    """(runs,): f at the best single candidate."""
+    measures: Mapping[str, Array] = field(default_factory=dict)
+    """(runs, checkpoints) each: what `monte_carlo(measures=)` asked for."""
+    totals: Mapping[str, Array] = field(default_factory=dict)
+    """(runs, checkpoints) each: what `monte_carlo(totals=)` asked for, summed over all rounds so far."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs there were."""
+        return len(self.answer)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds each run had."""
+        return int(self.checkpoints[-1])
+
+    @property
+    def mean(self) -> Array:
+        """(checkpoints,): the mean of f(μ p̄_t) over runs."""
+        return np.asarray(self.answer.mean(axis=0))
+
+    @property
+    def error(self) -> Array:
+        """(checkpoints,): the standard error of `mean`; NaN for a single run."""
+        if self.runs == 1:
+            return np.full(len(self.checkpoints), np.nan)
+        return np.asarray(self.answer.std(axis=0, ddof=1) / np.sqrt(self.runs))
+
+    def at(self, round: int) -> Array:
+        """(runs,): f(μ p̄_t) at one checkpoint."""
+        places = np.flatnonzero(self.checkpoints == round)
+        if not len(places):
+            raise BadOption(f"round {round} is no checkpoint of this trace; pass checkpoints= with it among them")
+        return np.asarray(self.answer[:, places[0]])
+
+
+def spaced(rounds: int, *extra: int) -> tuple[int, ...]:
+    """Checkpoints evenly spaced on a log axis, ten to a decade at round numbers, with `rounds` and any extra ones.
+
+    >>> spaced(30, 17)
+    (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 17, 20, 25, 30)
+    """
+    found = {rounds, *(round for round in extra if 1 <= round <= rounds)}
+    decade = 1
+    while decade <= rounds:
+        steps = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
+        found |= {decade * step // 10 for step in steps if decade * step % 10 == 0 and decade * step // 10 <= rounds}
+        decade *= 10
+    return tuple(sorted(found))

@@ -1,0 +1,125 @@
+"""A world whose truth is known: candidates with mean metrics, and noise on every look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pasto.errors import BadTruth
+from pasto.objective import Array, Objective
+from pasto.optimize.truth import Truth
+from pasto.space import Candidates
+
+Noise = float | Sequence[float] | Mapping[str, float] | Array
+"""Standard deviations: one for all, one for each metric, or an array (metrics, candidates)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """Candidates with known mean metrics μ, seen through Gaussian noise.
+
+    A study learns in it by hand: ask, draw what each candidate measures, tell.
+
+    >>> import numpy as np, pasto
+    >>> from pasto.sim import example_a
+    >>> world, rng = example_a(), np.random.default_rng(1)
+    >>> study = pasto.Study(world.candidates, world.objective, learner="pasto", seed=1)
+    >>> for _ in range(500):
+    ...     assignments = study.ask(parallel=10)
+    ...     study.tell(assignments, world.draw([a.candidate for a in assignments], rng))
+    >>> float(world.value(study.blend().probabilities)) > 0.5              # the best single candidate reaches 0
+    True
+    """
+
+    truth: Array
+    """(metrics, candidates): μ."""
+    objective: Objective
+    noise: Array
+    """(metrics, candidates), or (metrics, 1) where it is the same for every candidate: standard deviations."""
+    names: tuple[str, ...]
+    """The candidates' names."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics' names, in the order of the truth's rows."""
+        return self.objective.metrics
+
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates as a study takes them, each with its own name as its one parameter."""
+        return Candidates.from_rows([{"candidate": name} for name in self.names], names=self.names)
+
+    def means(self, round: int) -> Array:
+        """μ_t, (metrics, candidates): what is measured in that round, counted from 1, but for the noise."""
+        return self.truth
+
+    def running(self, round: int) -> Array:
+        """V_t = (1/t) Σ μ_s over s ≤ t, (metrics, candidates)."""
+        return self.truth
+
+    def value(self, probabilities: ArrayLike) -> Array:
+        """f(μ p), for one distribution or an array (..., candidates) of them."""
+        return self.objective.value(np.asarray(probabilities, dtype=float) @ self.truth.T)
+
+    def draw(self, candidates: ArrayLike, rng: np.random.Generator, round: int = 1) -> Array:
+        """What each of n candidates measures once, (n, metrics).
+
+        >>> import numpy as np
+        >>> from pasto.sim import table
+        >>> import pasto
+        >>> world = table({"x": [2, 0], "y": [-2, 2]}, 0.0, pasto.maximize("x").keep("y", at_least=0, penalty=5.0))
+        >>> world.draw([1, 0], np.random.default_rng(0))
+        array([[ 0.,  2.],
+               [ 2., -2.]])
+        """
+        chosen = np.asarray(candidates, dtype=np.intp)
+        spread = np.broadcast_to(self.noise, self.truth.shape)
+        seen = self.means(round).T[chosen] + spread.T[chosen] * rng.standard_normal((*chosen.shape, len(self.truth)))
+        return np.asarray(seen)
+
+
+def table(
+    means: Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | Array,
+    noise: Noise,
+    objective: Objective,
+    names: Sequence[str] | None = None,
+) -> World:
+    """A world from a table of means, as `pasto.solve` takes them; metrics the objective does not read are left out.
+
+    >>> import pasto
+    >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
+    >>> table({"x": [2, 0], "y": [-2, 2]}, {"x": 1.0, "y": 0.5}, objective, names=["bold", "careful"]).names
+    ('bold', 'careful')
+    """
+    read = Truth.read(means, objective, names)
+    truth = read.means[: len(objective.metrics)]
+    return World(truth, objective, deviations(noise, objective.metrics, truth.shape[1]), read.names)
+
+
+def deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> Array:
+    """Standard deviations as an array (metrics, 1) or (metrics, candidates), checked."""
+    given: Any = noise
+    if isinstance(noise, Mapping):
+        if missing := [name for name in metrics if name not in noise]:
+            raise BadTruth(f"noise= lacks {missing[0]!r}; give one standard deviation for each of {metrics}")
+        given = [noise[name] for name in metrics]
+    try:
+        spread = np.array(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise BadTruth(f"noise= must be standard deviations, got {noise!r}") from error
+    if spread.ndim < 2:
+        spread = spread.reshape(-1, 1)
+        if len(spread) == 1:
+            spread = np.repeat(spread, len(metrics), axis=0)
+    if spread.shape not in {(len(metrics), 1), (len(metrics), candidates)}:
+        raise BadTruth(
+            f"noise= must be one number, one for each of {metrics}, or an array {(len(metrics), candidates)}, got "
+            f"shape {np.shape(given)}"
+        )
+    if not (np.isfinite(spread) & (spread >= 0)).all():
+        raise BadTruth(f"noise= must be standard deviations, finite and not negative, got {noise!r}")
+    return spread
