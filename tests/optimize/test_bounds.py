@@ -68,6 +68,14 @@ def test_with_one_guardrail_a_candidate_reaches_them(seed: int, candidates: int)
     assert np.linalg.norm(slopes @ truth, axis=1).max() == pytest.approx(known.gradient)
 
 
+def test_a_blend_with_a_larger_gradient_than_every_candidate_is_covered() -> None:
+    objective = pasto.maximize("x").keep("y", at_least=2, penalty=1.0).keep("z", at_least=2, penalty=1.0)
+    truth = np.array([[-3.0, -3.0], [0.0, -1.0], [3.0, 1.0]])
+    norms = np.linalg.norm(objective.gradient(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]) @ truth.T) @ truth, axis=1)
+    assert norms[2] > norms[:2].max() + 0.5
+    assert Constants.of(objective, truth).gradient >= norms[2]
+
+
 def test_guardrails_on_metrics_of_their_own_have_an_exact_slope() -> None:
     objective = pasto.maximize("x").keep("y", at_least=0.5, penalty=5.0).keep("z", at_least=0.5, penalty=5.0)
     truth = np.random.default_rng(3).uniform(-1, 1, size=(3, 20))
