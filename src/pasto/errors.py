@@ -22,7 +22,15 @@ from __future__ import annotations
 
 
 class PastoError(Exception):
-    """The root of every error that PASTO raises on purpose."""
+    """The root of every error that PASTO raises on purpose.
+
+    >>> import pasto
+    >>> try:
+    ...     pasto.maximize("watch_time").keep("likes", at_least="2%")
+    ... except pasto.PastoError as error:
+    ...     print(error)
+    keep('likes') got '2%', which could mean a rise or a fall; write '+2%' or '-2%'
+    """
 
 
 class BadInput(PastoError, ValueError):  # noqa: N818 -- reads as what it is: bad input
