@@ -1,0 +1,58 @@
+"""Û: each round's unbiased sample of the truth, by inverse propensity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One round's draws, kept sparse: Û = Σ_q share_q · û_q / p_q in the column of the candidate drawn.
+
+    Arrays may have leading axes (many runs at once); the last axes are draws, then metrics.
+    """
+
+    candidates: NDArray[np.intp]
+    """(..., draws)."""
+    metrics: Array
+    """(..., draws, metrics): û, what was measured."""
+    probabilities: Array
+    """(..., draws): the propensity each was drawn with."""
+    shares: Array
+    """(..., draws): each draw's share of the round, summing to one; 1/Q for Q draws."""
+
+    @property
+    def columns(self) -> Array:
+        """share · û / p, (..., draws, metrics)."""
+        return np.asarray(self.metrics * (self.shares / self.probabilities)[..., None])
+
+    def matrix(self, candidates: int) -> Array:
+        """Û as a dense matrix, (..., metrics, candidates).
+
+        E[Û] = μ: here each of two candidates is drawn with its own probability.
+
+        >>> import numpy as np
+        >>> truth = np.array([[2.0, 0.0], [-2.0, 2.0]])
+        >>> def drawn(k, p):
+        ...     return Sample(np.array([k]), truth[:, k][None], np.array([p]), np.ones(1)).matrix(2)
+        >>> 0.25 * drawn(0, 0.25) + 0.75 * drawn(1, 0.75)
+        array([[ 2.,  0.],
+               [-2.,  2.]])
+        """
+        *leading, _, width = self.metrics.shape
+        dense = np.zeros((*leading, width, candidates))
+        add_samples(dense, self)
+        return dense
+
+
+def add_samples(total: Array, sample: Sample) -> None:
+    """Add Û to a running total (..., metrics, candidates), in place; the total must be contiguous."""
+    width, count = total.shape[-2:]
+    rows = np.arange(total.size // count).reshape(*total.shape[:-2], 1, width)
+    places = rows * count + sample.candidates[..., None]  # (..., draws, metrics) in the flat total
+    np.add.at(total.reshape(-1), places.reshape(-1), sample.columns.reshape(-1))  # counts repeated draws each time

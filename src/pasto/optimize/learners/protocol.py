@@ -1,0 +1,79 @@
+"""What every learner is: a frozen configuration and four pure functions over a state that is a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.estimate import Sample
+from pasto.objective import Objective
+from pasto.records import Blend
+
+Array = NDArray[np.float64]
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a learner is asked to solve: the objective, the candidates' names, and which of them is the baseline."""
+
+    objective: Objective
+    names: tuple[str, ...]
+    baseline: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(metrics, candidates)."""
+        return len(self.objective.metrics), len(self.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One round as a learner sees it: what was served, and what was measured."""
+
+    served: Array
+    """(..., candidates): p_t, the policy the draws came from."""
+    sample: Sample
+    covariances: Array | None = None
+    """(draws, metrics, metrics): of each measured mean, where known."""
+
+
+class Learner(Protocol[State]):
+    """Equal state, equal future: nothing is hidden, nothing is random here."""
+
+    name: ClassVar[str]
+
+    def check(self, problem: Problem) -> None:
+        """Refuse an objective this learner cannot take, naming the cure."""
+        ...
+
+    def start(self, problem: Problem) -> State:
+        """The state before the first round."""
+        ...
+
+    def propose(self, problem: Problem, state: State) -> Array:
+        """The next policy, (candidates,)."""
+        ...
+
+    def learn(self, problem: Problem, state: State, round: Round) -> State:
+        """The state after one more round; the state given is left as it was."""
+        ...
+
+    def answer(self, problem: Problem, state: State) -> Blend:
+        """The blend to deploy, as far as it is known."""
+        ...
+
+    def save(self, state: State) -> dict[str, Any]:
+        """The state as a plain JSON value, bit for bit."""
+        ...
+
+    def load(self, problem: Problem, saved: dict[str, Any]) -> State:
+        """The state that `save` wrote."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration as a plain JSON value, for `from_settings`."""
+        ...

@@ -1,0 +1,93 @@
+"""Checking what is told to a study, at the door and all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import BadMeasurement
+from pasto.optimize.learners.protocol import Array
+from pasto.records import Observation
+
+LARGEST = 1e100
+"""Nothing measured on units is larger; beyond it sums of squares overflow."""
+
+
+def vectors(told: Any, metrics: tuple[str, ...], count: int, what: str) -> Array:
+    """(count, metrics) finite numbers from an array, a list of vectors or a list of dicts."""
+    if isinstance(told, Mapping):
+        told = [told]
+    if not isinstance(told, np.ndarray) and (isinstance(told, (str, bytes)) or not isinstance(told, Sequence)):
+        raise BadMeasurement(f"{what} must be an array ({count}, {len(metrics)}) or a list of dicts, got {told!r}")
+    if len(told) and any(isinstance(row, Mapping) for row in told):
+        told = [_row(row, metrics, what, place) for place, row in enumerate(told)]
+    try:
+        values = np.asarray(told)
+        numbers = values.astype(float)
+    except (TypeError, ValueError) as error:
+        raise BadMeasurement(f"{what} must be numbers, one row of {metrics} for each assignment: {error}") from error
+    if values.dtype.kind not in "iuf":
+        raise BadMeasurement(f"{what} must be numbers, got {values.dtype} values")
+    if numbers.shape == (len(metrics),) and count == 1:
+        numbers = numbers[None]
+    if numbers.shape != (count, len(metrics)):
+        raise BadMeasurement(
+            f"{what} must have shape {(count, len(metrics))}, one row for each assignment in the order {metrics}, got "
+            f"{numbers.shape}"
+        )
+    _finite(numbers, metrics, what)
+    return numbers
+
+
+def observed(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> Sequence[Observation]:
+    """Check the observations of one round: one version, known candidates, finite means, usable covariances."""
+    if not observations:
+        raise BadMeasurement("a round needs at least one observation")
+    versions = sorted({observation.version for observation in observations})
+    if len(versions) > 1:
+        raise BadMeasurement(f"one call observes one round, got policy versions {versions}; observe them one by one")
+    for place, seen in enumerate(observations):
+        what = f"observation {place}"
+        if isinstance(seen.candidate, bool) or not 0 <= seen.candidate < candidates:
+            raise BadMeasurement(f"{what} names candidate {seen.candidate!r}; this study has 0 to {candidates - 1}")
+        if not 0 < seen.units < float("inf"):
+            raise BadMeasurement(f"{what} has {seen.units!r} units; leave out candidates that no unit saw")
+        vectors([list(seen.mean)], metrics, 1, f"the mean of {what}")
+        if seen.covariance is not None:
+            _covariance(seen, len(metrics), what)
+    learned = [seen.candidate for seen in observations if not seen.control]
+    if len(set(learned)) < len(learned):
+        twice = next(candidate for candidate in learned if learned.count(candidate) > 1)
+        raise BadMeasurement(f"candidate {twice} is observed twice in one round; merge its units into one observation")
+    return observations
+
+
+def _row(row: Any, metrics: tuple[str, ...], what: str, place: int) -> list[Any]:
+    if not isinstance(row, Mapping):
+        raise BadMeasurement(f"row {place} of {what} is not a dict like the others, got {row!r}")
+    if missing := [name for name in metrics if name not in row]:
+        raise BadMeasurement(f"row {place} of {what} lacks {missing[0]!r}; this study measures {metrics}")
+    if unknown := [name for name in row if name not in metrics]:
+        raise BadMeasurement(f"row {place} of {what} has {unknown[0]!r}, which this study does not measure: {metrics}")
+    return [row[name] for name in metrics]
+
+
+def _finite(numbers: Array, metrics: tuple[str, ...], what: str) -> None:
+    bad = ~(np.abs(numbers) <= LARGEST)  # catches NaN as well
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        raise BadMeasurement(
+            f"{what} has {metrics[column]} = {numbers[row, column]} in row {row}; every value must be finite and at "
+            f"most {LARGEST:g}. Nothing was recorded; drop that assignment or tell it again"
+        )
+
+
+def _covariance(seen: Observation, width: int, what: str) -> None:
+    matrix = np.asarray(seen.covariance, dtype=float)
+    if matrix.shape != (width, width) or not np.isfinite(matrix).all():
+        raise BadMeasurement(f"the covariance of {what} must be {width} × {width} finite numbers, got {matrix.shape}")
+    scale = float(np.abs(matrix).max())
+    if scale and (np.abs(matrix - matrix.T).max() > 1e-9 * scale or np.linalg.eigvalsh(matrix)[0] < -1e-9 * scale):
+        raise BadMeasurement(f"the covariance of {what} is not symmetric and positive semi-definite")

@@ -1,0 +1,99 @@
+"""Rounds that were asked and are not learned yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import AlreadyTold, BadState, UnknownAssignment
+from pasto.estimate import Sample
+from pasto.optimize.learners.protocol import Array, Round
+from pasto.records import Policy
+
+
+@dataclass(slots=True)
+class Slot:
+    """One assignment's fate: waiting, told (metrics set) or dropped."""
+
+    candidate: int
+    probability: float
+    metrics: list[float] | None = None
+    errors: list[float] | None = None
+    dropped: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it still waits for its measurement."""
+        return self.metrics is None and not self.dropped
+
+
+@dataclass(slots=True)
+class PendingRound:
+    """One ask: the policy its draws came from, and what became of each."""
+
+    policy: Policy
+    slots: list[Slot] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every assignment was told or dropped."""
+        return not any(slot.open for slot in self.slots)
+
+    def learned(self) -> Round | None:
+        """The round as a learner sees it; None where every assignment was dropped."""
+        told = [slot for slot in self.slots if slot.metrics is not None]
+        if not told:
+            return None
+        return Round(
+            served=np.array(self.policy.probabilities),
+            sample=Sample(
+                candidates=np.array([slot.candidate for slot in told], dtype=np.intp),
+                metrics=np.array([slot.metrics for slot in told], dtype=float),
+                probabilities=np.array([slot.probability for slot in told]),
+                shares=np.full(len(told), 1.0 / len(told)),
+            ),
+            covariances=_covariances(told),
+        )
+
+    def to_saved(self) -> dict[str, Any]:
+        """A plain JSON value."""
+        return {
+            "version": self.policy.version,
+            "probabilities": list(self.policy.probabilities),
+            "slots": [[s.candidate, s.probability, s.metrics, s.errors, s.dropped] for s in self.slots],
+        }
+
+    @classmethod
+    def from_saved(cls, saved: dict[str, Any]) -> PendingRound:
+        """What `to_saved` wrote."""
+        try:
+            policy = Policy(saved["version"], tuple(saved["probabilities"]))
+            return cls(policy, [Slot(*slot) for slot in saved["slots"]])
+        except (KeyError, TypeError) as error:
+            raise BadState(f"a pending round in the saved state cannot be read: {error}") from error
+
+
+def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[int, Slot]:
+    """The round and slot that an assignment's id names, still open; `asked` is how many rounds were asked in all."""
+    number, _, place = identity.partition("/")
+    if not (number.isdecimal() and place.isdecimal() and int(number) < asked):
+        raise UnknownAssignment(f"this study never asked for an assignment {identity!r}")
+    held = rounds.get(int(number))
+    if held is None:
+        raise AlreadyTold(f"assignment {identity!r} belongs to a round that has been learned; it cannot be told again")
+    if int(place) >= len(held.slots):
+        raise UnknownAssignment(f"this study never asked for an assignment {identity!r}")
+    slot = held.slots[int(place)]
+    if not slot.open:
+        verb = "dropped" if slot.dropped else "told"
+        raise AlreadyTold(f"assignment {identity!r} was {verb} before; tell each assignment once")
+    return int(number), slot
+
+
+def _covariances(told: list[Slot]) -> Array | None:
+    """Diagonal covariances from the standard errors told; None unless every slot has them."""
+    if any(slot.errors is None for slot in told):
+        return None
+    return np.array([np.diag(np.square(slot.errors)) for slot in told if slot.errors is not None])

@@ -1,0 +1,301 @@
+"""The study: ask for assignments, tell what they measured, and read off the policy and the blend."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import AlreadyTold, BadInput, BadMeasurement, BadOption, BadState, NothingLearned
+from pasto.estimate import Sample
+from pasto.objective import Objective, from_saved, to_saved
+from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, learner
+from pasto.records import Assignment, Blend, Observation, Policy, Value
+from pasto.space import Candidates
+from pasto.study.measurements import observed, vectors
+from pasto.study.pending import PendingRound, Slot, find
+
+KEPT = 32
+"""How many past policies a study remembers, for rounds that are observed late."""
+FORMAT = 1
+"""Of the saved state."""
+
+
+class Study:
+    """Learns a blend by asking for assignments and being told their metrics.
+
+    One ask is one round. The round is learned when its last assignment is told or dropped; rounds may overlap, and
+    each is learned with the probabilities its assignments were drawn with. A study is a pure value: no clock, no disk,
+    no hidden randomness.
+
+    >>> import numpy as np, pasto
+    >>> candidates = pasto.Candidates.from_rows([{"weight": 0}, {"weight": 1}])
+    >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
+    >>> study = pasto.Study(candidates, objective, learner="pasto", seed=7)
+    >>> truth = np.array([[2.0, 0.0], [-2.0, 2.0]])
+    >>> for _ in range(300):
+    ...     assignments = study.ask(parallel=10)
+    ...     study.tell(assignments, [truth[:, a.candidate] for a in assignments])
+    >>> study.policy.version, study.blend().value > 0.5                   # the best single candidate reaches 0
+    (300, True)
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates | Sequence[Mapping[str, Value]],
+        objective: Objective,
+        *,
+        learner: str | Learner[Any] = "pasto",
+        seed: int | None = None,
+        baseline: int | str | Mapping[str, Value] | None = None,
+    ) -> None:
+        self.candidates = candidates if isinstance(candidates, Candidates) else Candidates.from_rows(candidates)
+        self.objective = objective
+        self.seed = secrets.randbits(63) if seed is None else _natural(seed, "seed")
+        self.baseline = _place(self.candidates, baseline)
+        self._learner = _learner(learner)
+        self._problem = Problem(objective, self.candidates.names, self.baseline)
+        self._learner.check(self._problem)
+        self._state = self._learner.start(self._problem)
+        self._asked = 0
+        self._rounds: dict[int, PendingRound] = {}
+        self._policies: dict[int, Policy] = {}
+        self._order = np.array(sorted(range(len(self.candidates)), key=self.candidates.names.__getitem__))
+        self._publish(0)
+
+    @property
+    def policy(self) -> Policy:
+        """What is served now: probabilities and version."""
+        return self._policy
+
+    @property
+    def learner(self) -> str:
+        """The learner's name."""
+        return self._learner.name
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds have been learned."""
+        return self._policy.version
+
+    @property
+    def pending(self) -> tuple[Assignment, ...]:
+        """The assignments that were asked and neither told nor dropped, oldest first."""
+        return tuple(
+            self._assignment(number, place, held)
+            for number, held in self._rounds.items()
+            for place, slot in enumerate(held.slots)
+            if slot.open
+        )
+
+    def ask(self, parallel: int = 1) -> list[Assignment]:
+        """Draw the next round: `parallel` assignments from the policy, independently and with replacement.
+
+        Asking never learns: asking again before telling opens another round under the same policy.
+        """
+        if _natural(parallel, "parallel") < 1:
+            raise BadOption(f"parallel must be at least 1, got {parallel}")
+        # Draws run over the candidates in the order of their names, so that relabelling changes nothing.
+        edges = np.cumsum(np.array(self._policy.probabilities)[self._order])
+        points = np.random.default_rng([self.seed, self._asked]).random(parallel) * edges[-1]
+        drawn = self._order[np.searchsorted(edges, points, side="right").clip(max=len(edges) - 1)]
+        held = PendingRound(self._policy, [Slot(int(k), self._policy.probabilities[k]) for k in drawn])
+        number, self._asked = self._asked, self._asked + 1
+        self._rounds[number] = held
+        return [self._assignment(number, place, held) for place in range(parallel)]
+
+    def tell(
+        self, assignments: Assignment | str | Sequence[Assignment | str], metrics: Any, errors: Any = None
+    ) -> None:
+        """Record what assignments measured: all of them, or, if anything is wrong, none.
+
+        `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, or a list of dicts; `errors`
+        are standard errors of the same shape. Assignments may be given by their ids, in any order, some now and some
+        later.
+        """
+        identities = _identities(assignments)
+        values = vectors(metrics, self.objective.metrics, len(identities), "metrics")
+        deviations = None
+        if errors is not None:
+            deviations = vectors(errors, self.objective.metrics, len(identities), "errors")
+            if (deviations < 0).any():
+                raise BadMeasurement("errors are standard errors, which cannot be negative")
+        found = self._find(identities)
+        for row, (_, slot) in enumerate(found):
+            slot.metrics = values[row].tolist()
+            slot.errors = None if deviations is None else deviations[row].tolist()
+        self._settle({number for number, _ in found})
+
+    def drop(self, assignments: Assignment | str | Sequence[Assignment | str]) -> None:
+        """Give assignments up: they will never be told, and their round need not wait for them."""
+        found = self._find(_identities(assignments))
+        for _, slot in found:
+            slot.dropped = True
+        self._settle({number for number, _ in found})
+
+    def observe(self, observations: Sequence[Observation]) -> None:
+        """Learn a whole round at once, from each candidate's mean over its units.
+
+        Every unit is a draw here: a candidate's share of the round is its units over all units not in control. The
+        observations name the policy version they were drawn under; each version is observed once.
+        """
+        seen = observed(observations, self.objective.metrics, len(self.candidates))
+        version = seen[0].version
+        policy = self._policies.get(version)
+        if policy is None:
+            if 0 <= version <= self._policy.version:
+                raise AlreadyTold(
+                    f"policy version {version} was observed before, or is older than the {KEPT} versions a study keeps"
+                )
+            raise BadMeasurement(f"policy version {version!r} was never served; the current one is {self.rounds}")
+        learning = [observation for observation in seen if not observation.control]
+        if not learning:
+            raise BadMeasurement("every observation is marked as control; the policy's own units are needed to learn")
+        probabilities = np.array([policy.probabilities[observation.candidate] for observation in learning])
+        if not probabilities.all():
+            stray = learning[int(np.argmin(probabilities))].candidate
+            raise BadMeasurement(f"candidate {stray} was not served by policy version {version}: its probability is 0")
+        units = np.array([observation.units for observation in learning])
+        known = all(observation.covariance is not None for observation in learning)
+        self._learn(
+            Round(
+                served=np.array(policy.probabilities),
+                sample=Sample(
+                    candidates=np.array([observation.candidate for observation in learning], dtype=np.intp),
+                    metrics=np.array([observation.mean for observation in learning], dtype=float),
+                    probabilities=probabilities,
+                    shares=units / units.sum(),
+                ),
+                covariances=np.array([observation.covariance for observation in learning]) if known else None,
+            )
+        )
+        del self._policies[version]
+
+    def blend(self) -> Blend:
+        """The answer so far."""
+        if not self.rounds:
+            raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
+        return self._learner.answer(self._problem, self._state)
+
+    def state(self) -> dict[str, Any]:
+        """Everything the study knows, as a plain JSON value; `Study.from_state` goes on bit for bit."""
+        return {
+            "format": FORMAT,
+            "candidates": self.candidates.to_saved(),
+            "objective": to_saved(self.objective),
+            "learner": {"name": self._learner.name, "settings": self._learner.settings()},
+            "seed": self.seed,
+            "baseline": self.baseline,
+            "version": self._policy.version,
+            "asked": self._asked,
+            "learned": self._learner.save(self._state),
+            "policies": [[version, list(policy.probabilities)] for version, policy in self._policies.items()],
+            "rounds": [[number, held.to_saved()] for number, held in self._rounds.items()],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], objective: Objective | None = None) -> Study:
+        """The study that `state` was taken from; a custom utility is passed back in as `objective`.
+
+        >>> import json, pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
+        >>> again = pasto.Study.from_state(json.loads(json.dumps(study.state())))
+        >>> study.ask() == again.ask()
+        True
+        """
+        if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+            found = state.get("format") if isinstance(state, Mapping) else state
+            raise BadState(f"a study's state has format {FORMAT}, got {found!r}")
+        try:
+            goal = from_saved(state["objective"]) if objective is None else objective
+            if to_saved(goal) != state["objective"]:
+                raise BadState(f"the objective passed in ({goal}) is not the one this state was saved with")
+            kind = LEARNERS.get(state["learner"]["name"])
+            if kind is None:
+                raise BadState(f"the saved learner {state['learner']['name']!r} does not exist here")
+            study = cls(
+                Candidates.from_saved(state["candidates"]),
+                goal,
+                learner=kind.from_settings(state["learner"]["settings"]),
+                seed=state["seed"],
+                baseline=state["baseline"],
+            )
+            study._state = study._learner.load(study._problem, state["learned"])
+            study._asked = state["asked"]
+            study._rounds = {number: PendingRound.from_saved(held) for number, held in state["rounds"]}
+            study._policies = {version: Policy(version, tuple(shares)) for version, shares in state["policies"]}
+            study._policy = study._policies[state["version"]]
+        except (KeyError, TypeError, IndexError) as error:
+            raise BadState(f"the saved state cannot be read: {error!r}") from error
+        return study
+
+    def __repr__(self) -> str:
+        return f"Study({len(self.candidates)} candidates, {self.objective}, {self.learner!r}, {self.rounds} rounds)"
+
+    def _assignment(self, number: int, place: int, held: PendingRound) -> Assignment:
+        slot = held.slots[place]
+        return Assignment(
+            id=f"{number}/{place}",
+            round=number,
+            version=held.policy.version,
+            candidate=slot.candidate,
+            name=self.candidates.names[slot.candidate],
+            values=self.candidates[slot.candidate],
+            probability=slot.probability,
+        )
+
+    def _find(self, identities: list[str]) -> list[tuple[int, Slot]]:
+        if len(set(identities)) < len(identities):
+            twice = next(identity for identity in identities if identities.count(identity) > 1)
+            raise AlreadyTold(f"assignment {twice!r} appears twice in one call; tell each assignment once")
+        return [find(self._rounds, identity, self._asked) for identity in identities]
+
+    def _settle(self, numbers: set[int]) -> None:
+        """Learn the rounds that are now complete, oldest first."""
+        for number in sorted(numbers):
+            if self._rounds[number].complete:
+                round_ = self._rounds.pop(number).learned()
+                if round_ is not None:
+                    self._learn(round_)
+
+    def _learn(self, round_: Round) -> None:
+        self._state = self._learner.learn(self._problem, self._state, round_)
+        self._publish(self._policy.version + 1)
+
+    def _publish(self, version: int) -> None:
+        self._policy = Policy(version, tuple(self._learner.propose(self._problem, self._state).tolist()))
+        self._policies[version] = self._policy
+        while len(self._policies) > KEPT:
+            del self._policies[min(self._policies)]
+
+
+_learner = learner  # the constructor's argument has the same name
+
+
+def _identities(assignments: Assignment | str | Sequence[Assignment | str]) -> list[str]:
+    several = [assignments] if isinstance(assignments, (Assignment, str)) else list(assignments)
+    if not several:
+        raise BadMeasurement("no assignment was given")
+    return [given.id if isinstance(given, Assignment) else given for given in several]
+
+
+def _natural(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise BadOption(f"{name} must be a whole number that is not negative, got {value!r}")
+    return int(value)
+
+
+def _place(candidates: Candidates, baseline: int | str | Mapping[str, Value] | None) -> int | None:
+    """The baseline's index, from its index, its name or its values."""
+    if baseline is None:
+        return None
+    if isinstance(baseline, Mapping):
+        return candidates.find(baseline)
+    if isinstance(baseline, str):
+        return candidates.index(baseline)
+    place = _natural(baseline, "baseline")
+    if place >= len(candidates):
+        raise BadInput(f"baseline {place} is not a candidate; this study has 0 to {len(candidates) - 1}")
+    return place
