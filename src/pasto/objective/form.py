@@ -1,7 +1,8 @@
 """The normal form of an objective: a goal and rows of linear guardrails over the metric vector.
 
 Absolute and relative thresholds, at_least and at_most, plain metrics and ratios all become rows · y ≥ at here, so
-nothing above this file needs to tell them apart.
+nothing above this file needs to tell them apart. Sums over metrics go through einsum, not BLAS: a metric vector's value
+is then the same bit for bit however many are evaluated beside it.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ class Form:
 
     def slack(self, metrics: Array) -> Array:
         """rows · y − at, (..., guardrails): negative where a guardrail is missed."""
-        return np.asarray(metrics @ self.rows.T - self.at)
+        return np.asarray(np.einsum("...m,gm->...g", metrics, self.rows) - self.at)
 
     def smooth(self, metrics: Array) -> Array:
         """The goal less the soft penalties, (...), with no regard to hard guardrails."""
         value = self.goal.value(metrics)
         soft = ~self.hard
         if soft.any():
-            breach = np.minimum(0.0, metrics @ self.rows[soft].T - self.at[soft])
-            value = value - (breach**2) @ self.penalties[soft]
+            breach = np.minimum(0.0, self.slack(metrics)[..., soft])
+            value = value - np.einsum("...g,g->...", breach**2, self.penalties[soft])
         return np.asarray(value)
 
     def met(self, metrics: Array) -> NDArray[np.bool_]:
@@ -73,7 +74,7 @@ class Form:
         slope = self.goal.gradient(metrics)
         if len(self.at):
             breach = np.minimum(0.0, self.slack(metrics))
-            slope = slope - (2.0 * breach * self.penalties) @ self.rows
+            slope = slope - np.einsum("...g,gm->...m", 2.0 * breach * self.penalties, self.rows)
         return np.asarray(slope)
 
     def prices(self, metrics: Array, duals: Array) -> dict[str, float]:

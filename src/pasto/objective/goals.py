@@ -39,7 +39,7 @@ class LinearGoal:
 
     def value(self, metrics: Array) -> Array:
         """The weighted sum."""
-        return np.asarray(metrics @ self.row + self.offset)
+        return np.asarray(np.einsum("...m,m->...", metrics, self.row) + self.offset)
 
     def gradient(self, metrics: Array) -> Array:
         """The weights, everywhere."""
@@ -112,8 +112,8 @@ def check_utility(
     if (values[worst] + others[worst]) / 2 > middles[worst] + 1e-6 * scale:
         raise BadObjective(
             f"the utility is not concave: halfway between {_point(names, one[worst])} and {_point(names, two[worst])} "
-            f"it is {middles[worst]:.6g}, below the mean {(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO can "
-            "only promise the best blend of a concave one"
+            f"it is {middles[worst]:.6g}, below the mean {(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO "
+            "can only promise the best blend of a concave one"
         )
     steps = 1e-6 * (high - low)
     for column, name in enumerate(names):
