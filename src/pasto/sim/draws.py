@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from pasto.objective import Array
 
-BLOCK = 2_048
-"""About how many numbers are drawn ahead for each run and kind."""
+AHEAD = 2_048
+"""At most how many numbers are drawn ahead for one run and kind: enough to make the generator's own call cheap."""
+AHEAD_TOGETHER = 2_000_000
+"""At most how many are drawn ahead for all runs of a chunk together, unless a single round needs more."""
 
 
 class Draws(Protocol):
@@ -38,7 +40,8 @@ class Streams:
 
     def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
         """For each round, uniforms (runs, parallel) and standard normals (runs, parallel, metrics)."""
-        block = min(count, max(1, BLOCK // (self.parallel * self.metrics)))
+        each = self.parallel * self.metrics
+        block = min(count, max(1, min(AHEAD, AHEAD_TOGETHER // len(self.runs)) // each))
         choices = [stream(self.seed, run, "choice") for run in self.runs]
         noises = [stream(self.seed, run, "noise") for run in self.runs]
         uniforms = np.empty((len(self.runs), block, self.parallel))

@@ -20,8 +20,8 @@ from pasto.sim.world import World
 
 Measure = Callable[[Moment], Array]
 """Something to record of every run at a moment, (runs,)."""
-WORKING_SET = 400_000
-"""Numbers that a chunk keeps touching; as many as the second-level cache of a common core holds."""
+WORKING_SET = 500_000
+"""Numbers that a chunk keeps touching: measured, smaller chunks pay NumPy's calls and larger ones leave the cache."""
 
 
 def monte_carlo(
@@ -46,9 +46,9 @@ def monte_carlo(
     rounds after it, or the chunk. `measures` are further functions of a `Moment` to record at the checkpoints, and
     `totals` are summed over every round up to each checkpoint. `progress(label, done, total)` counts run-rounds.
 
-    Runs are advanced `chunk` at a time. A chunk needs about 8·chunk·(candidates·(4·metrics + 8) + 8,192) bytes; the
-    trace itself 8·runs·(candidates + checkpoints·(2 + measures + totals)). In a drifting world, f is taken at V_t, the
-    running mean of the truth, and the optimum and the best single candidate are those of V_T.
+    Runs are advanced `chunk` at a time. A chunk needs at most about 8·(chunk·candidates·(4·metrics + 8) + 4,000,000)
+    bytes; the trace itself 8·runs·(candidates + checkpoints·(2 + measures + totals)). In a drifting world, f is taken
+    at V_t, the running mean of the truth, and the optimum and the best single candidate are those of V_T.
 
     >>> from pasto.sim import example_a, synthetic_b
     >>> trace = monte_carlo("pasto", example_a(), runs=200, rounds=1_000, seed=1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.estimate import Sample
 from pasto.objective import Array, Form
@@ -53,29 +54,31 @@ class Moment:
 
 
 class _Measured:
-    """What candidates measure, gathered for all runs at once from tables (runs or 1, candidates, metrics)."""
+    """What candidates measure, gathered for all runs at once from tables with one row a candidate, run after run."""
 
     def __init__(self, worlds: Sequence[World]) -> None:
         self.worlds = worlds if any(world is not worlds[0] for world in worlds) else worlds[:1]
-        metrics, self.count = worlds[0].truth.shape
+        metrics, count = worlds[0].truth.shape
+        self.offsets = np.arange(len(self.worlds), dtype=np.intp)[:, None] * count
         self.moving = any(type(world).means is not World.means for world in self.worlds)
-        self.noise = self._rows([np.broadcast_to(world.noise, (metrics, self.count)) for world in self.worlds])
         self.means = self._rows([world.truth for world in self.worlds])
-        self.offsets = np.arange(len(self.worlds), dtype=np.intp)[:, None] * self.count
+        self.even = all(world.noise.shape[1] == 1 for world in self.worlds)
+        if self.even:  # the same for every candidate: nothing to gather
+            self.noise = np.array([world.noise.T for world in self.worlds])
+        else:
+            self.noise = self._rows([np.broadcast_to(world.noise, (metrics, count)) for world in self.worlds])
 
-    def at(self, round: int, chosen: np.ndarray[Any, np.dtype[np.intp]], normals: Array) -> Array:
+    def at(self, round: int, chosen: NDArray[np.intp], normals: Array) -> Array:
         """(runs, draws, metrics): û."""
         if self.moving:
             self.means = self._rows([world.means(round) for world in self.worlds])
         places = chosen + self.offsets
-        seen = self.noise.take(places, axis=0)
-        seen *= normals
+        seen = normals * (self.noise if self.even else self.noise.take(places, axis=0))
         seen += self.means.take(places, axis=0)
         return np.asarray(seen)
 
     @staticmethod
-    def _rows(tables: list[Array]) -> Array:
-        """One row a candidate, run after run."""
+    def _rows(tables: Sequence[Array]) -> Array:
         return np.concatenate([one.T for one in tables])
 
 
