@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pasto.objective import Array, Form, Objective
+from pasto.optimize.exact import spreads
 from pasto.records import Blend, Gain
 
 
@@ -70,12 +71,6 @@ def violation(slack: Array) -> Array:
     counts more for being written in small units.
     """
     return np.asarray((np.minimum(slack / spreads(slack)[:, None], 0.0) ** 2).sum(axis=0))
-
-
-def spreads(slack: Array) -> Array:
-    """The range of each guardrail's slack over the candidates, 1 where they are all the same."""
-    spread = np.ptp(slack, axis=1)
-    return np.where(spread > 0.0, spread, 1.0)
 
 
 def _singles(form: Form, means: Array, blended: Array, value: float) -> tuple[int | None, float | None, Gain]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from pasto.objective import Array
 
+STEPS = 500
 TINY = 1e-13
 """What counts as nothing beside numbers of about one."""
 
@@ -41,21 +42,18 @@ class Stand:
     """Whether the optimum was reached; False where the steps ran out."""
 
 
-def climb(
-    goal: Array, slack: Array, give: Array, start: Stand, *, steps: int, free: NDArray[np.bool_] | None = None
-) -> Stand:
+def climb(goal: Array, slack: Array, give: Array, start: Stand, *, springs: NDArray[np.bool_]) -> Stand:
     """Walk from a stand that meets every hard guardrail to the optimum.
 
     goal (candidates,) and slack (guardrails, candidates) should be scaled to about one; give (guardrails,) is 0 for a
-    hard guardrail. Guardrails marked in free (guardrails,) are penalised on both sides and always held.
+    hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start.
     """
     support, shares, held = list(start.support), start.shares.copy(), list(start.held)
     hard = give == 0.0
-    both = np.zeros(len(give), dtype=bool) if free is None else free
     duals = np.zeros(len(give))
     entered: int | None = None
     released: int | None = None
-    for _ in range(steps):
+    for _ in range(STEPS):
         columns = slack[:, support]
         matrix = np.vstack([np.ones(len(support)), columns[held]])
         target, level, multipliers = _optimum(goal[support], matrix, give[held])
@@ -68,22 +66,26 @@ def climb(
             else:
                 lean = goal[support] @ direction
             direction = direction if lean >= 0 else -direction
+        elif len(support) == 1 + sum(hard[rail] for rail in held):
+            # A corner cannot move: whatever the solve says otherwise is rounding.
+            target, direction, reach = target if target.min() >= 0.0 else shares, np.zeros(len(support)), 1.0
         else:
             direction, reach = target - shares, 1.0
         entered = released = None
         levels, drift = columns @ shares, columns @ direction
         event: tuple[str, int] | None = None
+        still = TINY * max(1.0, float(np.abs(direction).max()))
         for place, change in enumerate(direction):
-            if change < -TINY and shares[place] < -change * reach:
+            if change < -still and shares[place] < -change * reach:
                 reach, event = shares[place] / -change, ("leave", place)
         for rail in range(len(give)):
             change = drift[rail]
             if rail not in held:
-                if change < -TINY and max(levels[rail], 0.0) < -change * reach:
+                if change < -still and max(levels[rail], 0.0) < -change * reach:
                     reach, event = max(levels[rail], 0.0) / -change, ("hold", rail)
-            elif hard[rail] or both[rail]:
+            elif hard[rail] or springs[rail]:
                 continue
-            elif change > TINY and max(-levels[rail], 0.0) < change * reach - TINY:
+            elif change > still and max(-levels[rail], 0.0) < change * reach - TINY:
                 reach, event = max(-levels[rail], 0.0) / change, ("release", rail)
         if event is None and target is None:
             break
@@ -127,20 +129,22 @@ def _optimum(goal: Array, matrix: Array, give: Array) -> tuple[Array | None, flo
         return nothing
     if columns > 1 and np.linalg.svd(matrix, compute_uv=False)[-1] < 1e-12:
         return nothing
+    places = np.arange(columns + 1, columns + rows)
     system = np.zeros((columns + rows, columns + rows))
     system[:columns, columns:] = matrix.T
     system[columns:, :columns] = matrix
-    system[range(columns + 1, columns + rows), range(columns + 1, columns + rows)] = give
     right = np.zeros(columns + rows)
-    right[:columns] = -goal
     right[columns] = 1.0
-    weights = 1.0 / (1.0 + give)
-    system[columns + 1 :] *= weights[:, None]
-    try:
+    unit = 1.0
+    for _ in range(2):
+        system[places, places] = give * unit
+        right[:columns] = goal / -unit
         found = np.linalg.solve(system, right)
-    except np.linalg.LinAlgError:
-        return nothing
-    return found[:columns], -float(found[columns]), found[columns + 1 :]
+        largest = unit * float(np.abs(found[columns:]).max())
+        if largest < 1e3:
+            break
+        unit = largest  # shares and multipliers of one size are solved for alike
+    return found[:columns], -unit * float(found[columns]), unit * found[columns + 1 :]
 
 
 def _flat(matrix: Array) -> Array:

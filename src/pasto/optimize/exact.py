@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pasto.errors import SolverFailed
 from pasto.objective import Array
 from pasto.optimize.climb import Stand, climb
+from pasto.optimize.interior import walk
 from pasto.optimize.program import Program, Solution
+from pasto.optimize.scale import Scaled
 
-STEPS = 500
+ENOUGH = 1e-9
+"""The gap to the optimum, beside a goal whose spread is about one, above which a second method is asked."""
+WORST = 1e-6
+"""The gap above which no answer is given."""
+MISSED = 1e-9
+"""How far, beside its largest slack, a hard guardrail must be missed by every blend to count as infeasible."""
 
 
 def best(program: Program) -> Solution:
-    """The best p of one program.
+    """The best p of one program, with at most one candidate more than there are guardrails.
+
+    Where no p meets every hard guardrail, p makes the sum of squared shortfalls least, each in units of its
+    guardrail's spread over the candidates, and is the best such p.
 
     >>> import numpy as np
     >>> solution = best(Program(np.array([2.0, 0.0]), np.array([[-2.0, 2.0]]), np.array([np.inf])))
@@ -27,72 +35,90 @@ def best(program: Program) -> Solution:
 
 
 def best_with_springs(program: Program, springs: NDArray[np.bool_]) -> Solution:
-    """The best p where some rows are springs: soft, and pulled back to zero from both sides."""
-    count = len(program.goal)
-    goal, goal_unit = _scaled_goal(program.goal)
-    units = _powers(np.abs(program.slack).max(axis=1, initial=0.0))
-    slack = program.slack / units[:, None]
-    hard = np.isinf(program.penalties)
-    give = np.where(hard, 0.0, goal_unit / (2.0 * np.where(hard, 1.0, program.penalties) * units**2))
-    start, allowance = _start(goal, slack, give, hard)
-    if allowance.any():
-        slack = slack + allowance[:, None]
-    held = [*start.held, *(g for g in np.flatnonzero(springs).tolist() if g not in start.held)]
-    stand = climb(goal, slack, give, replace(start, held=held), steps=STEPS, free=springs)
-    if not stand.done:
-        raise SolverFailed(f"no optimum within {STEPS} steps")
-    probabilities = np.zeros(count)
-    probabilities[stand.support] = stand.shares
-    probabilities[probabilities < 1e-12] = 0.0
-    total = probabilities.sum()
-    if total != 1.0:
-        probabilities /= total
-    return Solution(
-        probabilities,
-        np.where(springs, stand.duals, np.maximum(stand.duals, 0.0)) * goal_unit / units,
-        bool(allowance.max(initial=0.0) <= 1e-9),
-    )
+    """The best p where some soft guardrails, marked in springs (guardrails,), pull back to zero from both sides."""
+    scaled = Scaled.of(program)
+    start, allowance = _start(scaled)
+    start.held = [*start.held, *(rail for rail in np.flatnonzero(springs).tolist() if rail not in start.held)]
+    slack = scaled.slack + allowance[:, None] if allowance.any() else scaled.slack
+    shares, duals = _maximum(scaled.goal, slack, scaled.give, start, springs)
+    duals = np.where(springs, duals, np.maximum(duals, 0.0)) * scaled.exchange
+    return Solution(_cleaned(shares), duals, bool(allowance.max(initial=0.0) <= MISSED))
 
 
-def _start(goal: Array, slack: Array, give: Array, hard: Array) -> tuple[Stand, Array]:
+def _maximum(
+    goal: Array, slack: Array, give: Array, start: Stand, springs: NDArray[np.bool_] | None = None
+) -> tuple[Array, Array]:
+    """Shares and multipliers whose duality gap proves them best; from the interior where the climb goes astray."""
+    both = np.zeros(len(give), dtype=bool) if springs is None else springs
+    stand = climb(goal, slack, give, start, springs=both)
+    shares, duals = np.zeros(len(goal)), stand.duals
+    shares[stand.support] = stand.shares
+    gap = _gap(goal, slack, give, both, shares, duals) if stand.done else np.inf
+    if gap > ENOUGH:
+        doubled, gives = np.vstack([slack, -slack[both]]), np.concatenate([give, give[both]])
+        inner, prices, _ = walk(goal[None], doubled[None], gives[None])
+        others = prices[0, : len(give)]
+        others[both] -= prices[0, len(give) :]
+        if (less := _gap(goal, slack, give, both, inner[0], others)) < gap:
+            shares, duals, gap = inner[0], others, less
+    if gap > WORST:
+        raise SolverFailed(
+            f"the best blend of {len(goal)} candidates was found only to a gap of {gap:.3g} of the goal's spread; are "
+            "the metrics or the penalties many orders of magnitude apart?"
+        )
+    return shares, duals
+
+
+def _gap(goal: Array, slack: Array, give: Array, both: NDArray[np.bool_], shares: Array, duals: Array) -> float:
+    """By how much the optimum can exceed the value at shares, or a hard guardrail is missed, whichever is more."""
+    levels, hard = slack @ shares, give == 0.0
+    breach = np.where(both, levels, np.minimum(levels, 0.0))
+    cost = float((breach[~hard] ** 2 / (2.0 * give[~hard])).sum())
+    bound = float((goal + duals @ slack).max()) + float(duals**2 @ give) / 2.0
+    scale = 1.0 + cost + float(np.abs(duals).max(initial=0.0))
+    return max((bound - float(goal @ shares) + cost) / scale, -float(levels[hard].min(initial=0.0)))
+
+
+def _start(scaled: Scaled) -> tuple[Stand, Array]:
     """A stand that meets every hard guardrail, and by how much each had to be lowered so that one exists."""
-    nothing = np.zeros(len(give))
-    met = (slack[hard] >= 0.0).all(axis=0)
-    if met.any():
-        first = int(np.argmax(np.where(met, goal, -np.inf)))
-        return Stand(
-            [first], np.ones(1), [g for g in range(len(give)) if not hard[g] and slack[g, first] < 0.0]
-        ), nothing
+    slack, hard = scaled.slack, scaled.hard
     rows = slack[hard]
-    spread = np.ptp(rows, axis=1)
-    spread[spread == 0.0] = 1.0
-    scaled = rows / spread[:, None]
-    first = int(np.argmin((np.minimum(scaled, 0.0) ** 2).sum(axis=0)))
-    missed = [g for g in range(len(rows)) if scaled[g, first] < 0.0]
-    near = climb(np.zeros(len(goal)), scaled, np.ones(len(rows)), Stand([first], np.ones(1), missed), steps=STEPS)
-    if not near.done:
-        raise SolverFailed(f"no nearest blend within {STEPS} steps")
-    reached = slack[:, near.support] @ near.shares
-    allowance = np.where(hard, np.maximum(-reached, 0.0), 0.0)
-    tight = [g for g in range(len(give)) if hard[g] and reached[g] <= 1e-13]
-    matrix = np.ones((1, len(near.support)))
-    held = []
-    for g in tight:
-        grown = np.vstack([matrix, slack[g, near.support] + allowance[g]])
-        if np.linalg.matrix_rank(grown, tol=1e-10) == len(grown):
-            matrix = grown
-            held.append(g)
-    held += [g for g in range(len(give)) if not hard[g] and reached[g] < 0.0]
-    return Stand(near.support, near.shares, held), allowance
+    met = (rows >= 0.0).all(axis=0)
+    if met.any():
+        first = int(np.argmax(np.where(met, scaled.goal, -np.inf)))
+        missed = np.flatnonzero(~hard & (slack[:, first] < 0.0)).tolist()
+        return Stand([first], np.ones(1), missed), np.zeros(len(hard))
+    rows = rows / spreads(rows)[:, None]
+    first = int(np.argmin((np.minimum(rows, 0.0) ** 2).sum(axis=0)))
+    alone = Stand([first], np.ones(1), np.flatnonzero(rows[:, first] < 0.0).tolist())
+    shares, _ = _maximum(np.zeros(len(scaled.goal)), rows, np.ones(len(rows)), alone)
+    support = np.flatnonzero(shares).tolist()
+    levels = slack @ shares
+    allowance = np.where(hard, np.maximum(-levels, 0.0), 0.0)
+    held = _independent(slack[:, support] + allowance[:, None], np.flatnonzero(hard & (levels <= 1e-13)).tolist())
+    held += np.flatnonzero(~hard & (levels < 0.0)).tolist()
+    return Stand(support, shares[support], held), allowance
 
 
-def _scaled_goal(goal: Array) -> tuple[Array, float]:
-    """The goal with its best at 0 and its spread at about 1."""
-    centred = goal - goal.max()
-    unit = float(_powers(np.array([-centred.min()]))[0])
-    return centred / unit, unit
+def spreads(slack: Array) -> Array:
+    """The range of each guardrail's slack over the candidates, 1 where they are all the same."""
+    spread = np.ptp(slack, axis=1)
+    return np.where(spread > 0.0, spread, 1.0)
 
 
-def _powers(sizes: Array) -> Array:
-    """The power of two next to each size, so that scaling by it rounds nothing; 1 for a size of 0."""
-    return np.where(sizes > 0.0, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
+def _independent(columns: Array, rails: list[int]) -> list[int]:
+    """As many of these guardrails as can be held at once by shares of these columns."""
+    held: list[int] = []
+    matrix = np.ones((1, columns.shape[1]))
+    for rail in rails:
+        grown = np.vstack([matrix, columns[rail]])
+        if len(grown) <= columns.shape[1] and np.linalg.svd(grown, compute_uv=False)[-1] > 1e-10:
+            matrix, held = grown, [*held, rail]
+    return held
+
+
+def _cleaned(shares: Array) -> Array:
+    """Without the dust, summing to one."""
+    clean = np.where(shares < 1e-12, 0.0, shares)
+    total = float(clean.sum())
+    return clean if total == 1.0 else clean / total

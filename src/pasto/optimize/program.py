@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.errors import Unsupported
 from pasto.objective import Array, Form, LinearGoal
@@ -64,3 +65,20 @@ class Solution:
     """(guardrails,): π ≥ 0, by how much the value rises as a unit is added to a guardrail's slack."""
     feasible: bool
     """Whether some p meets every hard guardrail; where none does, p is the nearest miss."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solutions:
+    """The best p of each of many programs of one shape.
+
+    >>> import numpy as np
+    >>> Solutions(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0], [0.5]]), np.array([True, True])).duals.shape
+    (2, 1)
+    """
+
+    probabilities: Array
+    """(problems, candidates)."""
+    duals: Array
+    """(problems, guardrails)."""
+    feasible: NDArray[np.bool_]
+    """(problems,)."""
