@@ -40,16 +40,21 @@ def relative_gain(trace: Trace, *, gap: float = 0.02, resamples: int = 400, seed
     gaps = trace.optimum - trace.single
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(trace.runs, np.full(trace.runs, 1.0 / trace.runs), size=resamples).astype(float)
+    resampled = _ratios(counts @ gained, counts @ gaps)
+    resampled = resampled[np.isfinite(resampled).all(axis=1)]
     kept = gaps >= gap
+    own = gained[kept] / gaps[kept, None]
     nothing = np.full(gained.shape[1], np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = gained.sum(axis=0) / gaps.sum()
-        resampled = (counts @ gained) / (counts @ gaps)[:, None]
-        own = gained[kept] / gaps[kept, None]
     return Gains(
-        ratio=np.asarray(ratio),
-        error=np.asarray(resampled.std(axis=0, ddof=1)) if trace.runs > 1 else nothing,
+        ratio=_ratios(gained.sum(axis=0)[None], gaps.sum()[None])[0],
+        error=np.asarray(resampled.std(axis=0, ddof=1)) if min(trace.runs, len(resampled)) > 1 else nothing,
         mean=np.asarray(own.mean(axis=0)) if len(own) else nothing,
         deviation=np.asarray(own.std(axis=0, ddof=1)) if len(own) > 1 else nothing,
         kept=int(kept.sum()),
     )
+
+
+def _ratios(tops: Array, bottoms: Array) -> Array:
+    """Each row over its bottom, NaN where there is nothing to gain."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(bottoms[:, None] > 0.0, tops / bottoms[:, None], np.nan)

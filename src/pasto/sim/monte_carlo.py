@@ -15,7 +15,7 @@ from pasto.optimize.learners import learner as named
 from pasto.optimize.learners.mirror import Mirror
 from pasto.sim.draws import Streams, stream
 from pasto.sim.play import Moment, play
-from pasto.sim.trace import Progress, Trace, spaced
+from pasto.sim.trace import Progress, Trace, joined, spaced
 from pasto.sim.world import World
 
 Measure = Callable[[Moment], Array]
@@ -69,7 +69,6 @@ def monte_carlo(
     }.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise BadOption(f"{name}= must be a whole number of at least 1, got {value!r}")
-    marks = _marks(checkpoints, rounds)
     first = _world(world, seed, 0)
     problem = Problem(first.objective, first.names)
     if first.objective.relative:
@@ -78,55 +77,50 @@ def monte_carlo(
             "truth of the baseline is known here"
         )
     chosen.check(problem)
+    marks = _marks(checkpoints, rounds)
     size = chunk or max(1, WORKING_SET // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel))
-    asked, summed = dict(measures or {}), dict(totals or {})
-    shape = (runs, len(marks))
-    answer, served = np.empty(shape), np.empty(shape)
-    recorded, sums = ({name: np.empty(shape) for name in wanted} for wanted in (asked, summed))
-    probabilities = np.empty((runs, len(first.names)))
-    best, single = np.empty(runs), np.empty(runs)
-    known: tuple[World, float, float] | None = None
-    for start in range(0, runs, size):
-        part = range(start, min(start + size, runs))
-        rows = slice(part.start, part.stop)
-        worlds = [_world(world, seed, run) for run in part]
+
+    def part(numbers: range) -> Trace:
+        worlds = [_world(world, seed, run) for run in numbers]
         _alike(worlds, first)
-        running = {name: np.zeros(len(part)) for name in summed}
+        shape = (len(numbers), len(marks))
+        answer, served = np.empty(shape), np.empty(shape)
+        recorded, sums = ({name: np.empty(shape) for name in wanted or {}} for wanted in (measures, totals))
+        running = {name: np.zeros(len(numbers)) for name in sums}
         column = 0
-        draws = Streams(seed, part, parallel, len(first.metrics))
+        draws = Streams(seed, numbers, parallel, len(first.metrics))
         for moment in play(chosen, problem, worlds, draws, rounds=rounds, parallel=parallel):
-            for name, measure in summed.items():
+            for name, measure in (totals or {}).items():
                 running[name] += measure(moment)
             if progress is not None and (moment.round % 64 == 0 or moment.round == rounds):
-                progress(label or chosen.name, start * rounds + len(part) * moment.round, runs * rounds)
+                done = numbers.start * rounds + len(numbers) * moment.round
+                progress(label or chosen.name, done, runs * rounds)
             if moment.round != marks[column]:
                 continue
             means = moment.running
-            answer[rows, column] = moment.value(means, moment.answer)
-            served[rows, column] = moment.value(means, moment.served)
-            for name, measure in asked.items():
-                recorded[name][rows, column] = measure(moment)
+            answer[:, column] = moment.value(means, moment.answer)
+            served[:, column] = moment.value(means, moment.served)
+            for name, measure in (measures or {}).items():
+                recorded[name][:, column] = measure(moment)
             for name, total in running.items():
-                sums[name][rows, column] = total
+                sums[name][:, column] = total
             column += 1
-        probabilities[rows] = moment.answer
-        for run, here in zip(part, worlds, strict=True):
-            if known is None or known[0] is not here:
-                known = (here, *_exact(here, rounds))
-            best[run], single[run] = known[1:]
-    return Trace(
-        learner=chosen.name,
-        parallel=parallel,
-        seed=seed,
-        checkpoints=np.array(marks, dtype=np.intp),
-        answer=answer,
-        served=served,
-        probabilities=probabilities,
-        optimum=best,
-        single=single,
-        measures=recorded,
-        totals=sums,
-    )
+        best, single = _exact(worlds, rounds)
+        return Trace(
+            learner=chosen.name,
+            parallel=parallel,
+            seed=seed,
+            checkpoints=np.array(marks, dtype=np.intp),
+            answer=answer,
+            served=served,
+            probabilities=moment.answer,
+            optimum=best,
+            single=single,
+            measures=recorded,
+            totals=sums,
+        )
+
+    return joined([part(range(start, min(start + size, runs))) for start in range(0, runs, size)])
 
 
 def _marks(checkpoints: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
@@ -148,8 +142,13 @@ def _alike(worlds: Sequence[World], first: World) -> None:
             )
 
 
-def _exact(world: World, rounds: int) -> tuple[float, float]:
-    """f at the best blend and at the best single candidate."""
-    form, means = world.objective.form(), world.running(rounds)
-    blended = means @ optimum(form, means).probabilities
-    return float(form.value(blended)), float(form.value(means.T).max())
+def _exact(worlds: Sequence[World], rounds: int) -> tuple[Array, Array]:
+    """(runs,) each: f at the best blend and at the best single candidate."""
+    found: dict[int, tuple[float, float]] = {}
+    for world in worlds:
+        if id(world) not in found:
+            form, means = world.objective.form(), world.running(rounds)
+            blended = means @ optimum(form, means).probabilities
+            found[id(world)] = (float(form.value(blended)), float(form.value(means.T).max()))
+    best, single = np.array([found[id(world)] for world in worlds]).T
+    return best, single

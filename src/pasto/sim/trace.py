@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -83,6 +83,21 @@ class Trace:
         if not len(places):
             raise BadOption(f"round {round} is no checkpoint of this trace; pass checkpoints= with it among them")
         return np.asarray(self.answer[:, places[0]])
+
+
+def joined(parts: Sequence[Trace]) -> Trace:
+    """One trace from the traces of parts of its runs, in order."""
+    whole = parts[0]
+    return replace(
+        whole,
+        answer=np.concatenate([part.answer for part in parts]),
+        served=np.concatenate([part.served for part in parts]),
+        probabilities=np.concatenate([part.probabilities for part in parts]),
+        optimum=np.concatenate([part.optimum for part in parts]),
+        single=np.concatenate([part.single for part in parts]),
+        measures={name: np.concatenate([part.measures[name] for part in parts]) for name in whole.measures},
+        totals={name: np.concatenate([part.totals[name] for part in parts]) for name in whole.totals},
+    )
 
 
 def spaced(rounds: int, *extra: int) -> tuple[int, ...]:
