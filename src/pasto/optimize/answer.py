@@ -9,7 +9,7 @@ import numpy as np
 
 from pasto.errors import PastoWarning
 from pasto.objective import Array, Form, Objective, Ratio
-from pasto.optimize.blend import describe
+from pasto.optimize.blend import describe_form
 from pasto.optimize.kinds import optimum
 from pasto.optimize.truth import Truth
 from pasto.records import Blend
@@ -47,15 +47,8 @@ def solve(
     if place is not None:
         _warn_toothless(objective, form, means, place)
     solution = optimum(form, means)
-    return describe(
-        solution.probabilities,
-        means,
-        objective,
-        names=table.names,
-        baseline=place,
-        duals=solution.duals,
-        others=dict(zip(table.metrics[wide:], table.means[wide:], strict=True)),
-    )
+    others = dict(zip(table.metrics[wide:], table.means[wide:], strict=True))
+    return describe_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
 
 
 def _warn_toothless(objective: Objective, form: Form, means: Array, baseline: int) -> None:

@@ -33,15 +33,27 @@ def describe(
     best single b: f = 0
     """
     form = objective.form(None if baseline is None else means[:, baseline])
+    return describe_form(probabilities, means, objective, form, names, baseline, duals, others or {})
+
+
+def describe_form(
+    probabilities: Array,
+    means: Array,
+    objective: Objective,
+    form: Form,
+    names: Sequence[str],
+    baseline: int | None,
+    duals: Array | None,
+    others: Mapping[str, Array],
+) -> Blend:
+    """The same, for an objective whose form is at hand."""
     blended = means @ probabilities
     shown = _shown(blended, objective)
     lifts: dict[str, float] = {}
-    if others:
-        shown |= {name: float(row @ probabilities) for name, row in others.items()}
+    shown |= {name: float(row @ probabilities) for name, row in others.items()}
     if baseline is not None:
         before = _shown(means[:, baseline], objective)
-        if others:
-            before |= {name: float(row[baseline]) for name, row in others.items()}
+        before |= {name: float(row[baseline]) for name, row in others.items()}
         lifts = {name: 100.0 * (shown[name] / level - 1.0) for name, level in before.items() if level > 0.0}
     prices = form.prices(blended, np.zeros(len(form.at)) if duals is None else duals)
     if duals is None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgesv
 
 from pasto.objective import Array
 
@@ -42,111 +43,140 @@ class Stand:
     """Whether the optimum was reached; False where the steps ran out."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Move:
+    """Where to go next: to the optimum of the state, or without end along a direction that moves no held guardrail."""
+
+    direction: Array
+    target: Array | None = None
+    level: float = 0.0
+    """v, what each candidate of the support is worth at the target."""
+    multipliers: Array = field(default_factory=lambda: np.zeros(0))
+    """π of the held guardrails at the target."""
+
+
 def climb(goal: Array, slack: Array, give: Array, start: Stand, *, springs: NDArray[np.bool_]) -> Stand:
     """Walk from a stand that meets every hard guardrail to the optimum.
 
     goal (candidates,) and slack (guardrails, candidates) should be scaled to about one; give (guardrails,) is 0 for a
     hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start.
     """
-    support, shares, held = list(start.support), start.shares.copy(), list(start.held)
-    hard = give == 0.0
-    duals = np.zeros(len(give))
-    entered: int | None = None
+    stand = Stand(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
+    hard = (give == 0.0).tolist()
+    lasting = (springs | (give == 0.0)).tolist()
     released: int | None = None
     for _ in range(STEPS):
-        columns = slack[:, support]
-        matrix = np.vstack([np.ones(len(support)), columns[held]])
-        target, level, multipliers = _optimum(goal[support], matrix, give[held])
-        if target is None:
-            direction, reach = _flat(matrix), np.inf
-            if entered is not None:
-                lean = direction[support.index(entered)]
-            elif released is not None:
-                lean = columns[released] @ direction
-            else:
-                lean = goal[support] @ direction
-            direction = direction if lean >= 0 else -direction
-        elif len(support) == 1 + sum(hard[rail] for rail in held):
-            # A corner cannot move: whatever the solve says otherwise is rounding.
-            target, direction, reach = target if target.min() >= 0.0 else shares, np.zeros(len(support)), 1.0
-        else:
-            direction, reach = target - shares, 1.0
-        entered = released = None
-        levels, drift = columns @ shares, columns @ direction
-        event: tuple[str, int] | None = None
-        still = TINY * max(1.0, float(np.abs(direction).max()))
-        for place, change in enumerate(direction):
-            if change < -still and shares[place] < -change * reach:
-                reach, event = shares[place] / -change, ("leave", place)
-        for rail in range(len(give)):
-            change = drift[rail]
-            if rail not in held:
-                if change < -still and max(levels[rail], 0.0) < -change * reach:
-                    reach, event = max(levels[rail], 0.0) / -change, ("hold", rail)
-            elif hard[rail] or springs[rail]:
-                continue
-            elif change > still and max(-levels[rail], 0.0) < change * reach - TINY:
-                reach, event = max(-levels[rail], 0.0) / change, ("release", rail)
-        if event is None and target is None:
-            break
+        columns = slack[:, stand.support]
+        move = _move(goal[stand.support], columns, give, stand, hard, released)
+        reach, event = _first_event(columns, move, stand, lasting)
+        released = None
         if event is not None:
-            shares = np.maximum(shares + reach * direction, 0.0)
-            match event:
-                case "leave", place:
-                    del support[place]
-                    shares = np.delete(shares, place)
-                case "hold", rail:
-                    held.append(rail)
-                case "release", rail:
-                    held.remove(rail)
-                    released = rail
+            kind, place = event
+            stand.shares = np.maximum(stand.shares + reach * move.direction, 0.0)
+            if kind == "leave":
+                del stand.support[place]
+                stand.shares = np.concatenate((stand.shares[:place], stand.shares[place + 1 :]))
+            elif kind == "hold":
+                stand.held.append(place)
+            else:
+                stand.held.remove(place)
+                released = place
             continue
-        assert target is not None  # noqa: S101 -- a flat direction always ends in an event
-        shares = np.maximum(target, 0.0)
-        duals[:] = 0.0
-        duals[held] = multipliers
-        scale = 1.0 + float(np.abs(duals).max(initial=0.0))
-        wanting = [rail for rail in held if hard[rail] and duals[rail] < -TINY * scale]
-        if wanting:
-            released = min(wanting, key=lambda rail: duals[rail])
-            held.remove(released)
+        if move.target is None:  # a direction without end cannot be: the shares sum to one
+            break
+        stand.shares = np.maximum(move.target, 0.0)
+        stand.duals[:] = 0.0
+        stand.duals[stand.held] = move.multipliers
+        multipliers = dict(zip(stand.held, move.multipliers.tolist(), strict=True))
+        scale = 1.0 + max(map(abs, multipliers.values()), default=0.0)
+        pulling = [rail for rail, price in multipliers.items() if hard[rail] and price < -TINY * scale]
+        if pulling:
+            released = min(pulling, key=multipliers.__getitem__)
+            stand.held.remove(released)
             continue
-        priced = goal + duals @ slack
-        best = int(np.argmax(priced))
-        if priced[best] - level <= 1e-12 * scale or best in support:
-            return Stand(support, shares, held, duals, done=True)
-        support.append(best)
-        shares = np.append(shares, 0.0)
-        entered = best
-    return Stand(support, shares, held, duals)
+        priced = goal + stand.duals @ slack
+        best = int(priced.argmax())
+        if priced[best] - move.level <= 1e-12 * scale or best in stand.support:
+            stand.done = True
+            break
+        stand.support.append(best)
+        stand.shares = np.concatenate((stand.shares, (0.0,)))
+    return stand
 
 
-def _optimum(goal: Array, matrix: Array, give: Array) -> tuple[Array | None, float, Array]:
-    """The optimum of a state, or None where the goal can rise along a direction that moves no held guardrail."""
-    rows, columns = matrix.shape
-    nothing = (None, 0.0, np.zeros(0))
-    if columns > rows:
-        return nothing
-    if columns > 1 and np.linalg.svd(matrix, compute_uv=False)[-1] < 1e-12:
-        return nothing
-    places = np.arange(columns + 1, columns + rows)
-    system = np.zeros((columns + rows, columns + rows))
-    system[:columns, columns:] = matrix.T
-    system[columns:, :columns] = matrix
-    right = np.zeros(columns + rows)
-    right[columns] = 1.0
+def _move(goal: Array, columns: Array, give: Array, stand: Stand, hard: list[bool], released: int | None) -> _Move:
+    """The next move of a stand whose newest candidate has just entered, or which has just released a guardrail."""
+    held = stand.held
+    rows, width = 1 + len(held), len(goal)
+    matrix = np.ones((rows, width))
+    matrix[1:] = columns[held]
+    if width <= rows:
+        move = _to_optimum(goal, matrix, give[held], stand.shares)
+        if move is not None:
+            if width == 1 + sum(map(hard.__getitem__, held)):
+                # A corner cannot move: whatever the solve says otherwise is rounding.
+                target = move.target if move.target is not None and move.target.min() >= 0.0 else stand.shares
+                return _Move(np.zeros(width), target, move.level, move.multipliers)
+            return move
+    flat = _flat(matrix)
+    lean = flat[-1] if released is None else columns[released] @ flat
+    return _Move(flat if lean >= 0.0 else -flat)
+
+
+def _to_optimum(goal: Array, matrix: Array, give: Array, shares: Array) -> _Move | None:
+    """Straight to the optimum of the state, or None where the goal rises along a direction that holds the rows."""
+    rows, width = matrix.shape
+    size = rows + width
+    system, right = np.zeros((size, size)), np.zeros(size)
+    system[:width, width:] = matrix.T
+    system[width:, :width] = matrix
+    right[width] = 1.0
     unit = 1.0
     for _ in range(2):
-        system[places, places] = give * unit
-        right[:columns] = goal / -unit
-        found = np.linalg.solve(system, right)
-        largest = unit * float(np.abs(found[columns:]).max())
+        system.flat[(width + 1) * (size + 1) :: size + 1] = give * unit
+        right[:width] = goal / -unit
+        factors, _, found, failed = dgesv(system, right)
+        if failed or np.abs(factors.diagonal()).min() < 1e-10:
+            singular = np.linalg.svd(matrix, compute_uv=False)[-1] < 1e-12
+            if failed or singular:
+                return None
+        largest = unit * float(np.abs(found[width:]).max())
         if largest < 1e3:
             break
         unit = largest  # shares and multipliers of one size are solved for alike
-    return found[:columns], -unit * float(found[columns]), unit * found[columns + 1 :]
+    target = found[:width]
+    return _Move(target - shares, target, -unit * float(found[width]), unit * found[width + 1 :])
 
 
 def _flat(matrix: Array) -> Array:
     """A direction that keeps the shares' sum and every held guardrail where they are."""
+    rows, width = matrix.shape
+    if width == rows + 1:
+        factors, _, found, failed = dgesv(matrix[:, :-1], -matrix[:, -1])
+        if not failed and np.abs(factors.diagonal()).min() > 1e-6:
+            return np.concatenate((found, (1.0,)))
     return np.asarray(np.linalg.svd(matrix)[2][-1])
+
+
+def _first_event(
+    columns: Array, move: _Move, stand: Stand, lasting: list[bool]
+) -> tuple[float, tuple[str, int] | None]:
+    """How far the move can go, and what stops it: a candidate's place to leave, or a guardrail to hold or release."""
+    reach = np.inf if move.target is None else 1.0
+    event: tuple[str, int] | None = None
+    direction, shares = move.direction.tolist(), stand.shares.tolist()
+    still = TINY * max(1.0, *map(abs, direction))
+    for place, change in enumerate(direction):
+        if change < -still and shares[place] < -change * reach:
+            reach, event = shares[place] / -change, ("leave", place)
+    levels, drift = (columns @ stand.shares).tolist(), (columns @ move.direction).tolist()
+    for rail, change in enumerate(drift):
+        if rail not in stand.held:
+            room = max(levels[rail], 0.0)
+            if change < -still and room < -change * reach:
+                reach, event = room / -change, ("hold", rail)
+        elif change > still and not lasting[rail]:
+            room = max(-levels[rail], 0.0)
+            if room < change * reach - TINY:
+                reach, event = room / change, ("release", rail)
+    return reach, event
