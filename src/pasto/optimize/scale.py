@@ -52,5 +52,5 @@ class Scaled:
 
 
 def _powers(sizes: Array) -> Array:
-    """The power of two above each size; 1 for a size of 0."""
-    return np.where(sizes > 0.0, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
+    """The power of two above each size; 1 for a size of 0, or so small that its square would be 0."""
+    return np.where(sizes > 1e-100, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)

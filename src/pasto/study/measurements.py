@@ -11,8 +11,8 @@ from pasto.errors import BadMeasurement
 from pasto.optimize.learners.protocol import Array
 from pasto.records import Observation
 
-LARGEST = 1e100
-"""Nothing measured on units is larger; beyond it sums of squares overflow."""
+LARGEST = 1e15
+"""Nothing measured on units is larger; beyond it a double no longer tells neighbouring numbers apart."""
 
 
 def vectors(told: Any, metrics: tuple[str, ...], count: int, what: str) -> Array:

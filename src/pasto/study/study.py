@@ -62,7 +62,7 @@ class Study:
         self._asked = 0
         self._rounds: dict[int, PendingRound] = {}
         self._policies: dict[int, Policy] = {}
-        self._order = np.array(sorted(range(len(self.candidates)), key=self.candidates.names.__getitem__))
+        self._order = self._problem.order
         self._publish(0)
 
     @property
@@ -91,7 +91,7 @@ class Study:
         )
 
     def ask(self, parallel: int = 1) -> list[Assignment]:
-        """Draw the next round: `parallel` assignments from the policy, independently and with replacement.
+        """Draw the next round: `parallel` assignments, each candidate with the policy's probability.
 
         Asking never learns: asking again before telling opens another round under the same policy.
         """
@@ -99,8 +99,11 @@ class Study:
             raise BadOption(f"parallel must be at least 1, got {parallel}")
         # Draws run over the candidates in the order of their names, so that relabelling changes nothing.
         edges = np.cumsum(np.array(self._policy.probabilities)[self._order])
-        points = np.random.default_rng([self.seed, self._asked]).random(parallel) * edges[-1]
-        drawn = self._order[np.searchsorted(edges, points, side="right").clip(max=len(edges) - 1)]
+        rng = np.random.default_rng([self.seed, self._asked])
+        # Evenly spaced points behind one random start, handed out in random order, give every slot the policy's own
+        # probabilities while the round's counts stay within one of their expectation.
+        points = (rng.permutation(parallel) + rng.random()) / parallel if self._learner.even else rng.random(parallel)
+        drawn = self._order[np.searchsorted(edges, points * edges[-1], side="right").clip(max=len(edges) - 1)]
         held = PendingRound(self._policy, [Slot(int(k), self._policy.probabilities[k]) for k in drawn])
         number, self._asked = self._asked, self._asked + 1
         self._rounds[number] = held
@@ -169,6 +172,7 @@ class Study:
                     shares=units / units.sum(),
                 ),
                 covariances=np.array([observation.covariance for observation in learning]) if known else None,
+                units=units,
             )
         )
         del self._policies[version]
@@ -265,7 +269,8 @@ class Study:
         self._publish(self._policy.version + 1)
 
     def _publish(self, version: int) -> None:
-        self._policy = Policy(version, tuple(self._learner.propose(self._problem, self._state).tolist()))
+        shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
+        self._policy = Policy(version, tuple(shares.tolist()))
         self._policies[version] = self._policy
         while len(self._policies) > KEPT:
             del self._policies[min(self._policies)]

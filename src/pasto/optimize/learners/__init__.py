@@ -11,8 +11,13 @@ from pasto.errors import BadOption
 from pasto.optimize.learners.algorithm1 import Algorithm1
 from pasto.optimize.learners.protocol import Learner, Problem, Round
 from pasto.optimize.learners.scgd import Scgd
+from pasto.optimize.learners.thompson import Thompson
 
-LEARNERS: dict[str, type[Algorithm1] | type[Scgd]] = {"pasto": Algorithm1, "scgd": Scgd}
+LEARNERS: dict[str, type[Algorithm1] | type[Scgd] | type[Thompson]] = {
+    "thompson": Thompson,
+    "pasto": Algorithm1,
+    "scgd": Scgd,
+}
 
 
 def learner(choice: str | Learner[Any]) -> Learner[Any]:
@@ -28,4 +33,4 @@ def learner(choice: str | Learner[Any]) -> Learner[Any]:
     return LEARNERS[choice]()
 
 
-__all__ = ["LEARNERS", "Algorithm1", "Learner", "Problem", "Round", "Scgd", "learner"]
+__all__ = ["LEARNERS", "Algorithm1", "Learner", "Problem", "Round", "Scgd", "Thompson", "learner"]

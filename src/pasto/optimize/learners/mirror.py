@@ -60,6 +60,7 @@ class Mirror(Generic[State]):
     """The shared half of both learners of the paper."""
 
     name: ClassVar[str]
+    even: ClassVar[bool] = False
     state: ClassVar[type[Any]]
     floor: Schedule = field(default=Schedule(0.1, offset=10))
     """ε_t."""
@@ -99,8 +100,8 @@ class Mirror(Generic[State]):
         )
         return began
 
-    def propose(self, problem: Problem, state: State) -> Array:
-        """p_t: the weights, smoothed by the round's floor."""
+    def propose(self, problem: Problem, state: State, rng: np.random.Generator | None = None) -> Array:
+        """p_t: the weights, smoothed by the round's floor; no randomness is needed."""
         return smoothed(state.log_weights, self.floor.at(state.rounds + 1))
 
     def learn(self, problem: Problem, state: State, round: Round) -> State:

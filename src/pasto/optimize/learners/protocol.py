@@ -23,11 +23,18 @@ class Problem:
     objective: Objective
     names: tuple[str, ...]
     baseline: int | None = None
+    features: Array | None = None
+    """(candidates, dimensions): where the candidates lie, where that is known."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """(metrics, candidates)."""
         return len(self.objective.metrics), len(self.names)
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """The candidates in the order of their names: random numbers are handed out in it, so labels do not matter."""
+        return np.array(sorted(range(len(self.names)), key=self.names.__getitem__), dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +46,16 @@ class Round:
     sample: Sample
     covariances: Array | None = None
     """(draws, metrics, metrics): of each measured mean, where known."""
+    units: Array | None = None
+    """(draws,): units behind each measured mean; None is one each."""
 
 
 class Learner(Protocol[State]):
-    """Equal state, equal future: nothing is hidden, nothing is random here."""
+    """Equal state and equal random numbers, equal future: nothing is hidden."""
 
     name: ClassVar[str]
+    even: ClassVar[bool]
+    """Whether a round's draws are spread evenly over the policy (systematic) or drawn one by one (independent)."""
 
     def check(self, problem: Problem) -> None:
         """Refuse an objective this learner cannot take, naming the cure."""
@@ -54,7 +65,7 @@ class Learner(Protocol[State]):
         """The state before the first round."""
         ...
 
-    def propose(self, problem: Problem, state: State) -> Array:
+    def propose(self, problem: Problem, state: State, rng: np.random.Generator) -> Array:
         """The next policy, (candidates,)."""
         ...
 
