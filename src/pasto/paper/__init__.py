@@ -6,7 +6,7 @@ A new experiment is a new file and one line in `EXPERIMENTS`.
 from __future__ import annotations
 
 from pasto.errors import BadOption
-from pasto.paper import synthetic_b, toy_a
+from pasto.paper import convergence, illustration, regret, synthetic_b, toy_a
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto.paper.write import saved, write
 from pasto.sim import Progress
@@ -14,8 +14,11 @@ from pasto.sim import Progress
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        illustration.EXPERIMENT,
         toy_a.EXPERIMENT,
         synthetic_b.EXPERIMENT,
+        convergence.EXPERIMENT,
+        regret.EXPERIMENT,
     )
 }
 
