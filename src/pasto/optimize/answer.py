@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.errors import PastoWarning
 from pasto.objective import Array, Form, Objective, Ratio
@@ -16,7 +18,7 @@ from pasto.records import Blend
 
 
 def solve(
-    truth: Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | Array,
+    truth: Mapping[str, Any] | Sequence[Sequence[float]] | NDArray[Any],
     objective: Objective,
     *,
     names: Sequence[str] | None = None,

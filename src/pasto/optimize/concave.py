@@ -1,4 +1,4 @@
-"""The best blend for any smooth concave utility, by Newton steps that keep to the simplex and the guardrails.
+"""The best blend for any concave utility, by Newton steps that keep to the simplex and the guardrails.
 
 Around the blend so far, the utility is its tangent plus its curvature: a program in which the curvature is a few more
 penalised rows, solved exactly. An exact line search towards that program's optimum never falls (with no curvature
@@ -10,14 +10,13 @@ it would be a Frank–Wolfe step), and the tangent bounds what is left to gain:
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
 
-from pasto.errors import SolverFailed
 from pasto.objective import Array, Form, UtilityGoal
+from pasto.optimize.cuts import best_by_cuts
 from pasto.optimize.exact import best, best_with_springs
 from pasto.optimize.program import Program, Solution
 
-ROUNDS = 200
+ROUNDS = 100
 GAP = 1e-8
 """The largest gap to the optimum that is accepted, relative to the spread of f over the candidates."""
 
@@ -38,7 +37,7 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
     first = best(Program(values, slack[form.hard], form.penalties[form.hard]))
     if not first.feasible:
         slack = slack - np.where(form.hard, np.minimum(slack @ first.probabilities, 0.0), 0.0)[:, None]
-    here, gap = first.probabilities, np.inf
+    here, last = first.probabilities, np.inf
     for _ in range(ROUNDS):
         vector = means @ here
         bend = _curvature(goal, vector)
@@ -54,15 +53,16 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
         step = _line_search(smooth, vector, means @ there)
         moved = there if step == 1.0 else here + step * (there - here)
         stuck = bool((moved == here).all())
-        if gap <= 1e-3 * GAP * scale or (stuck and gap <= GAP * scale):
+        if gap <= GAP * scale and (stuck or gap <= 1e-3 * GAP * scale or gap > last / 2.0):
             return Solution(_sparse(here, np.vstack([means, slack])), duals, first.feasible)
         if stuck:
             break
-        here = moved
-    raise SolverFailed(
-        f"the utility could not be maximised: {gap / scale:.3g} of its spread may still be gained; is it smooth, and "
-        "its gradient exact, over the whole of over=?"
-    )
+        here, last = moved, gap
+    # Newton steps stop short at a kink, where one gradient does not tell the whole slope.
+    shares, multipliers = best_by_cuts(smooth, means, slack[form.hard], here, gap=GAP * scale)
+    duals = np.zeros(len(slack))
+    duals[form.hard] = multipliers
+    return Solution(_sparse(shares, np.vstack([means, slack])), duals, first.feasible)
 
 
 def _soft_only(form: Form) -> Form:
@@ -93,6 +93,7 @@ def _curvature(goal: UtilityGoal, vector: Array) -> Array:
 
 def _line_search(smooth: Form, here: Array, there: Array) -> float:
     """How far towards there f rises, in [0, 1]."""
+    from scipy.optimize import brentq  # slow to load, and needed by utilities only
 
     def rise(step: float) -> float:
         return float(smooth.gradient(here + step * (there - here)) @ (there - here))

@@ -19,6 +19,8 @@ from pasto.objective import Array
 from pasto.optimize.corner import finish
 
 ROUNDS = 40
+ENOUGH = 1e-11
+"""Where to stop with a problem whose optimum is no single corner, beside a goal whose spread is about one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,8 +84,8 @@ class Interior:
         change = self._solve(system, missing, pull - p, -w)
         dz = -unpriced - self._priced(change)
         slide, turn = dz / z, change[:, 1:] / pi
-        low = np.minimum(slide.min(axis=1), turn.min(axis=1))
-        high = np.maximum(slide.max(axis=1), turn.max(axis=1))
+        low = np.minimum(slide.min(axis=1), turn.min(axis=1, initial=0.0))
+        high = np.maximum(slide.max(axis=1), turn.max(axis=1, initial=0.0))
         reach = 1.0 / np.maximum(1.0, np.maximum(-low, 1.0 + high))
         bent, askew = -products * (1.0 + slide) * slide, -others * (1.0 + turn) * turn
         before = products.sum(axis=1) + others.sum(axis=1)
@@ -97,7 +99,9 @@ class Interior:
         dz = -unpriced - self._priced(change)
         dp, dw = towards - ratio * dz, across - lean * change[:, 1:]
         low = np.minimum((dp / p).min(axis=1), (dz / z).min(axis=1))
-        low = np.minimum(low, np.minimum((dw / w).min(axis=1), (change[:, 1:] / pi).min(axis=1)))
+        low = np.minimum(
+            low, np.minimum((dw / w).min(axis=1, initial=0.0), (change[:, 1:] / pi).min(axis=1, initial=0.0))
+        )
         reach = np.minimum(1.0, 0.99 / np.maximum(-low, 1e-9))[:, None]
         self.shares = p + reach * dp
         self.gaps = z + reach * dz
@@ -107,6 +111,10 @@ class Interior:
     def sound(self) -> NDArray[np.bool_]:
         """Which problems are still made of finite numbers."""
         return np.asarray(np.isfinite(self.shares.sum(axis=1) + self.gaps.sum(axis=1) + self.duals.sum(axis=1)))
+
+    def left(self) -> Array:
+        """What is left to gain, once p is on the simplex: Σ p z + Σ π w."""
+        return np.asarray((self.shares * self.gaps).sum(axis=1) + (self.duals[:, 1:] * self.room).sum(axis=1))
 
     def hopeless(self) -> NDArray[np.bool_]:
         """Which problems cannot meet their hard guardrails: some weighting of them is missed by every candidate."""
@@ -129,8 +137,8 @@ class Interior:
 def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Shares (problems, candidates), multipliers (problems, guardrails), and which problems were solved exactly.
 
-    The others are left where they stand: broken down, shown to be infeasible, or among the last few, `leave` at most,
-    which are not worth going on for.
+    The others are left where they stand: at one of many optima, broken down, shown to be infeasible, or among the last
+    few, `leave` at most, which are not worth going on for.
     """
     shares, duals = np.full_like(goal, 1.0 / goal.shape[1]), np.zeros_like(give)
     solved = np.zeros(len(goal), dtype=bool)
@@ -141,7 +149,7 @@ def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Arr
                 state.step()
             except np.linalg.LinAlgError:
                 break
-            going = state.sound()
+            going = state.sound() & (state.left() > ENOUGH)
             if turn >= 2:
                 held = state.duals[:, 1:] > state.room
                 right, exact, prices = finish(
@@ -150,6 +158,8 @@ def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Arr
                 places = state.index[right]
                 shares[places], duals[places], solved[places] = exact[right], prices[right], True
                 going &= ~(right | state.hopeless())
+                stopped = state.keep(~(going | right))
+                shares[stopped.index], duals[stopped.index] = stopped.shares, stopped.duals[:, 1:]
             if not going.all():
                 state = state.keep(going)
             if len(state.index) <= leave:

@@ -116,6 +116,11 @@ def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Arra
 
 def _numbers(given: Any, what: str) -> Array:
     try:
-        return np.array(given, dtype=float)
+        plain = np.asarray(given)
+        if plain.dtype.kind not in "iufO":
+            raise BadTruth(f"{what} must be numbers, got {plain.dtype.name}")
+        return plain.astype(float)
     except (TypeError, ValueError) as error:
+        if isinstance(error, BadTruth):
+            raise
         raise BadTruth(f"{what} must be numbers in equal rows: {error}") from error
