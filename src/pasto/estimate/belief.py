@@ -22,6 +22,10 @@ class Belief(Protocol):
         """The expected truth, (metrics, candidates)."""
         ...
 
+    def take(self, places: NDArray[np.intp]) -> Belief:
+        """The belief about some of the candidates."""
+        ...
+
     def draw(self, noise: Array) -> Array:
         """Truths drawn from the belief, (count, metrics, candidates), given standard normals of that shape."""
         ...
@@ -62,6 +66,10 @@ class Independent:
         means = np.einsum("kij,kj->ki", covariances, weighted + inverse @ prior.mean)
         origin = np.where(np.isnan(evidence.origin), 0.0, evidence.origin)
         return cls((means + origin).T.copy(), covariances)
+
+    def take(self, places: NDArray[np.intp]) -> Independent:
+        """Their own means and covariances."""
+        return Independent(self.mean[:, places], self.covariances[places])
 
     def draw(self, noise: Array) -> Array:
         """One independent Gaussian vector a candidate."""

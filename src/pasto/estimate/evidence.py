@@ -67,6 +67,17 @@ class Evidence:
         """The same evidence at a fraction of its weight, for a world that drifts."""
         return Evidence(origin=self.origin, **{name: factor * getattr(self, name) for name in _SUMS})
 
+    def grow(self, count: int) -> Evidence:
+        """With new candidates at the end, of which nothing is known."""
+
+        def longer(array: Array) -> Array:
+            return np.concatenate([array, np.zeros((count, *array.shape[1:]))])
+
+        pooled = {"squares": self.squares}
+        return Evidence(
+            origin=self.origin, **{name: longer(getattr(self, name)) for name in _SUMS if name not in pooled}, **pooled
+        )
+
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Which candidates have been measured at all."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.estimate.evidence import Evidence, steadied
+from pasto.estimate.joint import Joint
 
 Array = NDArray[np.float64]
 
@@ -54,3 +55,42 @@ def _spread(estimates: Array, noises: Array) -> Array:
     if len(estimates) < 2:
         return np.asarray(noise)
     return np.asarray(np.maximum(estimates.var(axis=0, ddof=1) - noise, 0.1 * noise))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Candidates' contrasts are drawn from N(mean, variance), metric by metric, (metrics,) each."""
+
+    mean: Array
+    variance: Array
+
+    def prior(self, candidates: int, known: int) -> tuple[Array, Array]:
+        """Means (metrics, candidates) and covariances (metrics, candidates, candidates); `known` is zero, exactly."""
+        means = np.repeat(self.mean[:, None], candidates, axis=1)
+        covariances = self.variance[:, None, None] * np.eye(candidates)
+        means[:, known] = 0.0
+        covariances[:, known, known] = 0.0
+        return means, covariances
+
+
+def learn_spread(precision: Array, weighted: Array, known: int, start: Spread | None, steps: int = 3) -> Spread:
+    """How contrasts spread over the candidates, by EM on dense evidence (metrics, candidates, candidates)."""
+    diagonal = np.einsum("mkk->mk", precision)
+    seen = (diagonal > 0).all(axis=0)
+    seen[known] = False
+    metrics, count = weighted.shape
+    if not seen.any():
+        return Spread(np.zeros(metrics), np.ones(metrics)) if start is None else start
+    noise = 1.0 / diagonal[:, seen]
+    raw = weighted[:, seen] * noise
+    floor = 0.1 * noise.mean(axis=1)
+    guess = np.maximum(raw.var(axis=1) - noise.mean(axis=1), floor) if seen.sum() > 1 else noise[:, 0]
+    spread = Spread(np.zeros(metrics), guess) if start is None else start
+    strength = 3.0
+    for _ in range(steps):
+        belief = Joint.of(*spread.prior(count, known), precision, weighted)
+        means = belief.mean[:, seen]
+        centre = means.mean(axis=1)
+        scatter = np.square(means - centre[:, None]) + np.einsum("mkk->mk", belief.covariances)[:, seen]
+        spread = Spread(centre, (scatter.sum(axis=1) + strength * guess) / (seen.sum() + strength))
+    return spread

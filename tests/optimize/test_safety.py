@@ -1,0 +1,82 @@
+"""Caps, entries and budgets: what a served policy may never do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import pasto
+from pasto.errors import BadOption
+from pasto.estimate import Independent
+from pasto.optimize.safety import Limits, capped, lower_bounds, within_budget
+
+
+@given(
+    st.lists(st.floats(0.001, 1), min_size=2, max_size=8),
+    st.lists(st.floats(0.01, 1), min_size=8, max_size=8),
+)
+def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: list[float]) -> None:
+    shares = np.array(weights) / sum(weights)
+    most = np.array(caps[: len(weights)])
+    refuge = np.eye(len(weights))[0]
+    kept = capped(shares, most, refuge)
+    assert_allclose(kept.sum(), 1.0, rtol=1e-12)
+    assert (kept[1:] <= most[1:] + 1e-12).all()
+    if most.sum() >= 1:
+        assert kept[0] <= most[0] + 1e-9
+    if (shares <= most).all():
+        assert_allclose(kept, shares, rtol=1e-12)
+
+
+def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Baseline meets y ≥ 0 by 0.2; the explorer is believed to miss it by 1."""
+    form = pasto.maximize("x").keep("y", at_least=0).form()
+    belief = Independent(np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)]))
+    shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    limits = Limits(budget={"y": budget})
+    mixed = within_budget(shares, home, form, belief, np.zeros(1), None, limits)
+    return mixed, lower_bounds(form, belief, mixed, np.zeros(1), None, 1.6448536), budget
+
+
+@given(st.floats(0, 2), st.floats(0, 2))
+def test_a_budget_is_kept_and_used_up(budget: float, spread: float) -> None:
+    mixed, bounds, allowed = guarded(budget, spread)
+    assert_allclose(mixed.sum(), 1.0, rtol=1e-12)
+    assert bounds[0] >= -allowed - 1e-9
+    assert mixed[1] == 1.0 or bounds[0] < -allowed + 1e-4
+
+
+def test_more_doubt_explores_less() -> None:
+    assert guarded(0.1, 0.0)[0][1] > guarded(0.1, 0.5)[0][1] > guarded(0.1, 2.0)[0][1] > 0
+
+
+def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
+    form = pasto.maximize("x").keep("y", at_least=1).form()
+    belief = Independent(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
+    home = np.array([1.0, 0.0])
+    mixed = within_budget(np.array([0.0, 1.0]), home, form, belief, np.zeros(1), None, Limits(budget={"y": 0.1}))
+    assert_allclose(mixed, home, atol=1e-5)
+
+
+def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
+    objective = pasto.maximize("x").keep("y", at_least="-0%")
+    form = objective.form([1.0, 1.0])
+    belief = Independent(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))
+    at_home = lower_bounds(form, belief, np.array([1.0, 0.0]), np.ones(1), 0, 2.0)
+    away = lower_bounds(form, belief, np.array([0.0, 1.0]), np.ones(1), 0, 2.0)
+    assert_allclose(at_home, 0.0, atol=1e-9)
+    assert_allclose(away, -2.0 * 100 * np.sqrt(0.08), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"confidence": 0.4}, {"confidence": 1.0}, {"cap": 0.0}, {"cap": 1.5}, {"entry": -0.1}, {"budget": {"y": -1.0}}],
+)
+def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(BadOption):
+        Limits(**settings)
