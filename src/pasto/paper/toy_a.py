@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1, Learner, Scgd
 from pasto.optimize.schedule import Schedule
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
@@ -16,14 +18,17 @@ from pasto.sim import Trace, example_a, monte_carlo, spaced
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+OURS, PLAIN, TUNED = "Algorithm 1", "S-SCGD, default steps", "S-SCGD, tuned"
 LEARNERS: dict[str, Learner[Any]] = {
-    "Algorithm 1": Algorithm1(),
-    "S-SCGD, default steps": Scgd(),
-    "S-SCGD, tuned": Scgd(tracking=Schedule(1.0, offset=1, power=1.0), step=0.005),
+    OURS: Algorithm1(),
+    PLAIN: Scgd(),
+    TUNED: Scgd(tracking=Schedule(1.0, offset=1, power=1.0), step=0.005),
 }
 REFERENCE = {1_000: 0.909, 3_000: 0.967, 10_000: 0.997}
-"""Mean f(μ p̄_T) of Algorithm 1 over 20,000 runs of an independent implementation, to three places."""
+"""Mean f(μ p̄_T) of Algorithm 1 over 20,000 runs of an earlier, separate implementation, to three places."""
 REFERENCE_RUNS = 20_000
+ROUNDING = 0.0005 / sqrt(3.0)
+"""The deviation of a number told to three places."""
 
 
 def run(size: Size) -> Outcome:
@@ -39,20 +44,30 @@ def run(size: Size) -> Outcome:
             seed=size.seed,
             checkpoints=marks,
             progress=size.progress,
-            label=name,
+            label=f"toy-a: {name}",
         )
         for name, learner in LEARNERS.items()
     }
     told = tuple(mark for mark in (30, 100, 300, *REFERENCE) if mark <= size.rounds) or (size.rounds,)
-    ours = traces["Algorithm 1"]
+    ours = traces[OURS]
     return Outcome(
         name="toy-a",
         title="Figure 3: Algorithm 1 and S-SCGD on the two-arm example",
-        settings={"runs": size.runs, "rounds": size.rounds, "seed": size.seed, "noise variance": 5.0, "parallel": 1},
+        settings={
+            "runs": size.runs,
+            "rounds": size.rounds,
+            "seed": size.seed,
+            "draws a round": 1,
+            "noise variance": 5.0,
+            OURS: "floor 0.1/√(t+10), step 0.05",
+            PLAIN: "the same, tracking 1/√(t+1)",
+            TUNED: "the same floor, step 0.005, tracking 1/(t+1)",
+        },
         claims=(
             _converges(ours),
             *(_agrees(ours, mark) for mark in REFERENCE if mark <= size.rounds),
-            *(_leads(traces, mark) for mark in told),
+            _faster(traces, PLAIN, told),
+            _faster(traces, TUNED, told),
         ),
         tables=(_table(traces, told),),
         data={
@@ -73,49 +88,57 @@ def _curve(trace: Trace) -> dict[str, Any]:
 def _converges(trace: Trace) -> Claim:
     value, optimum, single = float(trace.mean[-1]), float(trace.optimum[0]), float(trace.single[0])
     return Claim(
-        what="Algorithm 1 ends above the best single candidate and near the best blend",
-        paper=f"converges to the optimum ({optimum:.4f}), above the best single ({single:g})",
+        what="Algorithm 1 approaches the best blend, above the best single candidate",
+        paper=f"converges to the optimum ({optimum:.4f}); the best single has {single:g}",
         measured=f"{value:.3f} after {trace.rounds:,} rounds, {(value - single) / (optimum - single):.1%} of the gap",
-        holds=value > single if trace.rounds >= min(REFERENCE) else None,
+        holds=value > 0.95 * optimum if trace.rounds >= max(REFERENCE) else None,
+        note="equal shares, where every learner starts, already reach 1.000 in this example: the curves first fall, as "
+        "noise moves the weights, and then recover",
     )
 
 
 def _agrees(trace: Trace, mark: int) -> Claim:
     values = trace.at(mark)
-    mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
-    # The reference has an error of its own, from its runs and from being told to three places.
-    spread = float(np.hypot(error * np.sqrt(1.0 + trace.runs / REFERENCE_RUNS), 0.0005 / np.sqrt(3.0)))
+    mean, error = float(values.mean()), _error(values)
+    spread = float(np.hypot(error * sqrt(1.0 + trace.runs / REFERENCE_RUNS), ROUNDING))
     apart = abs(mean - REFERENCE[mark]) / spread
     return Claim(
         what=f"Mean f of Algorithm 1's answer after {mark:,} rounds",
-        paper=f"reference {REFERENCE[mark]:.3f}",
+        paper=f"no number; reference {REFERENCE[mark]:.3f}",
         measured=f"{mean:.4f} ± {error:.4f}",
         holds=bool(apart <= 3.0) if np.isfinite(apart) else None,
-        note=f"{apart:.1f} standard errors apart; the paper's figure has no numbers, the reference is an independent "
-        f"implementation's mean over {REFERENCE_RUNS:,} runs",
+        note=f"{apart:.1f} standard errors apart; the reference is the mean of {REFERENCE_RUNS:,} runs of a separate "
+        "implementation",
     )
 
 
-def _leads(traces: dict[str, Trace], mark: int) -> Claim:
-    means = {name: float(trace.at(mark).mean()) for name, trace in traces.items()}
-    leader = max(means, key=means.__getitem__)
+def _faster(traces: dict[str, Trace], rival: str, told: tuple[int, ...]) -> Claim:
+    """Where Algorithm 1 leads, trails, or is within two standard errors of the difference."""
+    found: dict[str, list[int]] = {"ahead": [], "level": [], "behind": []}
+    for mark in told:
+        difference = traces[OURS].at(mark) - traces[rival].at(mark)
+        lead, error = float(difference.mean()), _error(difference)
+        found["ahead" if lead > 2 * error else "behind" if lead < -2 * error else "level"].append(mark)
+    places = [f"{word} at {', '.join(f'{mark:,}' for mark in marks)}" for word, marks in found.items() if marks]
     return Claim(
-        what=f"Who leads after {mark:,} rounds",
-        paper="Algorithm 1 converges faster than S-SCGD",
-        measured=f"{leader}: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()),
-        holds=leader == "Algorithm 1",
+        what=f"Algorithm 1 converges faster than {rival}",
+        paper="yes",
+        measured=f"Algorithm 1 is {'; '.join(places)} rounds",
+        holds=not found["behind"] if traces[OURS].runs > 1 else None,
+        note="level: the means differ by less than two standard errors",
     )
+
+
+def _error(values: Array) -> float:
+    return float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def _table(traces: dict[str, Trace], told: tuple[int, ...]) -> Table:
-    rows = []
-    for name, trace in traces.items():
-        cells = [
-            f"{trace.at(mark).mean():.3f} ± {trace.at(mark).std(ddof=1) / np.sqrt(trace.runs):.3f}" for mark in told
-        ]
-        rows.append((name, *cells))
-    header = ("learner", *(f"{mark:,} rounds" for mark in told))
-    return Table("Mean f(μ p̄) ± standard error", header, tuple(rows))
+    rows = tuple(
+        (name, *(f"{trace.at(mark).mean():.3f} ± {_error(trace.at(mark)):.3f}" for mark in told))
+        for name, trace in traces.items()
+    )
+    return Table("Mean f(μ p̄) ± standard error", ("learner", *(f"{mark:,} rounds" for mark in told)), rows)
 
 
 def _figure(traces: dict[str, Trace]) -> Figure:
@@ -123,6 +146,18 @@ def _figure(traces: dict[str, Trace]) -> Figure:
     for (name, trace), colour in zip(traces.items(), figures.COLOURS, strict=False):
         low, high = np.quantile(trace.answer, (0.25, 0.75), axis=0)
         figures.curve(axes, trace.checkpoints, trace.mean, name=name, colour=colour, low=low, high=high)
+    ours = traces[OURS]
+    figures.level(axes, float(ours.optimum[0]), f"best blend, {ours.optimum[0]:.4f}", right=False)
+    figures.level(axes, float(ours.single[0]), f"best single candidate, {ours.single[0]:g}", above=False, right=False)
+    figures.rounds_axis(axes, 1, max(2, ours.rounds))
+    axes.set_ylim(-0.25, 1.15)
+    figures.label(
+        axes,
+        title=f"Example A: mean of {ours.runs:,} runs, quartiles shaded",
+        x="rounds (one draw each)",
+        y="objective f of the averaged policy",
+    )
+    figures.legend(axes, "lower right")
     return sheet
 
 
@@ -131,7 +166,7 @@ EXPERIMENT = Experiment(
     summary="Figure 3: Algorithm 1 against S-SCGD on the two-arm example",
     runs=1_000,
     rounds=10_000,
-    quick_runs=400,
-    quick_rounds=3_000,
+    quick_runs=300,
+    quick_rounds=10_000,
     run=run,
 )

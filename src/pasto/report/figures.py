@@ -35,9 +35,10 @@ def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float 
     """
     try:
         from matplotlib.figure import Figure as Sheet
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise MissingExtra("figures need matplotlib; install it with: pip install 'pasto[plots]'") from error
-    figure = Sheet(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.06), facecolor="white")
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
     for one in axes:
         for side in ("top", "right"):
@@ -84,6 +85,39 @@ def curve(
     axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
     if low is not None and high is not None:
         axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)
+
+
+def bars(
+    axes: Axes,
+    x: Sequence[float] | Any,
+    y: Sequence[float] | Any,
+    error: Sequence[float] | Any,
+    *,
+    colour: str,
+) -> None:
+    """Dots with error bars up and down, over a line drawn by `curve`.
+
+    >>> figure, (axes,) = sheet()
+    >>> bars(axes, [1, 2], [0.5, 0.7], [0.1, 0.1], colour=COLOURS[0])
+    >>> len(axes.containers)
+    1
+    """
+    axes.errorbar(
+        x, y, yerr=error, fmt="o", color=colour, markersize=3.5, elinewidth=1.1, capsize=2.5, label="_nolegend_"
+    )
+
+
+def rounds_axis(axes: Axes, first: float, last: float) -> None:
+    """A logarithmic x axis from the first round shown to the last, with its numbers written out.
+
+    >>> figure, (axes,) = sheet()
+    >>> rounds_axis(axes, 1, 10_000)
+    >>> axes.get_xscale(), axes.xaxis.get_major_formatter()(1000, 0)
+    ('log', '1,000')
+    """
+    axes.set_xscale("log")
+    axes.set_xlim(first, last)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = True) -> None:
