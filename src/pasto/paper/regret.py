@@ -231,7 +231,10 @@ def _bounded(curves: Curves, ceilings: Mapping[str, Mapping[str, Sequence[float]
     axes.set_xscale("log")
     axes.set_yscale("log")
     figures.label(
-        axes, title="Both regrets under the theorem's schedules", x="rounds T", y="mean regret, in units of f"
+        axes,
+        title="Both regrets under the theorem's schedules, the truth standing still",
+        x="rounds T",
+        y="mean regret, in units of f",
     )
     figures.legend(axes, "center right")
     return sheet
