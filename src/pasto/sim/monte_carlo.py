@@ -78,7 +78,7 @@ def monte_carlo(
         )
     chosen.check(problem)
     marks = _marks(checkpoints, rounds)
-    size = chunk or max(1, WORKING_SET // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel))
+    size = chunk or max(1, WORKING_SET // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel + 64))
 
     def part(numbers: range) -> Trace:
         worlds = [_world(world, seed, run) for run in numbers]
