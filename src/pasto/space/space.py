@@ -95,8 +95,8 @@ class Space:
         draws.refuse_thin(box, self.constraints)
         if (there := draws.counted(box, self.constraints, count)) < count:
             raise BadSpace(
-                f"{count:,} points were asked for and the space has only {there:,}; ask for fewer, or take them all "
-                "by grid"
+                f"{count:,} points were asked for and the space has only {there:,}; "
+                + ("ask for fewer, or take them all by grid" if there else "widen a constraint or a range")
             )
         # a generator, because scipy reads a bare number differently from version to version
         engine = qmc.Sobol(len(box), scramble=True, seed=np.random.default_rng(whole(seed, "seed", least=0)))
