@@ -112,7 +112,7 @@ def test_sobol_finds_every_point_of_a_small_space_and_says_when_there_are_no_mor
     with pytest.raises(BadSpace, match="9 points were asked for and the space has only 8"):
         pasto.sobol(9, a=Integer(0, 3), b=["x", "y"])
     with pytest.raises(BadSpace, match="has only 0; widen a constraint or a range"):
-        pasto.sobol(1, "2*a + 2*b == 5", a=Integer(0, 3), b=Integer(0, 3))
+        pasto.sobol(1, "2*a + 2*b + 2*c == 61", a=Integer(0, 20), b=Integer(0, 20), c=Integer(0, 20))
     with pytest.raises(BadSpace, match="has only 200,001"):
         pasto.sobol(200_002, a=Integer(0, 200_000), limit=300_000)
 
