@@ -98,6 +98,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
     monkeypatch.setattr(concave, "best_by_cuts", counted)
     means = np.random.default_rng(2).uniform(0.1, 2, size=(2, 9))
     solve(means, _over(KINDS["log"][0], "a", "b"))
+    solve(means, _over((lambda y: -np.logaddexp.reduce(-50 * y, axis=-1), _steep), "a", "b"))  # all but a kink
     assert not calls
     solve(means, _over(KINDS["least"][0], "a", "b"))
     assert calls
@@ -107,6 +108,11 @@ def test_running_out_of_cuts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "CUTS", 1)
     with pytest.raises(SolverFailed, match="with 1 tangents"):
         solve([[2.0, 0.5], [0.5, 2.0]], _over(KINDS["least"][0], "a", "b"))
+
+
+def _steep(y: Array) -> Array:
+    weights = np.exp(-50 * (y - y.min(axis=-1, keepdims=True)))
+    return np.asarray(50 * weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _over(functions: Pair, *names: str) -> Objective:

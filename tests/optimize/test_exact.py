@@ -25,6 +25,16 @@ def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_pro
         proves(program, solution.probabilities, solution.duals, solution.feasible)
 
 
+def test_ordinary_programs_need_no_second_method(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(exact, "walk")
+    rng = np.random.default_rng(9)
+    for _ in range(300):
+        best(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))
+    angles = np.linspace(0.0, np.pi, 3001)  # neighbours on an arc are all but tied
+    for penalty in (0.1, 10.0, np.inf):
+        best(Program(np.cos(angles), np.sin(angles)[None] - 0.7, np.array([penalty])))
+
+
 def test_mixed_programs_agree_with_clarabel(random_program: Any) -> None:
     rng = np.random.default_rng(2)
     width, hard, soft = 12, 2, 2

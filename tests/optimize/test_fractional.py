@@ -7,6 +7,7 @@ import pytest
 
 from pasto import maximize, minimize, ratio, solve
 from pasto.objective import Array
+from pasto.records import Blend
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -45,9 +46,14 @@ def test_a_ratio_goals_price_is_its_slope() -> None:
 def test_a_ratio_goal_in_percent_of_the_baseline() -> None:
     truth = {"likes": [2.0, 6.0, 2.5], "views": [10.0, 20.0, 10.0], "watch": [4.0, 1.0, 3.8]}
     rate = ratio("likes", "views", name="rate")
-    blend = solve(truth, maximize(rate).keep("watch", at_least="-10%"), baseline=0)
+
+    def at(percent: float) -> Blend:
+        return solve(truth, maximize(rate).keep("watch", at_least=f"{percent:+.6f}%"), baseline=0)
+
+    blend = at(-10)
     assert blend.metrics["watch"] == pytest.approx(3.6)
     assert blend.value == pytest.approx(blend.lifts["rate"])
+    assert blend.prices["watch"] == pytest.approx((at(-10.001).value - at(-9.999).value) / 0.002, rel=1e-4)
 
 
 def test_no_blend_feasible_still_gives_the_best_ratio_of_the_nearest() -> None:
