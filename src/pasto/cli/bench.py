@@ -1,0 +1,67 @@
+"""`pasto bench`: how fast it is, beside another way of doing the same work."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from pasto.cli.screen import console, number, print_json, print_table, progress_bar
+
+
+class Listing(click.Command):
+    """A command whose help lists the benchmarks there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the benchmarks, then the examples."""
+        from pasto.bench import BENCHMARKS
+
+        with formatter.section("Benchmarks"):
+            formatter.write_dl([(name, benchmark.summary) for name, benchmark in BENCHMARKS.items()])
+        super().format_epilog(ctx, formatter)
+
+
+@click.command(
+    cls=Listing,
+    epilog="""\b
+Examples:
+  pasto bench
+  pasto bench solve --json
+""",
+)
+@click.argument("name", default="list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+def bench(name: str, as_json: bool) -> None:
+    """Time PASTO beside another way of doing the same work, in the same run on this machine.
+
+    NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
+    """
+    from pasto.bench import BENCHMARKS, run
+
+    if name == "list":
+        entries = [{"name": one.name, "summary": one.summary} for one in BENCHMARKS.values()]
+        if as_json:
+            print_json(entries)
+        else:
+            print_table(console(), ["name", "what it times"], [list(one.values()) for one in entries], text={0, 1})
+        return
+    reports = []
+    for each in BENCHMARKS if name == "all" else [name]:
+        with progress_bar() as progress:
+            report = run(each, progress=progress)
+        reports.append({"name": each, **asdict(report)})
+        if as_json:
+            continue
+        screen = console()
+        header = [column.replace("_", " ") for column in report.rows[0]]
+        print_table(screen, header, [[_cell(cell) for cell in row.values()] for row in report.rows], title=report.title)
+        if report.note:
+            screen.print(report.note, style="dim")
+        screen.print()
+    if as_json:
+        print_json(reports if name == "all" else reports[0])
+
+
+def _cell(cell: Any) -> str:
+    return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(float(f"{cell:.3g}"))

@@ -1,0 +1,171 @@
+"""Reading a table of means from CSV or JSON, with errors that name the row and the column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pasto.errors import BadInput, BadTruth
+
+NAMES = ("name", "candidate", "")
+"""Headers that make the first column hold the candidates' names whatever is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Mean metrics of named candidates."""
+
+    names: tuple[str, ...]
+    metrics: dict[str, list[float]]
+    ignored: tuple[str, ...] = ()
+    """Columns without a single number, such as remarks."""
+
+
+def read_means(source: str, name: str | None = None) -> Means:
+    """Read a CSV or JSON file, or stdin for "-"; `name` is the column that holds the candidates' names."""
+    shown = "stdin" if source == "-" else source
+    text = _text(source, shown)
+    if not text.strip():
+        raise BadTruth(f"{shown} is empty; it needs a header and one row for each candidate")
+    columns, places = _from_json(text, shown) if text.lstrip()[0] in "{[" else _from_csv(text, shown)
+    if name is not None and name not in columns:
+        raise BadTruth(f"{shown} has no column {name!r} to take names from; it has {_list(columns)}")
+    label = name if name is not None else _name_column(columns)
+    names = _names([str(cell).strip() for cell in columns.pop(label)] if label is not None else None, places, shown)
+    ignored = tuple(column for column, cells in columns.items() if all(_number(cell) is None for cell in cells))
+    metrics = {
+        column: [_checked(cell, column, place, shown) for cell, place in zip(cells, places, strict=True)]
+        for column, cells in columns.items()
+        if column not in ignored
+    }
+    if not metrics:
+        raise BadTruth(f"{shown} has no column of numbers; every metric is a column with one mean for each candidate")
+    return Means(names, metrics, ignored)
+
+
+def _text(source: str, shown: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        return raw.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no file {source!r}; name a CSV or JSON file of means, or - for stdin") from error
+    except OSError as error:
+        raise BadInput(f"cannot read {source!r}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BadTruth(f"{shown} is not a text file in UTF-8: byte {error.start} cannot be read") from error
+
+
+def _from_csv(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Columns by header, and each row's place as a person finds it."""
+    first = text.lstrip().splitlines()[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
+    header: list[str] = []
+    rows: list[list[str]] = []
+    places: list[str] = []
+    try:
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            if not header:
+                header = [cell.strip() for cell in row]
+                continue
+            if len(row) != len(header):
+                raise BadTruth(
+                    f"line {reader.line_num} of {shown} has {len(row)} fields where the header has {len(header)}"
+                )
+            rows.append(row)
+            places.append(f"row {len(rows)} (line {reader.line_num})")
+    except csv.Error as error:
+        raise BadTruth(f"line {reader.line_num} of {shown} is not CSV: {error}") from error
+    for place, column in enumerate(header):
+        if header.index(column) < place:
+            raise BadTruth(f"{shown} has two columns called {column!r}; every column needs a name of its own")
+        if place and not column:
+            raise BadTruth(f"column {place + 1} of {shown} has no name in the header")
+    if not rows:
+        raise BadTruth(f"{shown} has a header but no rows; it needs one row for each candidate")
+    return {column: [row[place] for row in rows] for place, column in enumerate(header)}, places
+
+
+def _from_json(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Columns from {"x": […], …} or from a list of row objects."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadTruth(f"{shown} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+    if isinstance(value, dict) and value and all(isinstance(cells, list) for cells in value.values()):
+        columns: dict[str, list[Any]] = value
+        lengths = {column: len(cells) for column, cells in columns.items()}
+        first, count = next(iter(lengths.items()))
+        if odd := [column for column, length in lengths.items() if length != count]:
+            raise BadTruth(f"in {shown}, {first!r} has {count} means and {odd[0]!r} has {lengths[odd[0]]}")
+    elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        count = len(value)
+        for place, row in enumerate(value, start=1):
+            if odd := sorted(set(row) ^ set(value[0])):
+                raise BadTruth(
+                    f"row {place} of {shown} and row 1 differ in {odd[0]!r}; every row needs the same metrics"
+                )
+        columns = {column: [row[column] for row in value] for column in value[0]}
+    else:
+        raise BadTruth(
+            f'{shown} must hold lists of means by metric, {{"x": [2, 0], "y": [-2, 2]}}, or a list of rows, '
+            '[{"x": 2, "y": -2}, {"x": 0, "y": 2}]'
+        )
+    if not count or not columns:
+        raise BadTruth(f"{shown} has no candidates; every metric needs one mean for each")
+    return columns, [f"row {place}" for place in range(1, count + 1)]
+
+
+def _name_column(columns: dict[str, list[Any]]) -> str | None:
+    """The first column, where it is called so or holds no numbers."""
+    first = next(iter(columns))
+    if first.lower() in NAMES or all(_number(cell) is None for cell in columns[first]):
+        return first
+    return None
+
+
+def _names(given: list[str] | None, places: list[str], shown: str) -> tuple[str, ...]:
+    if given is None:
+        return tuple(f"row {place}" for place in range(1, len(places) + 1))
+    seen: dict[str, str] = {}
+    for label, place in zip(given, places, strict=True):
+        if not label:
+            raise BadTruth(f"{place} of {shown} has no name")
+        if label in seen:
+            raise BadTruth(f"{seen[label]} and {place} of {shown} are both called {label!r}; names must differ")
+        seen[label] = place
+    return tuple(given)
+
+
+def _number(cell: Any) -> float | None:
+    """The number in a cell of either format, or None where there is none."""
+    if isinstance(cell, bool) or not isinstance(cell, (int, float, str)) or (isinstance(cell, str) and "_" in cell):
+        return None
+    try:
+        return float(cell)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _checked(cell: Any, column: str, place: str, shown: str) -> float:
+    value = _number(cell)
+    if value is None:
+        found = "nothing" if cell is None or not str(cell).strip() else repr(cell)
+        raise BadTruth(
+            f"{place}, column {column!r} of {shown}: a number was expected, got {found}; if {column!r} holds the "
+            f"candidates' names, say --name {column}"
+        )
+    if not math.isfinite(value):
+        raise BadTruth(f"{place}, column {column!r} of {shown} is {cell}; every mean must be a finite number")
+    return value
+
+
+def _list(columns: dict[str, list[Any]]) -> str:
+    return ", ".join(map(repr, columns))

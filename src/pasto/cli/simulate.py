@@ -1,0 +1,205 @@
+"""`pasto simulate`: a learner in a world whose truth is known, and how far it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pasto.cli.means import read_means
+from pasto.cli.screen import console, number, print_json, print_table, progress_bar
+from pasto.errors import BadOption
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pasto.objective import Objective
+    from pasto.sim import World
+
+    Worlds = World | Callable[[np.random.Generator], World]
+
+BUILT_IN = ("example-a", "synthetic-b")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  pasto simulate example-a --learner pasto --rounds 10000 --runs 200
+  pasto simulate synthetic-b --learner scgd --noise 0.5 --parallel 10
+  pasto simulate means.csv --maximize x --keep "y >= 0, penalty=5" --noise x=1 --noise y=0.5
+"""
+)
+@click.argument("world", default="example-a")
+@click.option("--learner", default="pasto", show_default=True, metavar="NAME", help="pasto (Algorithm 1) or scgd.")
+@click.option("--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), help="Rounds in each run.")
+@click.option("--parallel", default=1, show_default=True, type=click.IntRange(min=1), help="Draws in each round.")
+@click.option("--runs", default=100, show_default=True, type=click.IntRange(min=1), help="Independent runs.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of all random numbers.")
+@click.option(
+    "--noise",
+    multiple=True,
+    metavar="[METRIC=]DEVIATION",
+    help="The standard deviation of one look at a candidate, for all metrics or by name. By default the paper's √5 for "
+    "example-a, 0.5 for synthetic-b, and for a file each metric's own deviation between candidates.",
+)
+@click.option(
+    "--step", type=float, help="The learner's step γ, instead of the paper's 0.1 over the number of candidates."
+)
+@click.option("--floor", type=float, help="Exploration ε_t is this over √(t + 10), instead of the paper's 0.1.")
+@click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
+@click.option("--minimize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
+@click.option("--keep", multiple=True, metavar="GUARDRAIL", help="For a file: as in pasto solve, with a penalty.")
+@click.option("--name", metavar="COLUMN", help="For a file: the column that holds the candidates' names.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+def simulate(
+    world: str,
+    learner: str,
+    rounds: int,
+    parallel: int,
+    runs: int,
+    seed: int,
+    noise: tuple[str, ...],
+    step: float | None,
+    floor: float | None,
+    maximize: tuple[str, ...],
+    minimize: tuple[str, ...],
+    keep: tuple[str, ...],
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Run a learner in a simulated world and print how its answer improves.
+
+    WORLD is example-a (the paper's two candidates), synthetic-b (a hundred random candidates, new ones in each run), or
+    a file of means as pasto solve reads it, with its goal and guardrails as options.
+    """
+    from pasto.objective import parse_objective
+    from pasto.sim import monte_carlo, relative_gain
+
+    chosen = _learner(learner, step, floor)
+    deviations = _deviations(noise)
+    if world in BUILT_IN:
+        if maximize or minimize or keep or name:
+            raise BadOption(
+                f"{world} has its own goal and guardrails; --maximize, --minimize, --keep and --name are for files"
+            )
+        place: Worlds = _built_in(world, deviations)
+    else:
+        place = _from_file(world, name, parse_objective(maximize=maximize, minimize=minimize, keep=keep), deviations)
+    with progress_bar() as progress:
+        trace = monte_carlo(
+            chosen,
+            place,
+            runs=runs,
+            rounds=rounds,
+            parallel=parallel,
+            seed=seed,
+            checkpoints=_checkpoints(rounds),
+            progress=progress,
+            label=f"{learner} in {world}",
+        )
+    best, single = float(trace.optimum.mean()), float(trace.single.mean())
+    gap = best - single > 1e-9 * (1.0 + abs(best))
+    gains = relative_gain(trace) if gap else None
+    if as_json:
+        print_json(
+            {
+                "world": world,
+                "learner": learner,
+                "settings": {"runs": runs, "rounds": rounds, "parallel": parallel, "seed": seed},
+                "optimum": best,
+                "best_single": single,
+                "rounds": trace.checkpoints,
+                "answer": trace.mean,
+                "error": trace.error,
+                "served": trace.served.mean(axis=0),
+                "relative_gain": None if gains is None else gains.ratio,
+                "relative_gain_error": None if gains is None else gains.error,
+            }
+        )
+        return
+    screen = console()
+    screen.print(f"{learner} in {world}: {runs:,} runs of {rounds:,} rounds, {parallel} in parallel", style="bold")
+    screen.print()
+    header = ["rounds", "f of the answer", "f of what is served"]
+    rows = [
+        [f"{mark:,}", _within(mean, error), number(served)]
+        for mark, mean, error, served in zip(
+            trace.checkpoints, trace.mean, trace.error, trace.served.mean(axis=0), strict=True
+        )
+    ]
+    if gains is not None:
+        header.append("relative gain")
+        rows = [
+            [*row, _within(*gain)] for row, gain in zip(rows, zip(gains.ratio, gains.error, strict=True), strict=True)
+        ]
+    print_table(screen, header, rows, text=())
+    screen.print()
+    screen.print(f"The best blend reaches f = {number(best)}, the best single candidate {number(single)}.")
+    if gains is not None:
+        screen.print("Relative gain: 0 is the best single candidate, 1 the best blend, below 0 is a loss.", style="dim")
+
+
+def _learner(name: str, step: float | None, floor: float | None) -> Any:
+    from pasto.optimize.learners import LEARNERS, learner
+    from pasto.optimize.schedule import Schedule
+
+    learner(name)  # says which names there are
+    settings: dict[str, Any] = {}
+    if step is not None:
+        if not 0 < step < float("inf"):
+            raise BadOption(f"--step must be a positive number, got {step}")
+        settings["step"] = step
+    if floor is not None:
+        settings["floor"] = Schedule(floor, offset=10)
+    return LEARNERS[name](**settings)
+
+
+def _deviations(texts: tuple[str, ...]) -> float | dict[str, float] | None:
+    """--noise 0.5, or --noise x=1 --noise y=0.5."""
+    named: dict[str, float] = {}
+    for text in texts:
+        metric, _, amount = text.rpartition("=")
+        try:
+            named[metric.strip()] = float(amount)
+        except ValueError as error:
+            raise BadOption(f"--noise takes a number or METRIC=NUMBER, got {text!r}") from error
+    if "" not in named:
+        return named or None
+    if len(texts) > 1:
+        raise BadOption("--noise is either one number for all metrics, or METRIC=NUMBER for each")
+    return named[""]
+
+
+def _built_in(world: str, noise: float | dict[str, float] | None) -> Worlds:
+    from pasto.sim import example_a, synthetic_b
+
+    if isinstance(noise, dict):
+        raise BadOption(f"{world} takes one --noise for all its metrics")
+    if noise is not None and not 0 <= noise < float("inf"):
+        raise BadOption(f"--noise is a standard deviation, which is not negative, got {noise}")
+    if world == "example-a":
+        return example_a() if noise is None else example_a(variance=noise**2)
+    return lambda rng: synthetic_b(rng, sigma=0.5 if noise is None else noise)
+
+
+def _from_file(source: str, name: str | None, objective: Objective, noise: float | dict[str, float] | None) -> World:
+    from statistics import pstdev
+
+    from pasto.sim import table
+
+    means = read_means(source, name)
+    if noise is None:
+        noise = {metric: pstdev(row) for metric, row in means.metrics.items()}
+    return table(means.metrics, noise, objective, names=means.names)
+
+
+def _checkpoints(rounds: int) -> list[int]:
+    """1, 3, 10, 30, … and the last round."""
+    marks = [digit * 10**power for power in range(len(str(rounds))) for digit in (1, 3)]
+    return [mark for mark in marks if mark < rounds] + [rounds]
+
+
+def _within(value: float, error: float) -> str:
+    return number(value) if math.isnan(error) else f"{number(value)} ± {error if error > 1e-9 else 0:.2g}"
