@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class Truth:
         if len(labels) != count:
             raise BadTruth(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
         if names is not None and len(set(labels)) < count:
-            twice = next(label for label in labels if labels.count(label) > 1)
+            twice = Counter(labels).most_common(1)[0][0]
             raise BadTruth(f"names= has {twice!r} twice; a candidate's name is its own")
         if not np.isfinite(means).all():
             row, column = np.argwhere(~np.isfinite(means))[0]
