@@ -1,0 +1,72 @@
+"""A two-phase ranker: predictors first, then an aggregation layer whose strategic parameters are blended.
+
+Phase one predicts, for every item of a request, the click rate (pctr), the like rate (plr) and how clean the item is.
+Phase two drops items below a threshold, adds up a weighted score, keeps a quota of places for new items, and shows the
+top five. The weight, the threshold and the quota are the strategic parameters: no single choice of them is best, so
+each request draws its own from a blend.
+"""
+
+import numpy as np
+
+import pasto
+
+SHOWN, ITEMS, REQUESTS = 5, 30, 10_000
+METRICS = ("clicks", "likes", "new_views", "complaints")
+candidates = pasto.grid(like_weight=[0, 2, 6], threshold=[0.0, 0.4], quota=[0, 1, 3])
+objective = (
+    pasto.maximize("clicks")
+    .keep("likes", at_least=0.7)
+    .keep("new_views", at_least=1.5)
+    .keep("complaints", at_most=0.22)
+)
+
+
+def predict(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Phase one, (requests, items): what is liked is clicked less, and what is new even less."""
+    liked, new = rng.beta(2, 5, (REQUESTS, ITEMS)), rng.random((REQUESTS, ITEMS)) < 0.25
+    pctr = rng.beta(2, 4, (REQUESTS, ITEMS)) * (1 - 0.6 * liked) * np.where(new, 0.7, 1.0)
+    return {"pctr": pctr, "plr": 0.4 * liked, "clean": rng.beta(4, 2, (REQUESTS, ITEMS)) - 0.4 * pctr, "new": new}
+
+
+def rank(seen: dict[str, np.ndarray], like_weight: float, threshold: float, quota: float) -> np.ndarray:
+    """Phase two: the items shown, (requests, shown)."""
+    score = seen["pctr"] + like_weight * seen["plr"] - 100 * (seen["clean"] < threshold)
+    places = np.argsort(-score, axis=1)
+    new_first = np.argsort(-(score + 50 * seen["new"]), axis=1)[:, : int(quota)]
+    mine = (places[:, :, None] == new_first[:, None, :]).any(axis=2)
+    order = np.argsort(~mine, axis=1, kind="stable")  # the quota's items first, then the others by score
+    return np.asarray(np.take_along_axis(places, order, axis=1)[:, :SHOWN])
+
+
+def serve(seen: dict[str, np.ndarray], choice: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rank every request with its own candidate, let the users act, and count: (requests, metrics)."""
+    counts = np.zeros((REQUESTS, len(METRICS)))
+    for k in np.unique(choice):
+        mine = np.flatnonzero(choice == k)
+        part = {name: values[mine] for name, values in seen.items()}
+        settings = {name: float(value) for name, value in candidates[int(k)].items()}
+        shown = rank(part, **settings)
+        pctr, plr, clean, new = (
+            np.take_along_axis(part[name], shown, axis=1) for name in ("pctr", "plr", "clean", "new")
+        )
+        chance = np.stack([pctr, plr, new.astype(float), 0.1 * (1 - clean)])
+        counts[mine] = (rng.random(chance.shape) < chance).sum(axis=2).T
+    return counts
+
+
+rng = np.random.default_rng(1)
+# Try every candidate on traffic of its own, and solve for the best blend of what was measured.
+means = np.array([serve(predict(rng), np.full(REQUESTS, k), rng).mean(axis=0) for k in range(len(candidates))]).T
+blend = pasto.solve(dict(zip(METRICS, means.tolist(), strict=True)), objective, names=candidates.names)
+print(objective)
+for k in blend.support:
+    print(f"{blend.probabilities[k]:6.1%}  {blend.names[k]}")
+
+# Serve new requests: each draws its candidate from the blend; the best single candidate serves its own for comparison.
+drawn = rng.choice(len(candidates), size=REQUESTS, p=blend.probabilities)
+measured = {
+    "blend": serve(predict(rng), drawn, rng).mean(axis=0),
+    "best single": serve(predict(rng), np.full(REQUESTS, blend.gain.candidate), rng).mean(axis=0),
+}
+for label, row in measured.items():
+    print(f"{label:12}", ", ".join(f"{name} {value:.2f}" for name, value in zip(METRICS, row, strict=True)))
