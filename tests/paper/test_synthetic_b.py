@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pasto import paper
-from pasto.paper import Outcome, saved, synthetic_b
+from pasto.paper import Outcome, saved
+from pasto.paper.synthetic_b_runs import _error, _smallest
 from pasto.sim import monte_carlo, relative_gain
 from pasto.sim import synthetic_b as world
 
@@ -19,7 +20,8 @@ def outcome() -> Outcome:
 def test_fewer_runs_go_on_for_longer(outcome: Outcome) -> None:
     assert outcome.settings["long runs"] == 2
     assert outcome.settings["long rounds"] == 1_000
-    for level in outcome.data.values():
+    for sigma in ("0.1", "0.5", "1"):
+        level = outcome.data[f"sigma {sigma}"]
         assert level["main"]["rounds"][-1] == 100
         assert level["long"]["rounds"][-1] == 1_000
 
@@ -61,7 +63,7 @@ def test_the_estimate_gets_worse_again_as_the_floor_shrinks() -> None:
         runs=10,
         rounds=1_500,
         parallel=10,
-        measures={"error": synthetic_b._error, "smallest": synthetic_b._smallest},
+        measures={"error": _error, "smallest": _smallest},
     )
     errors, smallest = trace.measures["error"].mean(axis=0), trace.measures["smallest"]
     lowest = int(np.argmin(errors))
@@ -71,9 +73,16 @@ def test_the_estimate_gets_worse_again_as_the_floor_shrinks() -> None:
     assert (smallest >= 0.1 / np.sqrt(trace.checkpoints + 10) / 100 * (1 - 1e-12)).all()
 
 
+def test_the_control_differs_in_its_floor_alone(outcome: Outcome) -> None:
+    held, level = outcome.data["sigma 1, floor held"], outcome.data["sigma 1"]["long"]
+    assert held["rounds"].tolist() == level["rounds"].tolist()
+    np.testing.assert_allclose(held["ratio"][0], level["ratio"][0])  # the same truths, and equal shares at first
+    assert min(held["smallest probability"]) >= 0.03 / 100
+
+
 def test_the_outcome_is_plain_json_and_its_figures_can_be_drawn(outcome: Outcome) -> None:
     record = json.loads(json.dumps(saved(outcome), allow_nan=False))
-    assert set(record["data"]) == {"sigma 0.1", "sigma 0.5", "sigma 1"}
+    assert set(record["data"]) == {"sigma 0.1", "sigma 0.5", "sigma 1", "sigma 1, floor held"}
     assert all(isinstance(claim["holds"], bool | None) for claim in record["claims"])
     panels = {name: len(draw().axes) for name, draw in outcome.figures.items()}
     assert panels == {"synthetic-b": 2, "synthetic-b-runs": 1, "synthetic-b-noise": 2}
@@ -83,3 +92,9 @@ def test_progress_names_the_noise_level() -> None:
     heard: set[str] = set()
     paper.run("synthetic-b", runs=2, rounds=3, progress=lambda label, done, total: heard.add(label))
     assert {"synthetic-b: σ = 0.1", "synthetic-b: σ = 1, long"} <= heard
+
+
+def test_the_smallest_size_still_tells_what_it_can() -> None:
+    outcome = paper.run("synthetic-b", runs=1, rounds=1)
+    assert outcome.tables[0].header == ("σ", "10 rounds (2 runs)")
+    assert [claim.holds for claim in outcome.claims if "reference" in claim.paper] == [None, None]

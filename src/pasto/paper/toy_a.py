@@ -150,7 +150,7 @@ def _figure(traces: dict[str, Trace]) -> Figure:
     figures.level(axes, float(ours.optimum[0]), f"best blend, {ours.optimum[0]:.4f}", right=False)
     figures.level(axes, float(ours.single[0]), f"best single candidate, {ours.single[0]:g}", above=False, right=False)
     figures.rounds_axis(axes, 1, max(2, ours.rounds))
-    axes.set_ylim(-0.25, 1.15)
+    axes.set_ylim(-0.32, 1.15)
     figures.label(
         axes,
         title=f"Example A: mean of {ours.runs:,} runs, quartiles shaded",
