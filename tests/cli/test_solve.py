@@ -38,7 +38,7 @@ def test_the_two_arm_story(run: Any, means: Path) -> None:
     result = run("solve", means, "--maximize", "x", "--keep", "y>=0")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("maximize x, keep y >= 0\n")
-    assert row(result.stdout, "blend") == ["100.0%", "1", "0"]
+    assert row(result.stdout, "blend") == ["100%", "1", "0"]
     assert row(result.stdout, "bold") == ["50.0%", "2", "-2", "y"]
     assert row(result.stdout, "careful") == ["50.0%", "0", "2"]
     assert row(result.stdout, "best single: careful") == ["0", "2"]
@@ -79,13 +79,13 @@ def test_a_soft_guardrail_is_short_by_design(run: Any, means: Path) -> None:
 
 def test_goals_ratios_and_percentages(run: Any, feed: Path) -> None:
     ratio = run("solve", feed, "--maximize", "likes/views", "--keep", "watch_time >= 31")
-    assert row(ratio.stdout, "blend") == ["100.0%", "2.5286", "60.286", "31", "0.041943", "127.14"]
+    assert row(ratio.stdout, "blend") == ["100%", "2.5286", "60.286", "31", "0.041943", "127.14"]
     assert "relaxing watch_time by one unit buys 0.0038757 likes/views" in ratio.stdout
     relative = run(
         "solve", feed, "--maximize", "watch_time", "--keep", "likes/views >= -2%, penalty=5", "--keep",
         "latency <= +10%", "--baseline", "now",
     )  # fmt: skip
-    assert "Against now: watch_time +4.39%" in relative.stdout
+    assert "The blend against now: watch_time +4.39%" in relative.stdout
     assert "baseline: now" in relative.stdout
     assert "relaxing latency by one percentage point buys 0.40832% of watch_time." in relative.stdout
     sums = run("solve", feed, "--maximize", "watch_time=2", "--minimize", "latency", "--json")

@@ -69,40 +69,56 @@ def measure(
 def _compare(kind: str, candidates: int, problems: int, count: int) -> tuple[float, float, float]:
     """Median milliseconds of ours and of HiGHS, and the median of their ratios."""
     rng = np.random.default_rng([candidates, problems])
-    objective = _objective(kind)
+    stated = objective(kind)
     pairs = []
     for turn in range(count + 1):
         means = rng.uniform(-1.0, 1.0, (problems, 3, candidates))
-        ours = _timed(lambda means=means: _ours(means, objective))  # type: ignore[misc]
+        ours = _timed(lambda means=means: _ours(means, stated))  # type: ignore[misc]
         highs = _timed(lambda means=means: _highs(means))  # type: ignore[misc]
         if turn:  # the first one warms up
             pairs.append((ours, highs))
     return _medians(pairs)
 
 
-def _objective(kind: str) -> Objective:
+def objective(kind: str) -> Objective:
+    """One goal and two guardrails, soft, hard or one of each.
+
+    >>> print(objective("mixed"))
+    maximize x, keep y >= 0.5 (penalty 5), keep z >= 0.5
+    """
     first, second = PENALTIES[kind]
     return maximize("x").keep("y", at_least=LIMIT, penalty=first).keep("z", at_least=LIMIT, penalty=second)
 
 
-def _ours(means: Array, objective: Objective) -> None:
+def highs(goal: Array, rails: Array) -> float:
+    """The hard problem by HiGHS: minus the best goal, over goal (candidates,) and rails (guardrails, candidates).
+
+    >>> import numpy as np
+    >>> highs(np.array([2.0, 0.0]), np.array([[-1.5, 2.5]]))
+    -1.0
+    """
+    found = linprog(
+        -goal,
+        A_ub=-rails,
+        b_ub=np.full(len(rails), -LIMIT),
+        A_eq=np.ones((1, len(goal))),
+        b_eq=np.ones(1),
+        bounds=(0.0, None),
+        method="highs",
+    )
+    return float("nan") if found.fun is None else float(found.fun)
+
+
+def _ours(means: Array, stated: Objective) -> None:
     if len(means) == 1:
-        solve(means[0], objective)
+        solve(means[0], stated)
     else:
-        best_batch(Program.of(objective.form(), means))
+        best_batch(Program.of(stated.form(), means))
 
 
 def _highs(means: Array) -> None:
-    for goal, *rails in means:
-        linprog(
-            -goal,
-            A_ub=-np.array(rails),
-            b_ub=np.full(len(rails), -LIMIT),
-            A_eq=np.ones((1, len(goal))),
-            b_eq=np.ones(1),
-            bounds=(0.0, None),
-            method="highs",
-        )
+    for one in means:
+        highs(one[0], one[1:])
 
 
 def _timed(work: Callable[[], None]) -> float:

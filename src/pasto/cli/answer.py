@@ -48,7 +48,7 @@ def print_answer(screen: Console, blend: Blend, objective: Objective, table: Mea
     screen.print()
     if blend.lifts:
         lifts = ", ".join(f"{metric} {lift:+.3g}%" for metric, lift in blend.lifts.items())
-        screen.print(f"Against {baseline}: {lifts}.")
+        screen.print(f"The blend against {baseline}: {lifts}.")
     for name, rail in zip(objective.names, objective.guardrails, strict=True):
         screen.print(Text.assemble(f"{rail}: ", *standing_in_words(name, rail, blend, objective)))
     screen.print(gain_in_words(blend, objective))
@@ -76,7 +76,7 @@ def _print_candidates(screen: Console, blend: Blend, objective: Objective, table
         one[candidate] = 1.0
         return describe(one, means, objective, names=table.names, baseline=place, others=others)
 
-    lines = [("blend", "100.0%", blend, "bold")]
+    lines = [("blend", "100%", blend, "bold")]
     for candidate in blend.support:
         lines.append((table.names[candidate], f"{blend.probabilities[candidate]:.1%}", alone(candidate), ""))
     kind = "best single" if blend.single is not None else "least bad single"

@@ -24,6 +24,7 @@ class Listing(click.Command):
 
 @click.command(
     cls=Listing,
+    short_help="Timings beside another way of doing the work.",
     epilog="""\b
 Examples:
   pasto bench

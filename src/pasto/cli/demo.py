@@ -25,14 +25,19 @@ BAR = 30
 
 
 @click.command(
+    short_help="Learn a feed's blend before your eyes.",
     epilog="""\b
 Examples:
   pasto demo
   pasto demo --fast --seed 7
-"""
+""",
 )
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of the simulated traffic.")
-@click.option("--rounds", type=click.IntRange(min=1), help=f"Rounds of ten minutes.  [default: {ROUNDS}]")
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of the simulated traffic."
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", help=f"Rounds of ten minutes, {ROUNDS} unless given."
+)
 @click.option("--fast", is_flag=True, help=f"Learn for {FAST} rounds only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def demo(seed: int, rounds: int | None, fast: bool, as_json: bool) -> None:

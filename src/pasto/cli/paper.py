@@ -32,6 +32,7 @@ class Listing(click.Command):
 
 @click.command(
     cls=Listing,
+    short_help="The paper's experiments: claimed beside measured.",
     epilog="""\b
 Examples:
   pasto paper
@@ -40,9 +41,13 @@ Examples:
 """,
 )
 @click.argument("name", default="list")
-@click.option("--runs", type=click.IntRange(min=1), help="Independent runs, instead of the experiment's own number.")
-@click.option("--rounds", type=click.IntRange(min=1), help="Rounds in each run, likewise.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of all random numbers.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), metavar="N", help="Independent runs, instead of the experiment's own number."
+)
+@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds in each run, likewise.")
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
+)
 @click.option("--quick", is_flag=True, help="A smaller size that takes less than a minute.")
 @click.option(
     "--out",

@@ -24,19 +24,28 @@ BUILT_IN = ("example-a", "synthetic-b")
 
 
 @click.command(
+    short_help="A learner in a simulated world, and how far it comes.",
     epilog="""\b
 Examples:
   pasto simulate example-a --learner pasto --rounds 10000 --runs 200
   pasto simulate synthetic-b --learner scgd --noise 0.5 --parallel 10
   pasto simulate means.csv --maximize x --keep "y >= 0, penalty=5" --noise x=1 --noise y=0.5
-"""
+""",
 )
 @click.argument("world", default="example-a")
 @click.option("--learner", default="pasto", show_default=True, metavar="NAME", help="pasto (Algorithm 1) or scgd.")
-@click.option("--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), help="Rounds in each run.")
-@click.option("--parallel", default=1, show_default=True, type=click.IntRange(min=1), help="Draws in each round.")
-@click.option("--runs", default=100, show_default=True, type=click.IntRange(min=1), help="Independent runs.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of all random numbers.")
+@click.option(
+    "--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), metavar="N", help="Rounds in each run."
+)
+@click.option(
+    "--parallel", default=1, show_default=True, type=click.IntRange(min=1), metavar="N", help="Draws in each round."
+)
+@click.option(
+    "--runs", default=100, show_default=True, type=click.IntRange(min=1), metavar="N", help="Independent runs."
+)
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
+)
 @click.option(
     "--noise",
     multiple=True,
@@ -45,9 +54,14 @@ Examples:
     "example-a, 0.5 for synthetic-b, and for a file each metric's own deviation between candidates.",
 )
 @click.option(
-    "--step", type=float, help="The learner's step γ, instead of the paper's 0.1 over the number of candidates."
+    "--step",
+    type=float,
+    metavar="X",
+    help="The learner's step γ, instead of the paper's 0.1 over the number of candidates.",
 )
-@click.option("--floor", type=float, help="Exploration ε_t is this over √(t + 10), instead of the paper's 0.1.")
+@click.option(
+    "--floor", type=float, metavar="X", help="Exploration ε_t is this over √(t + 10), instead of the paper's 0.1."
+)
 @click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
 @click.option("--minimize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
 @click.option("--keep", multiple=True, metavar="GUARDRAIL", help="For a file: as in pasto solve, with a penalty.")

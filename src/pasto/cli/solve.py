@@ -11,11 +11,12 @@ from pasto.errors import BadTruth
 
 
 @click.command(
+    short_help="The best blend of candidates with known means.",
     epilog="""\b
 Examples:
   pasto solve means.csv --maximize watch_time --keep "like_rate >= 0.03" --keep "load <= 9"
   pasto solve means.csv --maximize watch_time --keep "likes/views >= -2%, penalty=5" --baseline now
-"""
+""",
 )
 @click.argument("means")
 @click.option(

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pasto.bench import BENCHMARKS, Benchmark, Report
+
+
+@pytest.fixture(autouse=True)
+def tiny_benchmark() -> Iterator[None]:
+    rows = ({"case": "small", "problems": 12345, "ours_ms": 0.123456}, {"case": "large", "problems": 1, "ours_ms": 5.0})
+    BENCHMARKS["tiny"] = Benchmark("tiny", "next to nothing", lambda progress: Report("Times", rows, note="on a whim"))
+    yield
+    del BENCHMARKS["tiny"]
+
+
+def test_the_benchmarks_are_listed(run: Any) -> None:
+    told = run("bench").stdout
+    assert all(name in told for name in BENCHMARKS)
+    assert {entry["name"] for entry in json.loads(run("bench", "--json").stdout)} == set(BENCHMARKS)
+    assert all(f"  {name}" in run("bench", "--help").stdout for name in BENCHMARKS)
+
+
+def test_a_benchmark_is_a_table(run: Any) -> None:
+    assert run("bench", "tiny").stdout.splitlines() == [
+        "Times",
+        "case   problems  ours ms",
+        "small    12,345    0.123",
+        "large         1        5",
+        "on a whim",
+        "",
+    ]
+
+
+def test_json_has_every_digit(run: Any) -> None:
+    told = json.loads(run("bench", "tiny", "--json").stdout)
+    assert told["rows"][0] == {"case": "small", "problems": 12345, "ours_ms": 0.123456}
+
+
+def test_all_runs_every_benchmark(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in BENCHMARKS:
+        monkeypatch.setitem(BENCHMARKS, name, BENCHMARKS["tiny"])
+    assert [told["name"] for told in json.loads(run("bench", "all", "--json").stdout)] == list(BENCHMARKS)
+
+
+def test_an_unknown_benchmark_is_refused(run: Any) -> None:
+    result = run("bench", "speed")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: no benchmark is called 'speed'; there are ")

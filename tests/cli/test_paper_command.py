@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, Table
+from pasto.report import figures
+
+
+def tiny(size: Size) -> Outcome:
+    """An experiment that only says how it was called."""
+    if size.progress is not None:
+        size.progress("tiny", 1, 1)
+    return Outcome(
+        name="tiny",
+        title="A tiny experiment",
+        settings={"runs": size.runs, "rounds": size.rounds, "seed": size.seed, "quick": size.quick},
+        claims=(
+            Claim("Blends win", paper="always", measured="9 of 10", holds=True),
+            Claim("Nothing is lost", paper="never", measured="1 of 10", holds=False, note="by chance"),
+            Claim("Something else", paper="", measured="7", holds=None),
+        ),
+        tables=(Table("Numbers", ("who", "f", "n"), (("we", 0.123456789, 12345), ("they", None, 1))),),
+        data={"curve": [1.0, float("nan")]},
+        figures={"tiny": lambda: figures.sheet()[0]},
+    )
+
+
+@pytest.fixture(autouse=True)
+def tiny_experiment() -> Iterator[None]:
+    EXPERIMENTS["tiny"] = Experiment("tiny", "Nothing much", 100, 1_000, 10, 100, tiny)
+    yield
+    del EXPERIMENTS["tiny"]
+
+
+@pytest.mark.parametrize("words", [(), ("list",)])
+def test_the_experiments_are_listed(run: Any, words: tuple[str, ...]) -> None:
+    result = run("paper", *words)
+    assert result.exit_code == 0
+    for name, experiment in EXPERIMENTS.items():
+        assert name in result.stdout
+        assert experiment.summary in result.stdout
+    assert {entry["name"] for entry in json.loads(run("paper", *words, "--json").stdout)} == set(EXPERIMENTS)
+
+
+def test_help_lists_them_too(run: Any) -> None:
+    told = run("paper", "--help").stdout
+    assert all(f"  {name}" in told for name in EXPERIMENTS)
+
+
+def test_claims_and_tables_are_printed(run: Any) -> None:
+    result = run("paper", "tiny")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "A tiny experiment",
+        "runs 100, rounds 1000, seed 1, quick False",
+        "",
+        "Blends win: holds",
+        "  paper: always",
+        "  measured: 9 of 10",
+        "",
+        "Nothing is lost: does not hold",
+        "  paper: never",
+        "  measured: 1 of 10",
+        "  note: by chance",
+        "",
+        "Something else: measured only",
+        "  measured: 7",
+        "",
+        "Numbers",
+        "who         f       n",
+        "we    0.12346  12,345",
+        "they                1",
+        "",
+    ]
+
+
+def test_sizes_reach_the_experiment(run: Any) -> None:
+    quick = json.loads(run("paper", "tiny", "--quick", "--seed", 7, "--json").stdout)
+    assert quick["settings"] == {"runs": 10, "rounds": 100, "seed": 7, "quick": True}
+    assert quick["data"] == {"curve": [1.0, None]}
+    given = json.loads(run("paper", "tiny", "--runs", 3, "--rounds", 4, "--json").stdout)
+    assert given["settings"] == {"runs": 3, "rounds": 4, "seed": 1, "quick": False}
+
+
+def test_out_writes_figures_and_numbers(run: Any, tmp_path: Path) -> None:
+    result = run("paper", "tiny", "--out", tmp_path / "new")
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["tiny.json", "tiny.png", "tiny.svg"]
+    assert result.stderr.count("wrote ") == 3
+    assert "wrote" not in result.stdout
+
+
+def test_where_nothing_can_be_written_nothing_is_run(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run("paper", "tiny", "--out", tmp_path / "file" / "under")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cannot write to" in result.stderr
+
+
+def test_all_runs_every_experiment(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = EXPERIMENTS["tiny"]
+    for name in EXPERIMENTS:
+        monkeypatch.setitem(EXPERIMENTS, name, one)
+    assert len(json.loads(run("paper", "all", "--json").stdout)) == len(EXPERIMENTS)
+    assert run("paper", "all").stdout.count("A tiny experiment") == len(EXPERIMENTS)
+
+
+def test_an_unknown_experiment_is_refused(run: Any) -> None:
+    result = run("paper", "figure-9")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: no experiment is called 'figure-9'; there are ")
+
+
+def test_a_real_experiment_runs(run: Any) -> None:
+    told = json.loads(run("paper", "toy-a", "--runs", 5, "--rounds", 20, "--json").stdout)
+    assert told["settings"]["runs"] == 5
+    assert told["claims"]

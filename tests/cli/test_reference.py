@@ -1,0 +1,67 @@
+"""The page docs/reference/cli.md: its help texts are the commands' own, and its examples print what they show."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pasto.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+LISTS = re.compile(r"^(Experiments|Benchmarks):\n(?:  .*\n)+\n", re.MULTILINE)
+"""What grows by itself, and is listed by the commands."""
+HELP = re.compile(r"^## `(?P<typed>[a-z ]+)`\n\n```text\n(?P<help>.*?)```$", re.MULTILINE | re.DOTALL)
+
+
+def real_help(typed: str) -> str:
+    """A command's help at 80 columns, without the lists."""
+    words = [*typed.split()[1:], "--help"]
+    told = CliRunner().invoke(main, words, prog_name="pasto", terminal_width=80)
+    return LISTS.sub("", told.stdout)
+
+
+def rewrite() -> None:
+    """Put the real help texts into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(
+        HELP.sub(lambda found: f"## `{found['typed']}`\n\n```text\n{real_help(found['typed'])}```", page),
+        encoding="utf-8",
+    )
+
+
+def test_every_command_has_its_own_help_on_the_page() -> None:
+    shown = {found["typed"]: found["help"] for found in HELP.finditer(PAGE.read_text(encoding="utf-8"))}
+    assert set(shown) == {"pasto", *(f"pasto {name}" for name in main.commands)}
+    for typed, text in shown.items():
+        assert text == real_help(typed), f"{typed}: run `python {Path(__file__).name}` here to write the page anew"
+
+
+def test_every_option_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for command in main.commands.values():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert all(name in page for name in parameter.opts)
+
+
+def test_the_examples_print_what_they_show(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    (means,) = re.findall(r"^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "means.csv").write_text(means)
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"^```console\n\$ pasto ([^\n]*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert examples
+    for typed, shown in examples:
+        result = run(*shlex.split(typed))
+        assert doctest.OutputChecker().check_output(shown, result.stdout, doctest.NORMALIZE_WHITESPACE), result.stdout
+
+
+if __name__ == "__main__":
+    rewrite()
