@@ -2,17 +2,14 @@
 # requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
 
 PYTHON ?= python3
-PAPER ?= illustration toy-a synthetic-b convergence regret
-# Options for every `pasto paper` of `make paper`, as in: make paper PAPER_OPTIONS=--quick
-PAPER_OPTIONS ?=
-# Options for `make lock`, as in: make lock LOCK_OPTIONS=--upgrade
-LOCK_OPTIONS ?=
+# What `make paper`, `make bench` and `make lock` are given: make paper OPTIONS=--quick, make lock OPTIONS=--upgrade
+OPTIONS ?=
 
 BIN := .venv/bin
 UV := $(BIN)/uv
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python --compile-bytecode
 COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --universal --fork-strategy fewest \
-	--python-version 3.11 --generate-hashes --no-emit-index-url $(LOCK_OPTIONS)
+	--python-version 3.11 --generate-hashes --no-emit-index-url $(OPTIONS)
 
 # What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need.
 TOOL := .venv/.ready-uv
@@ -24,7 +21,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format paper lock clean
+.PHONY: help setup demo test check format paper bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets.
@@ -49,7 +46,10 @@ format: $(DEV) ## Format the code and mend what the linter can.
 	$(BIN)/ruff format
 
 paper: $(DEV) ## Reproduce the paper's tables and figures, into paper-results/.
-	@for name in $(PAPER); do $(BIN)/pasto paper $$name --out paper-results $(PAPER_OPTIONS) || exit 1; done
+	$(BIN)/pasto paper all --out paper-results $(OPTIONS)
+
+bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
+	$(BIN)/pasto bench all $(OPTIONS)
 
 lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt

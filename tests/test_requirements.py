@@ -1,0 +1,53 @@
+"""The pinned files: every pin has its hashes, and nothing that pyproject.toml declares is missing."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+BUILD = ["editables", "hatchling"]
+PIN = re.compile(r"^(\S+)==(\S+)(?: ;.*)? \\\n(?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
+
+
+def pins_of(name: str) -> dict[str, str]:
+    """Versions by package in one of the files, which holds hashed pins and comments and nothing else."""
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    assert [line for line in PIN.sub("", text).splitlines() if not line.lstrip().startswith("#")] == []
+    return dict(PIN.findall(text))
+
+
+def declared(texts: list[str]) -> list[Requirement]:
+    """The requirements written there, with those of the project's own extras in place of the extras."""
+    found = [Requirement(text) for text in texts]
+    inner = [text for own in found if own.name == "pasto" for name in own.extras for text in extras(name)]
+    return [other for other in found if other.name != "pasto"] + (declared(inner) if inner else [])
+
+
+def extras(name: str) -> list[str]:
+    return list(PROJECT["optional-dependencies"][name])
+
+
+def unpinned(asked: list[Requirement], pins: dict[str, str]) -> list[str]:
+    """What is asked for and not in the pins, or there in a version that does not fit."""
+    return [str(each) for each in asked if each.name not in pins or pins[each.name] not in each.specifier]
+
+
+def test_what_running_needs_is_pinned() -> None:
+    asked = declared([*PROJECT["dependencies"], *BUILD])
+    assert unpinned(asked, pins_of("run.txt")) == [], "pyproject.toml has changed; run `make lock`"
+
+
+def test_what_testing_needs_is_pinned() -> None:
+    asked = declared([*PROJECT["dependencies"], *extras("dev")])
+    assert unpinned(asked, pins_of("dev.txt")) == [], "pyproject.toml has changed; run `make lock`"
+
+
+def test_both_files_pin_the_same_versions() -> None:
+    assert pins_of("run.txt").items() <= pins_of("dev.txt").items()
+
+
+def test_uv_is_pinned_alone() -> None:
+    assert list(pins_of("uv.txt")) == ["uv"]
