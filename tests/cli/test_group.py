@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -78,9 +79,17 @@ def test_errors_of_the_library_are_one_line(run: Any, failing: list[Exception], 
     assert result.stderr == f"note: take care\nerror: {error}\n"
 
 
-def pasto_command(*words: str, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:
+def pasto_command(
+    *words: str, cwd: Path, input: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pasto", *words], cwd=cwd, input=input, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pasto", *words],
+        cwd=cwd,
+        input=input,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -99,6 +108,13 @@ def test_as_a_module_it_reads_a_pipe_and_exits_by_the_rules(tmp_path: Path) -> N
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr.startswith("error: there is no file 'nothing.csv'")
     assert bad.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_unicode_is_served_too(tmp_path: Path) -> None:
+    plain = {"PYTHONIOENCODING": "ascii"}
+    result = pasto_command("simulate", "--runs", "2", "--rounds", "2", cwd=tmp_path, env=plain)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert " ? " in result.stdout
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,9 @@ def console(*, stderr: bool = False) -> Console:
     """A console that prints names as they are, coloured only where a terminal wants colour."""
     from rich.console import Console
 
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")  # a terminal that cannot show ± gets a ? instead of a traceback
     screen = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = UNWRAPPED
