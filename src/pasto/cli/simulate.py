@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -167,7 +168,10 @@ def _learner(name: str, step: float | None, floor: float | None) -> Any:
         settings["step"] = step
     if floor is not None:
         settings["floor"] = Schedule(floor, offset=10)
-    return LEARNERS[name](**settings)
+    kind: Any = LEARNERS[name]
+    if missing := settings.keys() - {field.name for field in fields(kind)}:
+        raise BadOption(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
+    return kind(**settings)
 
 
 def _deviations(texts: tuple[str, ...]) -> float | dict[str, float] | None:
