@@ -24,7 +24,9 @@ def tiny(size: Size) -> Outcome:
             Claim("Nothing is lost", paper="never", measured="1 of 10", holds=False, note="by chance"),
             Claim("Something else", paper="", measured="7", holds=None),
         ),
-        tables=(Table("Numbers", ("who", "f", "n"), (("we", 0.123456789, 12345), ("they", None, 1))),),
+        tables=(
+            Table("Numbers", ("who", "f", "n", "r"), (("we", 0.123456789, 12345, "9%"), ("they", None, 1, "-15%"))),
+        ),
         data={"curve": [1.0, float("nan")]},
         figures={"tiny": lambda: figures.sheet()[0]},
     )
@@ -72,9 +74,9 @@ def test_claims_and_tables_are_printed(run: Any) -> None:
         "  measured: 7",
         "",
         "Numbers",
-        "who         f       n",
-        "we    0.12346  12,345",
-        "they                1",
+        "who         f       n     r",
+        "we    0.12346  12,345    9%",
+        "they                1  -15%",
         "",
     ]
 

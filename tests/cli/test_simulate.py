@@ -93,6 +93,7 @@ def test_one_run_has_no_error(run: Any) -> None:
         (("example-a", "--noise", "1", "--noise", "x=2"), "either one number"),
         (("example-a", "--step", "0"), "--step must be a positive number"),
         (("example-a", "--floor", "-1"), "not negative"),
+        (("example-a", "--learner", "thompson", "--step", "1"), "learner 'thompson' has no --step"),
         (("{means}", "--keep", "y>=0"), "no goal was given"),
         (("{means}", "--maximize", "x", "--keep", "y>=0"), "penalty="),
         (("{means}", "--maximize", "x", "--noise", "y=1"), "noise= lacks 'x'"),

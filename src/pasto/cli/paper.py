@@ -112,9 +112,7 @@ def _print(screen: Console, outcome: Outcome) -> None:
         _print_claim(screen, claim)
     for table in outcome.tables:
         rows = [[_cell(cell) for cell in row] for row in table.rows]
-        words = {
-            place for place, _ in enumerate(table.header) if any(isinstance(row[place], str) for row in table.rows)
-        }
+        words = {place for place, _ in enumerate(table.header) if any(_is_word(row[place]) for row in table.rows)}
         print_table(screen, table.header, rows, title=table.title, text=words)
         screen.print()
 
@@ -135,3 +133,7 @@ def _cell(cell: str | float | int | None) -> str:
     if cell is None:
         return ""
     return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(cell)
+
+
+def _is_word(cell: str | float | int | None) -> bool:
+    return isinstance(cell, str) and not cell.lstrip("+-−")[:1].isdigit()
