@@ -21,7 +21,7 @@ PENALTIES: dict[str, tuple[float | None, float | None]] = {
     "mixed": (5.0, None),
 }
 """Of the two guardrails; None is hard."""
-SINGLES = {100: 60, 100_000: 3}
+SINGLES = {100: 60, 100_000: 2}
 """How many problems are timed one by one, by their candidates."""
 BATCHES = {64: 10, 256: 4}
 """How many batches are timed, by their size; 100 candidates each."""
