@@ -27,6 +27,8 @@ class Assignment:
     values: Mapping[str, Value]
     probability: float
     """The propensity: what the draw really used, and what every estimator must use."""
+    control: bool = False
+    """Held on the baseline by design; its probability is then the control's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,46 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
+class Certificate:
+    """How surely a learned blend does what it promises, on what is believed after the last round."""
+
+    confidence: float
+    """What was asked for."""
+    certified: bool
+    """Whether every hard guardrail holds with that confidence."""
+    holds: Mapping[str, float]
+    """The probability that each guardrail holds, soft ones included."""
+    intervals: Mapping[str, tuple[float, float]]
+    """Between which the blend's metrics lie with that confidence, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A candidate whose worth changed most in the last round, and which metric did it."""
+
+    candidate: int
+    change: float
+    """In its worth: its metrics at the blend's prices."""
+    metrics: Mapping[str, float]
+    """The part of each metric in that change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Whether learning on is worth it."""
+
+    gain: float
+    """What f is still expected to rise by, were the truth known."""
+    probability: float
+    """That it would rise by more than `worth`."""
+    worth: float
+    """A thousandth of the spread of the goal over single candidates: less is not worth the traffic."""
+    advice: str
+    """One plain sentence."""
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Blend:
     """The answer: a distribution over candidates to deploy, with what it is expected to do.
 
@@ -109,6 +151,10 @@ class Blend:
     """By how much the blend misses each guardrail it misses, soft ones included."""
     lifts: Mapping[str, float] = field(default_factory=dict)
     """Percent over the baseline, by metric; empty where there is no baseline."""
+    certificate: Certificate | None = None
+    """How sure that is, where it was learned."""
+    outlook: Outlook | None = None
+    """Whether learning on is worth it, where it was learned."""
 
     def __str__(self) -> str:
         mixture = " + ".join(f"{self.probabilities[k]:.1%} {self.names[k]}" for k in self.support)

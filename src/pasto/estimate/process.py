@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from pasto.errors import MissingExtra
 from pasto.estimate.kernel import Kernel
@@ -34,7 +36,7 @@ def fit_kernels(features: Array, estimates: Array, noises: Array) -> tuple[Kerne
         shape = parts.ConstantKernel(1.0, (1e-3, 1e3)) * parts.Matern(
             np.full(features.shape[1], 0.5), (0.03, 30.0), nu=2.5
         ) + parts.WhiteKernel(0.01, (1e-6, 1.0))
-        model = regressor(shape, alpha=np.maximum(variances / size**2, 1e-8))
+        model = regressor(shape, alpha=np.maximum(variances / size**2, 1e-8), optimizer=_likely)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a scale at its bound is an answer, not a fault
             model.fit(features[chosen], (values - centre) / size)
@@ -43,6 +45,25 @@ def fit_kernels(features: Array, estimates: Array, noises: Array) -> tuple[Kerne
             Kernel(centre, float(amplitude * size**2), float(nugget * size**2), tuple(float(scale) for scale in scales))
         )
     return tuple(kernels)
+
+
+def _likely(cost: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array) -> tuple[Array, float]:
+    """The parameters (logarithms) of least cost, with a prior that keeps a few noisy measurements from extremes.
+
+    An amplitude like the spread, lengths of about half a range and more where there are many dimensions, which then
+    can each matter only a little, and a small nugget: all within a factor of about three, more for the nugget.
+    """
+    dimensions = len(start) - 2
+    centre = np.log([1.0, *[0.5 * np.sqrt(dimensions)] * dimensions, 0.01])
+    width = np.array([1.0, *[1.0] * dimensions, 2.0])
+
+    def total(parameters: Array) -> tuple[float, Array]:
+        value, slope = cost(parameters)
+        apart = (parameters - centre) / width
+        return value + 0.5 * float(apart @ apart), slope + apart / width
+
+    found = minimize(total, start, jac=True, bounds=bounds)
+    return found.x, float(found.fun)
 
 
 def held_out(covariance: Array, mean: float, values: Array, variances: Array) -> float:

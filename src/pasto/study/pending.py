@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import AlreadyTold, BadState, UnknownAssignment
-from pasto.estimate import Sample
+from pasto.estimate import Control, Sample
 from pasto.optimize.learners.protocol import Array, Round
 from pasto.records import Policy
 
@@ -22,6 +22,7 @@ class Slot:
     metrics: list[float] | None = None
     errors: list[float] | None = None
     dropped: bool = False
+    control: bool = False
 
     @property
     def open(self) -> bool:
@@ -42,19 +43,23 @@ class PendingRound:
         return not any(slot.open for slot in self.slots)
 
     def learned(self) -> Round | None:
-        """The round as a learner sees it; None where every assignment was dropped."""
+        """The round as a learner sees it; None where the policy's own assignments were all dropped."""
         told = [slot for slot in self.slots if slot.metrics is not None]
-        if not told:
+        own = [slot for slot in told if not slot.control]
+        if not own:
             return None
+        candidates = np.array([slot.candidate for slot in own], dtype=np.intp)
+        served = np.array(self.policy.probabilities)
         return Round(
-            served=np.array(self.policy.probabilities),
+            served=served,
             sample=Sample(
-                candidates=np.array([slot.candidate for slot in told], dtype=np.intp),
-                metrics=np.array([slot.metrics for slot in told], dtype=float),
-                probabilities=np.array([slot.probability for slot in told]),
-                shares=np.full(len(told), 1.0 / len(told)),
+                candidates=candidates,
+                metrics=np.array([slot.metrics for slot in own], dtype=float),
+                probabilities=served[candidates],
+                shares=np.full(len(own), 1.0 / len(own)),
             ),
-            covariances=_covariances(told),
+            covariances=_covariances(own),
+            control=_control([slot for slot in told if slot.control]),
         )
 
     def to_saved(self) -> dict[str, Any]:
@@ -62,7 +67,7 @@ class PendingRound:
         return {
             "version": self.policy.version,
             "probabilities": list(self.policy.probabilities),
-            "slots": [[s.candidate, s.probability, s.metrics, s.errors, s.dropped] for s in self.slots],
+            "slots": [[s.candidate, s.probability, s.metrics, s.errors, s.dropped, s.control] for s in self.slots],
         }
 
     @classmethod
@@ -90,6 +95,15 @@ def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[in
         verb = "dropped" if slot.dropped else "told"
         raise AlreadyTold(f"assignment {identity!r} was {verb} before; tell each assignment once")
     return int(number), slot
+
+
+def _control(told: list[Slot]) -> Control | None:
+    """The control's mean and its covariance; None where there was none, or nobody knows its errors."""
+    covariances = _covariances(told)
+    if not told or covariances is None:
+        return None
+    metrics = np.array([slot.metrics for slot in told], dtype=float)
+    return Control(metrics.mean(axis=0), covariances.sum(axis=0) / len(told) ** 2, float(len(told)))
 
 
 def _covariances(told: list[Slot]) -> Array | None:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from pasto.errors import AlreadyTold, BadInput, BadMeasurement, BadOption, BadState, NothingLearned
-from pasto.estimate import Sample
+from pasto.errors import (
+    AlreadyTold,
+    BadInput,
+    BadMeasurement,
+    BadOption,
+    BadState,
+    NothingLearned,
+    PastoError,
+    Unsupported,
+)
+from pasto.estimate import Control, Sample
 from pasto.objective import Objective, from_saved, to_saved
-from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, learner
+from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson, learner
+from pasto.optimize.learners.thompson import LARGEST_JOINT
+from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
-from pasto.space import Candidates
+from pasto.space import Candidates, Space
+from pasto.study.growth import LEADING, apart, best_point, first_points
 from pasto.study.measurements import observed, vectors
 from pasto.study.pending import PendingRound, Slot, find
 
 KEPT = 32
 """How many past policies a study remembers, for rounds that are observed late."""
+MOST_POINTS = 200
+"""How far the candidates of a continuous space may grow."""
 FORMAT = 1
 """Of the saved state."""
 
@@ -44,22 +59,32 @@ class Study:
 
     def __init__(
         self,
-        candidates: Candidates | Sequence[Mapping[str, Value]],
+        candidates: Candidates | Space | Sequence[Mapping[str, Value]],
         objective: Objective,
         *,
         learner: str | Learner[Any] = "pasto",
         seed: int | None = None,
         baseline: int | str | Mapping[str, Value] | None = None,
+        control: float = 0.0,
+        budget: float | Mapping[str, float] | None = None,
+        confidence: float = 0.95,
+        cap: float | None = None,
+        entry: float | None = None,
     ) -> None:
-        self.candidates = candidates if isinstance(candidates, Candidates) else Candidates.from_rows(candidates)
-        self.objective = objective
         self.seed = secrets.randbits(63) if seed is None else _natural(seed, "seed")
+        self.space = candidates if isinstance(candidates, Space) else None
+        self.candidates = _candidates(candidates, baseline, self.seed)
+        self.objective = objective
         self.baseline = _place(self.candidates, baseline)
-        self._learner = _learner(learner)
-        self._problem = Problem(objective, self.candidates.names, self.baseline)
+        self.control = _share(control, self.baseline)
+        self._learner = _learner(learner, self.space)
+        self._retired: frozenset[int] = frozenset()
+        self._limits = Limits(confidence, cap, entry, _budget(budget, objective))
+        self._problem = self._described()
         self._learner.check(self._problem)
         self._state = self._learner.start(self._problem)
         self._asked = 0
+        self._learned_rounds = 0
         self._rounds: dict[int, PendingRound] = {}
         self._policies: dict[int, Policy] = {}
         self._order = self._problem.order
@@ -78,7 +103,7 @@ class Study:
     @property
     def rounds(self) -> int:
         """How many rounds have been learned."""
-        return self._policy.version
+        return self._learned_rounds
 
     @property
     def pending(self) -> tuple[Assignment, ...]:
@@ -93,18 +118,29 @@ class Study:
     def ask(self, parallel: int = 1) -> list[Assignment]:
         """Draw the next round: `parallel` assignments, each candidate with the policy's probability.
 
+        Of a study with control=, that share of the round (one assignment at least) is held on the baseline instead.
+
         Asking never learns: asking again before telling opens another round under the same policy.
         """
         if _natural(parallel, "parallel") < 1:
             raise BadOption(f"parallel must be at least 1, got {parallel}")
+        if self.control and parallel < 2:
+            raise BadOption("a round with a control needs parallel of at least 2: one for the control, one to learn")
         # Draws run over the candidates in the order of their names, so that relabelling changes nothing.
         edges = np.cumsum(np.array(self._policy.probabilities)[self._order])
         rng = np.random.default_rng([self.seed, self._asked])
+        held_back = min(max(1, round(self.control * parallel)), parallel - 1) if self.control else 0
+        count = parallel - held_back
         # Evenly spaced points behind one random start, handed out in random order, give every slot the policy's own
         # probabilities while the round's counts stay within one of their expectation.
-        points = (rng.permutation(parallel) + rng.random()) / parallel if self._learner.even else rng.random(parallel)
+        points = (rng.permutation(count) + rng.random()) / count if self._learner.even else rng.random(count)
         drawn = self._order[np.searchsorted(edges, points * edges[-1], side="right").clip(max=len(edges) - 1)]
-        held = PendingRound(self._policy, [Slot(int(k), self._policy.probabilities[k]) for k in drawn])
+        learning = count / parallel
+        slots = [Slot(int(k), learning * self._policy.probabilities[k]) for k in drawn]
+        for place in sorted(rng.permutation(parallel)[:held_back]):
+            assert self.baseline is not None  # noqa: S101 -- a control has a baseline
+            slots.insert(int(place), Slot(self.baseline, held_back / parallel, control=True))
+        held = PendingRound(self._policy, slots)
         number, self._asked = self._asked, self._asked + 1
         self._rounds[number] = held
         return [self._assignment(number, place, held) for place in range(parallel)]
@@ -129,7 +165,12 @@ class Study:
         for row, (_, slot) in enumerate(found):
             slot.metrics = values[row].tolist()
             slot.errors = None if deviations is None else deviations[row].tolist()
-        self._settle({number for number, _ in found})
+        try:
+            self._settle({number for number, _ in found})
+        except BadMeasurement:  # the learner cannot use the round as told: nothing of this call was recorded
+            for _, slot in found:
+                slot.metrics = slot.errors = None
+            raise
 
     def drop(self, assignments: Assignment | str | Sequence[Assignment | str]) -> None:
         """Give assignments up: they will never be told, and their round need not wait for them."""
@@ -152,7 +193,9 @@ class Study:
                 raise AlreadyTold(
                     f"policy version {version} was observed before, or is older than the {KEPT} versions a study keeps"
                 )
-            raise BadMeasurement(f"policy version {version!r} was never served; the current one is {self.rounds}")
+            raise BadMeasurement(
+                f"policy version {version!r} was never served; the current one is {self._policy.version}"
+            )
         learning = [observation for observation in seen if not observation.control]
         if not learning:
             raise BadMeasurement("every observation is marked as control; the policy's own units are needed to learn")
@@ -173,9 +216,55 @@ class Study:
                 ),
                 covariances=np.array([observation.covariance for observation in learning]) if known else None,
                 units=units,
+                control=_observed_control([observation for observation in seen if observation.control]),
             )
         )
         del self._policies[version]
+
+    def add(self, rows: Sequence[Mapping[str, Value]], names: Sequence[str] | None = None) -> tuple[int, ...]:
+        """Take in new candidates in mid-study, and return their indices; they enter with at most the `entry` share.
+
+        >>> import pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner="thompson", seed=1)
+        >>> study.add([{"w": 2}])
+        (2,)
+        >>> len(study.policy.probabilities)
+        3
+        """
+        grown = self.candidates.add(rows, names)
+        before, candidates = len(self.candidates), self.candidates
+        self.candidates = grown
+        try:
+            problem = self._described()
+            self._learner.check(problem)
+            state = self._learner.grow(problem, self._state)
+        except PastoError:
+            self.candidates = candidates
+            raise
+        self._extend(problem, state)
+        self._publish(self._policy.version + 1)
+        return tuple(range(before, len(grown)))
+
+    def retire(self, *candidates: int | str) -> None:
+        """Take candidates out of service: they are neither drawn nor part of the answer any more."""
+        places = {_place(self.candidates, candidate) for candidate in candidates}
+        retired = self._retired | {place for place in places if place is not None}
+        if self.baseline in retired:
+            raise BadOption("the baseline cannot be retired; it is what everything is compared with")
+        if len(retired) == len(self.candidates):
+            raise BadOption("the last candidate in service cannot be retired")
+        problem = replace(self._problem, retired=retired)
+        self._learner.check(problem)
+        self._retired = retired
+        self._extend(problem, self._state)
+        self._publish(self._policy.version + 1)
+
+    def restated(self, *, confidence: float) -> Study:
+        """The same study, everything learned included, that answers with another confidence."""
+        again = Study.from_state(self.state(), None if _saveable(self.objective) else self.objective)
+        again._limits = replace(again._limits, confidence=confidence)
+        again._problem = again._described()
+        return again
 
     def blend(self) -> Blend:
         """The answer so far."""
@@ -188,10 +277,15 @@ class Study:
         return {
             "format": FORMAT,
             "candidates": self.candidates.to_saved(),
+            "space": None if self.space is None else self.space.to_saved(),
             "objective": to_saved(self.objective),
             "learner": {"name": self._learner.name, "settings": self._learner.settings()},
             "seed": self.seed,
             "baseline": self.baseline,
+            "control": self.control,
+            "limits": asdict(self._limits),
+            "retired": sorted(self._retired),
+            "learned_rounds": self._learned_rounds,
             "version": self._policy.version,
             "asked": self._asked,
             "learned": self._learner.save(self._state),
@@ -225,7 +319,13 @@ class Study:
                 learner=kind.from_settings(state["learner"]["settings"]),
                 seed=state["seed"],
                 baseline=state["baseline"],
+                control=state["control"],
+                **state["limits"],
             )
+            study.space = None if state["space"] is None else Space.from_saved(state["space"])
+            study._retired = frozenset(state["retired"])
+            study._learned_rounds = state["learned_rounds"]
+            study._problem = study._described()
             study._state = study._learner.load(study._problem, state["learned"])
             study._asked = state["asked"]
             study._rounds = {number: PendingRound.from_saved(held) for number, held in state["rounds"]}
@@ -248,6 +348,7 @@ class Study:
             name=self.candidates.names[slot.candidate],
             values=self.candidates[slot.candidate],
             probability=slot.probability,
+            control=slot.control,
         )
 
     def _find(self, identities: list[str]) -> list[tuple[int, Slot]]:
@@ -260,13 +361,49 @@ class Study:
         """Learn the rounds that are now complete, oldest first."""
         for number in sorted(numbers):
             if self._rounds[number].complete:
-                round_ = self._rounds.pop(number).learned()
+                round_ = self._rounds[number].learned()
                 if round_ is not None:
                     self._learn(round_)
+                del self._rounds[number]
 
     def _learn(self, round_: Round) -> None:
         self._state = self._learner.learn(self._problem, self._state, round_)
+        self._learned_rounds += 1
+        self._widen()
         self._publish(self._policy.version + 1)
+
+    def _widen(self) -> None:
+        """Over a continuous space, take in the points that would enter the blend."""
+        if self.space is None or not isinstance(self._learner, Thompson):
+            return
+        rng = np.random.default_rng([self.seed, self._policy.version, 2])
+        shares = np.array(self._policy.probabilities)
+        leading = [self.candidates[int(k)] for k in np.argsort(-shares, kind="stable")[:LEADING]]
+        found = []
+        for prospect in self._learner.prospects(self._problem, self._state, rng)[: MOST_POINTS - len(self.candidates)]:
+            row, worth = best_point(self.space, prospect.worth, leading, rng)
+            if worth > prospect.bar and apart(self.space, row, [*self.candidates, *found]):
+                found.append(row)
+        if found:
+            self.candidates = self.candidates.add(found)
+            problem = self._described()
+            self._extend(problem, self._learner.grow(problem, self._state))
+
+    def _described(self) -> Problem:
+        features = None
+        if len(self.candidates) <= LARGEST_JOINT:
+            features = self.candidates.features() if self.space is None else self.space.features(self.candidates)
+        return Problem(self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits)
+
+    def _extend(self, problem: Problem, state: Any) -> None:
+        """Describe old policies over the candidates of now."""
+        self._problem, self._state, self._order = problem, state, problem.order
+        for version, old in self._policies.items():
+            missing = len(problem.names) - len(old.probabilities)
+            self._policies[version] = replace(old, probabilities=(*old.probabilities, *([0.0] * missing)))
+        for held in self._rounds.values():
+            missing = len(problem.names) - len(held.policy.probabilities)
+            held.policy = replace(held.policy, probabilities=(*held.policy.probabilities, *([0.0] * missing)))
 
     def _publish(self, version: int) -> None:
         shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
@@ -276,7 +413,37 @@ class Study:
             del self._policies[min(self._policies)]
 
 
-_learner = learner  # the constructor's argument has the same name
+def _learner(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
+    """The learner meant; over a continuous space, one that can share strength and take in new points."""
+    if space is None:
+        return learner(choice)
+    if choice == "thompson":
+        return Thompson(structure="process")
+    if isinstance(choice, Thompson) and choice.structure == "process" and choice.contrast is None:
+        return choice
+    raise Unsupported(
+        "a continuous space needs learner='thompson' (or Thompson(structure='process') without contrast); for other "
+        "learners draw candidates from it first, with space.grid() or space.sobol(64)"
+    )
+
+
+def _candidates(given: Candidates | Space | Sequence[Mapping[str, Value]], baseline: object, seed: int) -> Candidates:
+    """The candidates to begin with; of a space, a spread of points with the baseline first."""
+    if isinstance(given, Candidates):
+        return given
+    if not isinstance(given, Space):
+        return Candidates.from_rows(given)
+    spread = first_points(given, seed)
+    if not isinstance(baseline, Mapping):
+        return spread
+    if not given.contains(baseline):
+        raise BadInput(f"the baseline {dict(baseline)!r} does not lie in the space {given!r}")
+    rows = [row for row in spread if row != dict(baseline)]
+    return Candidates.from_rows([dict(baseline), *rows])
+
+
+def _saveable(objective: Objective) -> bool:
+    return "utility" not in to_saved(objective)
 
 
 def _identities(assignments: Assignment | str | Sequence[Assignment | str]) -> list[str]:
@@ -290,6 +457,34 @@ def _natural(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise BadOption(f"{name} must be a whole number that is not negative, got {value!r}")
     return int(value)
+
+
+def _share(control: float, baseline: int | None) -> float:
+    if isinstance(control, bool) or not isinstance(control, (int, float)) or not 0 <= control < 1:
+        raise BadOption(f"control is a share of traffic from 0 to below 1, got {control!r}")
+    if control and baseline is None:
+        raise BadOption("control= holds a share of traffic on the baseline, and none was named; pass baseline=")
+    return float(control)
+
+
+def _budget(budget: float | Mapping[str, float] | None, objective: Objective) -> dict[str, float]:
+    """One loss for every guardrail, or each its own."""
+    if budget is None:
+        return {}
+    if isinstance(budget, Mapping):
+        return {name: float(loss) for name, loss in budget.items()}
+    return dict.fromkeys(objective.names, float(budget))
+
+
+def _observed_control(seen: Sequence[Observation]) -> Control | None:
+    """Control observations of a round, pooled by their units; None where there are none, or no covariances."""
+    if not seen or any(observation.covariance is None for observation in seen):
+        return None
+    units = np.array([observation.units for observation in seen])
+    shares = units / units.sum()
+    mean = shares @ np.array([observation.mean for observation in seen])
+    covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in seen]))
+    return Control(mean, covariance, float(units.sum()))
 
 
 def _place(candidates: Candidates, baseline: int | str | Mapping[str, Value] | None) -> int | None:

@@ -84,6 +84,10 @@ class Mirror(Generic[State]):
                 f"learner {self.name!r} needs a concave goal, and a ratio is none; maximise the numerator and keep the "
                 "denominator, or solve for it with pasto.solve"
             )
+        if problem.limits.guarded or problem.retired:
+            raise Unsupported(
+                f"learner {self.name!r} knows no caps, budgets or retired candidates; learner='thompson' does"
+            )
         if self.initial is not None and np.shape(self.initial) != problem.shape:
             raise BadOption(
                 f"initial= needs the shape (metrics, candidates) = {problem.shape}, got {np.shape(self.initial)}"
@@ -142,6 +146,10 @@ class Mirror(Generic[State]):
     def means(self, state: State) -> Array:
         """The truth as estimated so far, (..., metrics, candidates), without the bias that V̂_0 = 0 leaves in V̂."""
         return np.asarray(state.total / (state.rounds + (self.initial is not None)))
+
+    def grow(self, problem: Problem, state: State) -> State:
+        """Refused: the weights of a new candidate would have no history to stand on."""
+        raise Unsupported(f"learner {self.name!r} cannot take new candidates in mid-study; learner='thompson' can")
 
     def answer(self, problem: Problem, state: State) -> Blend:
         """p̄_T, the mean of the policies served, at the metrics it is estimated to have."""

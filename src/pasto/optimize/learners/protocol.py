@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.estimate import Sample
+from pasto.estimate import Control, Sample
 from pasto.objective import Objective
+from pasto.optimize.safety import Limits
 from pasto.records import Blend
 
 Array = NDArray[np.float64]
@@ -25,11 +26,22 @@ class Problem:
     baseline: int | None = None
     features: Array | None = None
     """(candidates, dimensions): where the candidates lie, where that is known."""
+    retired: frozenset[int] = frozenset()
+    """Candidates that are served and answered no more."""
+    limits: Limits = field(default_factory=Limits)
+    """How far exploration may go."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """(metrics, candidates)."""
         return len(self.objective.metrics), len(self.names)
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Which candidates may be served, (candidates,)."""
+        active = np.ones(len(self.names), dtype=np.bool_)
+        active[list(self.retired)] = False
+        return active
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -48,6 +60,8 @@ class Round:
     """(draws, metrics, metrics): of each measured mean, where known."""
     units: Array | None = None
     """(draws,): units behind each measured mean; None is one each."""
+    control: Control | None = None
+    """What the round's control measured, where there was one."""
 
 
 class Learner(Protocol[State]):
@@ -71,6 +85,10 @@ class Learner(Protocol[State]):
 
     def learn(self, problem: Problem, state: State, round: Round) -> State:
         """The state after one more round; the state given is left as it was."""
+        ...
+
+    def grow(self, problem: Problem, state: State) -> State:
+        """The state for a problem with more candidates at the end than the state knows."""
         ...
 
     def answer(self, problem: Problem, state: State) -> Blend:

@@ -1,42 +1,55 @@
-"""The posterior blend: look where the blend may lie, answer with the blend that is best on what is believed."""
+"""The posterior blend: look where the best blend may lie, answer with the blend that is best on what is believed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from pasto.errors import BadObjective, BadOption, BadState
-from pasto.estimate import Evidence, Independent, Prior, learn_prior
-from pasto.objective import Form, LinearGoal
+from pasto.errors import BadOption, BadState, MissingExtra
+from pasto.estimate import Absolute, Belief, Contrasted, Contrasts, Evidence, Knowledge, Reading
+from pasto.estimate.process import available, choose_kernels, fit_kernels
 from pasto.optimize.allocation import allocate
-from pasto.optimize.batch import best_batch
-from pasto.optimize.blend import describe
-from pasto.optimize.kinds import optimum
+from pasto.optimize.columns import Prospect, prospects
+from pasto.optimize.learners.cautious_answer import cautious_blend, outlook, refuge
+from pasto.optimize.learners.draws import draw_blends, form_at, offsets_of, worth_of_metrics
 from pasto.optimize.learners.protocol import Array, Problem, Round
-from pasto.optimize.program import Program
+from pasto.optimize.safety import capped, within_budget
 from pasto.records import Blend
+
+LARGEST_JOINT = 2_000
+"""Candidates up to which neighbours may share strength; beyond it each stands for itself."""
+
+PROBE = 0.1
+"""The share of a budgeted study's traffic that candidates nobody has measured may have, all together."""
+ENOUGH = 4
+"""Candidates measured before a spread between candidates, and so a bound on any of them, is believed."""
+NEW_POINTS = 3
+"""Points of a continuous space that a round may bring in: one for what is expected, the others for posterior draws."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThompsonState:
-    """What has been measured, and the prior it has taught."""
+    """What is known, and what the next policy needs beside it."""
 
     rounds: int
-    evidence: Evidence
-    prior: Prior | None
+    knowledge: Knowledge
     noise: Array
     """(metrics, metrics): the covariance of one unit's measurement, as seen so far."""
     units: float
     """In the last round."""
+    fitted: int
+    """The round in which kernels were last looked for."""
+    before: tuple[Array, Array] | None = None
+    """What was believed before the last round, (metrics, candidates), and what a metric was worth, (metrics,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thompson:
     """Gaussian posteriors over the candidates' means, exact blends of posterior draws, and a cautious answer.
 
-    >>> Thompson().draws
+    >>> Thompson(half_life=48).draws
     32
     """
 
@@ -46,8 +59,10 @@ class Thompson:
     """Posterior draws behind each policy."""
     floor: float = 0.01
     """The share of traffic spread evenly over all candidates."""
-    confidence: float = 0.95
-    """With which the answer meets each hard guardrail."""
+    structure: Literal["auto", "independent", "process"] = "auto"
+    """Whether neighbouring candidates share strength: where that predicts better, never, or always."""
+    contrast: Literal["difference", "percent"] | None = None
+    """Learn each round against its own control; None learns the metrics as they are."""
     half_life: float | None = None
     """After how many rounds an observation counts half; None never forgets."""
 
@@ -56,109 +71,133 @@ class Thompson:
             raise BadOption(f"draws must be a whole number of at least 1, got {self.draws!r}")
         if not 0 <= self.floor < 1:
             raise BadOption(f"floor is a share of traffic from 0 to below 1, got {self.floor!r}")
-        if not 0.5 <= self.confidence < 1:
-            raise BadOption(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
+        if self.structure not in ("auto", "independent", "process"):
+            raise BadOption(f"structure is 'auto', 'independent' or 'process', got {self.structure!r}")
+        if self.contrast not in (None, "difference", "percent"):
+            raise BadOption(f"contrast is 'difference', 'percent' or None, got {self.contrast!r}")
         if self.half_life is not None and not self.half_life > 0:
             raise BadOption(f"half_life is a positive number of rounds, got {self.half_life!r}")
 
     def check(self, problem: Problem) -> None:
-        """Every objective will do; percentages need a baseline."""
+        """Percentages, contrasts and budgets need a baseline; kernels need a space and their library."""
         if problem.objective.relative and problem.baseline is None:
             problem.objective.form()  # says which threshold needs a baseline
+        if self.contrast is not None and problem.baseline is None:
+            raise BadOption("contrast= learns against a control on the baseline, and none was named; pass baseline=")
+        limits = problem.limits
+        if limits.budget and problem.baseline is None:
+            raise BadOption("budget= falls back on the baseline, and none was named; pass baseline=")
+        if unknown := [name for name in limits.budget if name not in problem.objective.names]:
+            raise BadOption(f"budget= names {unknown[0]!r}; the guardrails are {', '.join(problem.objective.names)}")
+        if limits.cap is not None and problem.baseline is None and limits.cap * int(problem.active.sum()) < 1:
+            raise BadOption(f"a cap of {limits.cap:g} on {len(problem.names)} candidates leaves traffic without one")
+        if self.structure == "process":
+            if problem.features is None or not problem.features.shape[1]:
+                raise BadOption("structure='process' needs candidates that differ in numeric parameters")
+            if not available():
+                raise MissingExtra("structure='process' needs scikit-learn: pip install 'pasto[process]'")
 
     def start(self, problem: Problem) -> ThompsonState:
         """Nothing measured, nothing believed."""
         metrics, count = problem.shape
-        return ThompsonState(0, Evidence.none(metrics, count), None, np.zeros((metrics, metrics)), 1.0)
+        knowledge: Knowledge = Absolute(Evidence.none(metrics, count), problem.baseline)
+        if self.contrast is not None and problem.baseline is not None:
+            percent = self.contrast == "percent"
+            knowledge = Contrasted(Contrasts.none(metrics, count, percent=percent), problem.baseline)
+        return ThompsonState(0, knowledge, np.zeros((metrics, metrics)), 1.0, 0)
 
     def learn(self, problem: Problem, state: ThompsonState, round: Round) -> ThompsonState:
-        """Add the round to the evidence and learn the prior again."""
+        """Add the round to what is known."""
         sample = round.sample
         units = np.ones(len(sample.candidates)) if round.units is None else round.units
-        faded = state.evidence if self.half_life is None else state.evidence.fade(0.5 ** (1.0 / self.half_life))
-        evidence = faded.add(sample.candidates, sample.metrics, units, round.covariances)
+        known = state.knowledge if self.half_life is None else state.knowledge.fade(0.5 ** (1.0 / self.half_life))
+        known = known.add(Reading(sample.candidates, sample.metrics, units, round.covariances, round.control))
+        rounds, fitted = state.rounds + 1, state.fitted
+        if rounds >= 1.5 * fitted + 2 and self._may_share(problem):
+            known, fitted = self._shared(problem, known), rounds
         if round.covariances is None:
-            noise = evidence.noise()
+            noise = known.evidence.noise() if isinstance(known, Absolute) else state.noise
         else:
             seen = np.einsum("q,qij->ij", units, round.covariances) / len(units)
-            noise = state.noise + (seen - state.noise) / (state.rounds + 1)
-        return ThompsonState(state.rounds + 1, evidence, learn_prior(evidence, state.prior), noise, float(units.sum()))
+            noise = state.noise + (seen - state.noise) / rounds
+        before = None
+        if state.rounds:
+            mean = self.belief(problem, state).mean
+            before = (mean, worth_of_metrics(problem, mean))
+        return ThompsonState(rounds, known, noise, float(units.sum()), fitted, before)
 
-    def belief(self, problem: Problem, state: ThompsonState) -> Independent:
+    def belief(self, problem: Problem, state: ThompsonState) -> Belief:
         """The posterior over the truth."""
-        prior = learn_prior(state.evidence) if state.prior is None else state.prior
-        return Independent.of(state.evidence, prior)
+        return state.knowledge.belief(problem.features)
 
     def propose(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> Array:
-        """Slots where the blends of posterior draws learn most, and the floor under all."""
-        count = len(problem.names)
+        """Slots where the blends of posterior draws learn most, within the limits, and the floor under all."""
+        active = problem.active
+        even = active / active.sum()
         if not state.rounds:
-            return np.full(count, 1.0 / count)
+            return self._limited(problem, state, even, None)
         belief = self.belief(problem, state)
         noise = np.empty((self.draws, *problem.shape))
         noise[:, :, problem.order] = rng.standard_normal(noise.shape)
-        truths = belief.draw(noise)
-        blends, priced = self.blends(problem, belief.mean, truths)
+        blends, priced = draw_blends(problem, belief.mean, belief.draw(noise))
         row = priced.mean(axis=0)
         slot = max(float(row @ state.noise @ row), 1e-12) * self.draws / state.units
         shares = allocate(blends, belief.variances(row[None])[0], slot)
-        return self.floor / count + (1.0 - self.floor) * shares
+        return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, belief)
 
-    def blends(self, problem: Problem, means: Array, truths: Array) -> tuple[Array, Array]:
-        """The exact blend of each truth, (draws, candidates), and what a metric is worth there, (draws, metrics)."""
-        if problem.objective.relative:
-            forms = [form_at(problem, truth, means) for truth in truths]
-        else:
-            forms = [problem.objective.form()] * len(truths)
-        if not isinstance(forms[0].goal, LinearGoal):
-            solutions = [optimum(form, truth) for form, truth in zip(forms, truths, strict=True)]
-            shares = np.array([solution.probabilities for solution in solutions])
-            duals = np.array([solution.duals for solution in solutions])
-        else:
-            answers = best_batch(_stacked(forms, truths))
-            shares, duals = answers.probabilities, answers.duals
-        blended = np.einsum("nmk,nk->nm", truths, shares)
-        slopes = [form.goal.gradient(y) + dual @ form.rows for form, y, dual in zip(forms, blended, duals, strict=True)]
-        return shares, np.array(slopes)
+    def prospects(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> list[Prospect]:
+        """A few posterior draws over the whole space of the features, each at its own blend's prices; none unlearned."""
+        known = state.knowledge
+        if not isinstance(known, Absolute) or known.kernels is None or problem.features is None:
+            return []
+        belief = known.belief(problem.features)
+        noise = rng.standard_normal((NEW_POINTS, *problem.shape))
+        noise[0] = 0.0  # what is expected, so that the answer finds its own best points
+        truths = belief.draw(noise)
+        _, priced = draw_blends(problem, belief.mean, truths)
+        return prospects(known.kernels, known.evidence.origin, problem.features, truths, priced, rng)
+
+    def grow(self, problem: Problem, state: ThompsonState) -> ThompsonState:
+        """New candidates, of which nothing is known."""
+        _, known = np.shape(state.knowledge.points()[0])
+        return replace(state, knowledge=state.knowledge.grow(len(problem.names) - known))
 
     def answer(self, problem: Problem, state: ThompsonState) -> Blend:
-        """The blend that is best on the posterior means."""
+        """The blend of the highest expected f, hard guardrails held with confidence, and what to do next."""
         belief = self.belief(problem, state)
-        form = form_at(problem, belief.mean, belief.mean)
-        solution = optimum(form, belief.mean)
-        return describe(
-            solution.probabilities,
-            belief.mean,
-            problem.objective,
-            names=problem.names,
-            baseline=problem.baseline,
-            duals=solution.duals,
+        blend = cautious_blend(problem, belief)
+        return replace(
+            blend, outlook=outlook(problem, belief, blend, state.before, np.random.default_rng(state.rounds))
         )
 
     def save(self, state: ThompsonState) -> dict[str, Any]:
         """The state as lists and numbers."""
-        prior = None if state.prior is None else [state.prior.mean.tolist(), state.prior.covariance.tolist()]
         return {
             "rounds": state.rounds,
-            "evidence": state.evidence.to_saved(),
-            "prior": prior,
+            "knowledge": state.knowledge.to_saved(),
             "noise": state.noise.tolist(),
             "units": state.units,
+            "fitted": state.fitted,
+            "before": None if state.before is None else [part.tolist() for part in state.before],
         }
 
     def load(self, problem: Problem, saved: dict[str, Any]) -> ThompsonState:
         """The state that `save` wrote."""
         metrics, count = problem.shape
         try:
-            prior = None if saved["prior"] is None else Prior(*(np.array(part, dtype=float) for part in saved["prior"]))
-            evidence = Evidence.from_saved(saved["evidence"], metrics)
-            state = ThompsonState(
-                int(saved["rounds"]), evidence, prior, np.array(saved["noise"], dtype=float), float(saved["units"])
+            written = saved["knowledge"]
+            known: Knowledge = (
+                Absolute.from_saved(written, metrics) if self.contrast is None else Contrasted.from_saved(written)
             )
-        except (KeyError, TypeError, ValueError) as error:
+            noise = np.array(saved["noise"], dtype=float)
+            before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
+            rounds, units, fitted = int(saved["rounds"]), float(saved["units"]), int(saved["fitted"])
+            state = ThompsonState(rounds, known, noise, units, fitted, before)
+            shape = np.shape(known.points()[0])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise BadState(f"the saved learner cannot be read: {error!r}") from error
-        if evidence.weighted.shape != (count, metrics):
-            raise BadState(f"the saved learner knows {len(evidence.weighted)} candidates, the study has {count}")
+        if shape != (metrics, count):
+            raise BadState(f"the saved learner knows (metrics, candidates) = {shape}, the study has {(metrics, count)}")
         return state
 
     def settings(self) -> dict[str, Any]:
@@ -168,29 +207,45 @@ class Thompson:
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The learner that `settings` described."""
-        known = {f.name for f in fields(cls)}
-        if unknown := set(settings) - known:
+        if unknown := set(settings) - {f.name for f in fields(cls)}:
             raise BadState(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         return cls(**settings)
 
+    def _may_share(self, problem: Problem) -> bool:
+        features = problem.features
+        if self.structure == "independent" or features is None or not features.shape[1]:
+            return False
+        return len(features) <= LARGEST_JOINT and available()
 
-def _stacked(forms: list[Form], truths: Array) -> Program:
-    """The programs of many truths as one."""
-    if all(form is forms[0] for form in forms):
-        return Program.of(forms[0], truths)
-    programs = [Program.of(form, truth) for form, truth in zip(forms, truths, strict=True)]
-    return Program(
-        np.array([program.goal for program in programs]),
-        np.array([program.slack for program in programs]),
-        forms[0].penalties,
-    )
+    def _shared(self, problem: Problem, known: Knowledge) -> Knowledge:
+        """With kernels, where they predict better or are asked for."""
+        assert problem.features is not None  # noqa: S101 -- `_may_share` has looked
+        estimates, noises = known.points()
+        fit = fit_kernels if self.structure == "process" else choose_kernels
+        return known.share(fit(problem.features, estimates, noises))
 
-
-def form_at(problem: Problem, truth: Array, fallback: Array) -> Form:
-    """The objective's normal form over a truth; percentages are over its own baseline, or the fallback's."""
-    if not problem.objective.relative or problem.baseline is None:
-        return problem.objective.form()
-    try:
-        return problem.objective.form(truth[:, problem.baseline])
-    except BadObjective:  # a draw with a negative baseline
-        return problem.objective.form(fallback[:, problem.baseline])
+    def _limited(self, problem: Problem, state: ThompsonState, shares: Array, belief: Belief | None) -> Array:
+        """The policy within its caps and budgets."""
+        limits = problem.limits
+        if not limits.guarded:
+            return shares
+        unseen = problem.active & ~np.isfinite(state.knowledge.points()[1]).all(axis=0)
+        safe = refuge(problem, belief)
+        most = np.where(problem.active, 1.0 if limits.cap is None else limits.cap, 0.0)
+        if limits.entry is not None:
+            most = np.where(unseen, np.minimum(most, limits.entry), most)
+        if problem.baseline is not None:
+            most[problem.baseline] = 1.0
+            unseen[problem.baseline] = False
+        if not limits.budget:
+            return capped(shares, most, safe)
+        # What nobody has measured cannot be bounded: such candidates share one small probe, the rest is bounded.
+        probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
+        fresh = np.where(unseen, 1.0, 0.0) / max(int(unseen.sum()), 1)
+        known = capped(np.where(unseen, 0.0, shares), most, safe)
+        if belief is None or int((problem.active & ~unseen).sum()) < ENOUGH:
+            known = safe
+        else:
+            form = form_at(problem, belief.mean, belief.mean)
+            known = within_budget(known, safe, form, belief, offsets_of(problem.objective), problem.baseline, limits)
+        return (1.0 - probe) * known + probe * fresh

@@ -1,0 +1,229 @@
+"""Learners side by side on the same worlds and seeds: rounds until their answer beats the best single candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from pasto.bench.benchmark import Benchmark, Report
+from pasto.bench.players import Optimist, Oracle, Player, Scalar, Studied, Sweep
+from pasto.bench.settings import SETTINGS, Setting
+from pasto.objective import Array
+from pasto.optimize import Program, best
+from pasto.optimize.learners import Algorithm1, Scgd, Thompson
+from pasto.optimize.schedule import Schedule
+from pasto.sim import Moment, Progress, World, monte_carlo
+from pasto.sim.draws import stream
+
+CHECKPOINTS = (5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
+LEVELS = (0.0, 0.75, 0.9)
+PARALLEL = 10
+STEPS = (1.0, 10.0, 100.0, 1_000.0)
+"""Of the sweep, in units of the paper's γ = 0.1/K."""
+FLOORS = (0.1, 1.0, 3.0)
+"""Of the sweep: ε_t = c/√(t + 10), clipped at 3/4; the paper's c is 0.1."""
+
+Makes = Callable[[World, Setting, int], Player]
+PLAYERS: dict[str, Makes] = {
+    "posterior blend": lambda world, setting, seed: Studied(world, Thompson(), seed, setting.candidates),
+    "posterior blend, no geometry": lambda world, setting, seed: Studied(
+        world, Thompson(structure="independent"), seed, setting.candidates
+    ),
+    "upper confidence bounds": lambda world, _, seed: Optimist(world, seed),
+    "even sweep, then exact blend": lambda world, _, seed: Sweep(world, seed),
+    "Thompson on f(û)": lambda world, _, seed: Scalar(world, seed),
+    "oracle that knows the support": lambda world, _, seed: Oracle(world, seed),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """One learner's way through one setting."""
+
+    player: str
+    gains: Array
+    """(instances, checkpoints): f of the answer less that of the best single candidate."""
+    gaps: Array
+    """(instances,): what the best blend has over it."""
+    loss: float
+    """Mean over rounds and instances of what the served policy lost to guardrails, in units of f."""
+    seconds: float
+    """Of one ask and tell."""
+
+    @property
+    def relative(self) -> Array:
+        """r at each checkpoint: the ratio of means."""
+        return np.asarray(self.gains.sum(axis=0) / self.gaps.sum())
+
+    def rounds_to(self, level: float, marks: Sequence[int]) -> int | None:
+        """The first checkpoint from which r stays at or above a level."""
+        below = np.flatnonzero(self.relative < level)
+        place = 0 if not len(below) else int(below[-1]) + 1
+        return marks[place] if place < len(marks) else None
+
+
+def race(
+    setting: Setting,
+    *,
+    instances: int,
+    rounds: int,
+    seed: int = 1,
+    players: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Course]:
+    """Run every learner on the same instances of a setting.
+
+    >>> from pasto.bench.settings import Setting, uniform
+    >>> small = Setting("small", uniform(0.1, candidates=6))
+    >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
+    >>> course.gains.shape
+    (2, 2)
+    """
+    marks = [mark for mark in CHECKPOINTS if mark <= rounds]
+    worlds = [setting.make(stream(seed, run, "truth")) for run in range(instances)]
+    courses = []
+    for name, makes in PLAYERS.items():
+        if players is not None and name not in players:
+            continue
+        if name == "posterior blend, no geometry" and setting.candidates is None:
+            continue
+        runs = []
+        for run, world in enumerate(worlds):
+            runs.append(_course(makes(world, setting, run), world, marks, np.random.default_rng([seed, run])))
+            if progress is not None:
+                progress(f"{setting.name}: {name}", run + 1, instances)
+        courses.append(_joined(name, runs))
+    if setting.follows_gradients and players is None:
+        courses += _gradients(setting, instances, rounds, seed, marks, progress)
+    return courses
+
+
+def measure(
+    settings: Sequence[str] | None = None,
+    *,
+    instances: int = 40,
+    rounds: int = 300,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> tuple[Report, dict[str, list[Course]]]:
+    """The whole race, as rows and as courses for the figure."""
+    rows: list[dict[str, Any]] = []
+    courses = {}
+    marks = [mark for mark in CHECKPOINTS if mark <= rounds]
+    for name in settings or SETTINGS:
+        courses[name] = race(SETTINGS[name], instances=instances, rounds=rounds, seed=seed, progress=progress)
+        for course in courses[name]:
+            reached = {f"r ≥ {level:g}": course.rounds_to(level, marks) for level in LEVELS}
+            rows.append(
+                {
+                    "setting": name,
+                    "learner": course.player,
+                    **reached,
+                    "r at the end": round(float(course.relative[-1]), 2),
+                    "guardrail loss": round(course.loss, 4),
+                    "ms a round": round(1e3 * course.seconds, 2),
+                }
+            )
+    note = (
+        f"{instances} instances, {PARALLEL} draws a round, {rounds} rounds, standard errors told. r is the ratio of "
+        "means; the rounds are the first checkpoint from which r stays at the level. A hard guardrail missed is "
+        "charged at twice its true price."
+    )
+    return Report("Rounds until a learner's answer beats the best single candidate", tuple(rows), note), courses
+
+
+def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.Generator) -> Course:
+    gains, loss, seconds = [], 0.0, 0.0
+    judge = Judge(world)
+    for number in range(1, marks[-1] + 1):
+        began = perf_counter()
+        chosen = player.ask(PARALLEL)
+        seconds += perf_counter() - began
+        metrics = world.draw(chosen, rng)
+        loss += judge.loss(player.served())
+        began = perf_counter()
+        player.tell(chosen, metrics)
+        seconds += perf_counter() - began
+        if number in marks:
+            gains.append(judge.value(player.answer()) - judge.single)
+    return Course("", np.array([gains]), np.array([judge.best - judge.single]), loss / marks[-1], seconds / marks[-1])
+
+
+class Judge:
+    """What a distribution is worth in a world whose truth is known."""
+
+    def __init__(self, world: World) -> None:
+        self.form = world.objective.form()
+        self.truth = world.truth
+        program = Program.of(self.form, self.truth)
+        solution = best(program)
+        self.prices = 2.0 * solution.duals * self.form.hard
+        self.best = self.value(solution.probabilities)
+        self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
+
+    def value(self, shares: Array) -> float:
+        """f, with a hard guardrail missed charged at twice its true price."""
+        blended = self.truth @ shares
+        missed = np.maximum(0.0, -self.form.slack(blended))
+        return float(self.form.smooth(blended)) - float(self.prices @ missed)
+
+    def loss(self, shares: Array) -> float:
+        """What guardrails take away from the goal."""
+        return float(self.form.goal.value(self.truth @ shares)) - self.value(shares)
+
+
+def _gradients(
+    setting: Setting, instances: int, rounds: int, seed: int, marks: Sequence[int], progress: Progress | None
+) -> list[Course]:
+    """The paper's learners, all instances at once, as printed and with the best of a sweep."""
+    count = len(setting.make(stream(seed, 0, "truth")).names)
+
+    def run(learner: Algorithm1 | Scgd, name: str) -> Course:
+        began = perf_counter()
+        trace = monte_carlo(
+            learner, setting.make, runs=instances, rounds=rounds, parallel=PARALLEL, seed=seed, checkpoints=marks,
+            totals={"loss": _lost},
+            progress=progress, label=f"{setting.name}: {name}",
+        )  # fmt: skip
+        seconds = (perf_counter() - began) / (instances * rounds)
+        gains = trace.answer - trace.single[:, None]
+        loss = float(trace.totals["loss"][:, -1].mean()) / rounds
+        return Course(name, gains, trace.optimum - trace.single, loss, seconds)
+
+    swept = [
+        run(
+            Algorithm1(step=step * 0.1 / count, floor=Schedule(floor, offset=10, limit=0.75)),
+            "Algorithm 1, best of a sweep",
+        )
+        for step in STEPS
+        for floor in FLOORS
+    ]
+    winner = max(swept, key=lambda course: float(course.relative[-1]))
+    return [run(Algorithm1(), "Algorithm 1 as printed"), winner, run(Scgd(), "S-SCGD")]
+
+
+def _lost(moment: Moment) -> Array:
+    """(runs,): what guardrails take away from the goal of the policy served."""
+    blended = (moment.running * moment.served[:, None, :]).sum(axis=-1)
+    return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))
+
+
+def _joined(name: str, runs: Sequence[Course]) -> Course:
+    return Course(
+        name,
+        np.concatenate([run.gains for run in runs]),
+        np.concatenate([run.gaps for run in runs]),
+        float(np.mean([run.loss for run in runs])),
+        float(np.median([run.seconds for run in runs])),
+    )
+
+
+BENCHMARK = Benchmark(
+    name="learners",
+    summary="rounds until a learner's blend beats the best single candidate",
+    run=lambda progress: measure(progress=progress)[0],
+)

@@ -1,0 +1,189 @@
+"""The learners that race: PASTO's own through the study a user holds, and the usual alternatives in a few lines each.
+
+Every player sees the same: each round it names Q candidates, is told what they measured and with what noise, and can be
+asked for its answer at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pasto
+from pasto.objective import Array, Form
+from pasto.optimize import optimum
+from pasto.optimize.learners import Learner
+from pasto.records import Assignment
+from pasto.sim import World
+from pasto.space import Candidates
+
+Places = NDArray[np.intp]
+
+
+class Player(Protocol):
+    """One way of learning a blend."""
+
+    def ask(self, parallel: int) -> Places:
+        """The candidates to measure next."""
+        ...
+
+    def tell(self, candidates: Places, metrics: Array) -> None:
+        """What they measured, (parallel, metrics)."""
+        ...
+
+    def served(self) -> Array:
+        """The distribution that the last round was drawn from."""
+        ...
+
+    def answer(self) -> Array:
+        """The distribution to deploy, as far as it is known."""
+        ...
+
+
+class Studied:
+    """A learner of PASTO's, through ask and tell."""
+
+    def __init__(
+        self, world: World, learner: str | Learner[Any], seed: int, candidates: Candidates | None = None
+    ) -> None:
+        self.study = pasto.Study(candidates or world.candidates, world.objective, learner=learner, seed=seed)
+        self.errors = np.broadcast_to(world.noise, world.truth.shape).T
+        self.asked: Sequence[Assignment] = ()
+
+    def ask(self, parallel: int) -> Places:
+        """Ask the study."""
+        self.now = np.array(self.study.policy.probabilities)
+        self.asked = self.study.ask(parallel)
+        return np.array([assignment.candidate for assignment in self.asked])
+
+    def tell(self, candidates: Places, metrics: Array) -> None:
+        """Tell it, with the standard errors."""
+        self.study.tell(self.asked, metrics, errors=self.errors[candidates])
+
+    def served(self) -> Array:
+        """The policy that was asked."""
+        return self.now
+
+    def answer(self) -> Array:
+        """The study's blend."""
+        return np.array(self.study.blend().probabilities)
+
+
+class Tally:
+    """Running means of what was measured; what the players below have in common."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.form: Form = world.objective.form()
+        self.noise = np.broadcast_to(world.noise, world.truth.shape)
+        self.counts = np.zeros(world.truth.shape[1])
+        self.sums = np.zeros(world.truth.shape)
+        self.rng = np.random.default_rng(seed)
+        self.now = np.full(len(self.counts), 1.0 / len(self.counts))
+
+    def tell(self, candidates: Places, metrics: Array) -> None:
+        """Add to the sums."""
+        np.add.at(self.counts, candidates, 1.0)
+        np.add.at(self.sums.T, candidates, metrics)
+
+    def served(self) -> Array:
+        """The last distribution."""
+        return self.now
+
+    def means(self) -> Array:
+        """Sample means; a candidate that was never measured is taken for the worst there is."""
+        means = self.sums / np.maximum(self.counts, 1.0)
+        seen = self.counts > 0
+        if seen.all() or not seen.any():
+            return means
+        worth = self.form.goal.gradient(means.mean(axis=1)) + self.form.rows.sum(axis=0)
+        low, high = means[:, seen].min(axis=1), means[:, seen].max(axis=1)
+        means[:, ~seen] = np.where(worth >= 0, low, high)[:, None]
+        return means
+
+    def answer(self) -> Array:
+        """The exact blend of the sample means."""
+        return optimum(self.form, self.means()).probabilities
+
+    def drawn(self, parallel: int) -> Places:
+        """Independent draws from the distribution of now."""
+        edges = np.cumsum(self.now)
+        places = np.searchsorted(edges, self.rng.random(parallel) * edges[-1], side="right")
+        return np.asarray(places.clip(max=len(edges) - 1), dtype=np.intp)
+
+
+class Sweep(Tally):
+    """Every candidate equally often, then the exact blend of the sample means."""
+
+    def ask(self, parallel: int) -> Places:
+        """The least measured ones."""
+        order = self.rng.permutation(len(self.counts))
+        return order[np.argsort(self.counts[order], kind="stable")[:parallel]].astype(np.intp)
+
+
+class Optimist(Tally):
+    """Bandits with concave rewards: serve the exact blend of upper confidence bounds."""
+
+    def ask(self, parallel: int) -> Places:
+        """Draw from the blend that is best if every candidate is as good as it may be."""
+        looks = np.maximum(self.counts, 0.25)
+        bonus = self.noise * np.sqrt(2.0 * np.log(2.0 + self.counts.sum()) / looks)
+        hopes = np.sign(self.form.goal.gradient(np.zeros(len(self.sums))) + self.form.rows.sum(axis=0))
+        means = self.sums / np.maximum(self.counts, 1.0)
+        self.now = optimum(self.form, means + hopes[:, None] * bonus).probabilities
+        return self.drawn(parallel)
+
+
+class Scalar(Tally):
+    """Thompson sampling on the scalarised reward f(û), as a bandit library would do it; answers one candidate."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world, seed)
+        self.total = np.zeros(len(self.counts))
+        self.squares = 0.0
+
+    def tell(self, candidates: Places, metrics: Array) -> None:
+        """Scalarise each measurement by itself."""
+        super().tell(candidates, metrics)
+        rewards = self.form.smooth(metrics)
+        np.add.at(self.total, candidates, rewards)
+        self.squares += float(rewards @ rewards)
+
+    def ask(self, parallel: int) -> Places:
+        """The best of one posterior draw for each slot."""
+        count = max(float(self.counts.sum()), 1.0)
+        spread = max(self.squares / count - (float(self.total.sum()) / count) ** 2, 1e-6)
+        looks = self.counts + 1.0
+        draws = self.total / looks + np.sqrt(spread / looks) * self.rng.standard_normal((parallel, len(looks)))
+        chosen = np.asarray(draws.argmax(axis=1), dtype=np.intp)
+        self.now = np.bincount(chosen, minlength=len(looks)) / parallel
+        return chosen
+
+    def answer(self) -> Array:
+        """The candidate with the best mean reward."""
+        means = np.where(self.counts > 0, self.total / np.maximum(self.counts, 1.0), -np.inf)
+        return np.asarray(np.arange(len(means)) == np.argmax(means), dtype=float)
+
+
+class Oracle(Tally):
+    """Knows which candidates make the best blend, not in which shares: the limit for any learner."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world, seed)
+        self.support = np.flatnonzero(optimum(self.form, world.truth).probabilities)
+        self.now = np.isin(np.arange(len(self.counts)), self.support) / len(self.support)
+
+    def ask(self, parallel: int) -> Places:
+        """The support, evenly."""
+        order = np.argsort(self.counts[self.support], kind="stable")
+        return self.support[np.resize(order, parallel)].astype(np.intp)
+
+    def answer(self) -> Array:
+        """The exact blend of the support's sample means."""
+        shares = np.zeros(len(self.counts))
+        seen = self.support[self.counts[self.support] > 0]
+        means = self.sums[:, seen] / self.counts[seen]
+        shares[seen] = optimum(self.form, means).probabilities
+        return shares

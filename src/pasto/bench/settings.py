@@ -1,0 +1,75 @@
+"""The worlds that learners race in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pasto.objective import Objective, maximize
+from pasto.sim import World, synthetic_b, table
+from pasto.space import Candidates, grid
+
+Maker = Callable[[np.random.Generator], World]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A family of random worlds, and whether its candidates lie in a space."""
+
+    name: str
+    make: Maker
+    candidates: Candidates | None = None
+    """Where the candidates' places are known to the learner; None where they are only names."""
+    follows_gradients: bool = True
+    """False where a guardrail is hard, which learners that follow a gradient refuse."""
+
+
+def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: bool = False) -> Maker:
+    """Means uniform on [−1, 1], guardrails at 0.5: the paper's synthetic B with other sizes."""
+    objective = _objective(guardrails, hard=hard)
+
+    def make(rng: np.random.Generator) -> World:
+        return table(rng.uniform(-1.0, 1.0, (1 + guardrails, candidates)), sigma, objective)
+
+    return make
+
+
+def smooth(sigma: float, points: int = 100) -> Maker:
+    """Three smooth random functions of one parameter: sums of a few slow waves, scaled to [−1, 1]."""
+    objective = _objective(2, hard=False)
+    places = np.linspace(0.0, 1.0, points)
+
+    def make(rng: np.random.Generator) -> World:
+        waves = np.arange(1, 5)
+        heights = rng.standard_normal((3, 4)) / waves
+        phases = rng.uniform(0.0, 2.0 * np.pi, (3, 4))
+        curves = np.einsum("mw,mwk->mk", heights, np.sin(np.pi * waves[:, None] * places + phases[:, :, None]))
+        low, high = curves.min(axis=1, keepdims=True), curves.max(axis=1, keepdims=True)
+        return table(2.0 * (curves - low) / (high - low) - 1.0, sigma, objective, names=LINE.names)
+
+    return make
+
+
+def _objective(guardrails: int, *, hard: bool) -> Objective:
+    objective = maximize("goal")
+    for number in range(guardrails):
+        objective = objective.keep(f"guardrail {number + 1}", at_least=0.5, penalty=None if hard else 5.0)
+    return objective
+
+
+LINE = grid(alpha=[round(place, 4) for place in np.linspace(0.0, 1.0, 100).tolist()])
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("B, σ = 0.1", lambda rng: synthetic_b(rng, sigma=0.1)),
+        Setting("B, σ = 0.5", lambda rng: synthetic_b(rng, sigma=0.5)),
+        Setting("B, σ = 1", lambda rng: synthetic_b(rng, sigma=1.0)),
+        Setting("B, σ = 2", lambda rng: synthetic_b(rng, sigma=2.0)),
+        Setting("smooth line, σ = 0.5", smooth(0.5), candidates=LINE),
+        Setting("hard guardrails, σ = 0.5", uniform(0.5, hard=True), follows_gradients=False),
+        Setting("5 metrics, σ = 0.5", uniform(0.5, guardrails=4)),
+        Setting("1,000 candidates, σ = 0.5", uniform(0.5, candidates=1_000)),
+    )
+}

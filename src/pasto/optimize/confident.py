@@ -1,0 +1,120 @@
+"""The best blend of a chance program, proved by its duality gap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.objective import Array
+from pasto.optimize.central import Point, central_path
+from pasto.optimize.chance import HAIR, Chance, Near, Proof
+from pasto.optimize.second import cone_points
+from pasto.optimize.settle import settle
+
+NEAR = 1e-4
+"""How little must be left to gain before the last digits are tried for."""
+ENOUGH = 1e-10
+"""The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
+WORST = 1e-6
+"""The gap above which there is no answer."""
+HIGH = 100.0
+"""A price at which a hard guardrail may be one that cannot be held."""
+WIDEST = 150
+"""More correlated candidates than these are priced, and a few of them carried."""
+BATCH = 30
+
+
+def best_chance(program: Chance) -> Proof | None:
+    """The best shares, or None where none are found that hold every hard guardrail.
+
+    >>> import numpy as np
+    >>> slack, sure = np.array([[-2.0, 2.0]]), np.zeros((1, 2))
+    >>> program = Chance(np.array([1.0, 0.0]), np.ones(2), slack, sure, sure, np.array([np.inf]), np.zeros(1))
+    >>> best_chance(program).shares
+    array([0.5, 0.5])
+    """
+    wide = len(program.goal) > WIDEST and not (program.diagonal and program.curve is None)
+    found = _by_columns(program) if wide else _at_once(program)
+    return found if found is not None and found.gap <= WORST else None
+
+
+def best_by_cones(program: Chance, *, rounding: float, enough: float = ENOUGH) -> Proof | None:
+    """The same by the second method, hard guardrails being held to within rounding."""
+    best: Proof | None = None
+    for point in cone_points(program):
+        raw = program.prove(point.shares, point.prices, point.near)
+        for proof in (settle(program, point, ENOUGH), replace(raw, gap=min(raw.gap, point.left))):
+            if proof is not None and proof.short <= rounding and (best is None or proof.gap < best.gap):
+                best = proof
+        if best is not None and best.gap <= enough:
+            break
+    return best
+
+
+def _at_once(program: Chance) -> Proof | None:
+    """The best shares, all columns being carried."""
+    if program.caps is None and program.curve is None:
+        alone = np.zeros_like(program.goal)
+        alone[np.argmax(np.where(program.mass > 0.0, program.goal, -np.inf))] = 1.0
+        single = program.prove(alone, np.zeros(len(program.hard)), Near(alone, 0.0))
+        if single.gap <= ENOUGH and single.short <= 0.0:
+            return single
+    best: Proof | None = None
+    for calm in (False, True):
+        for point in central_path(program, calm=calm):
+            if point.prices.max(initial=0.0) > HIGH and program.hopeless(point.near, point.prices):
+                return None
+            if point.left > NEAR:
+                continue
+            for attempt in (_corner, settle):
+                proof = attempt(program, point, ENOUGH)
+                if proof is not None and proof.short <= HAIR and (best is None or proof.gap < best.gap):
+                    best = proof
+                    if best.gap <= ENOUGH:
+                        return best
+    return best
+
+
+def _corner(program: Chance, point: Point, enough: float) -> Proof | None:
+    """The one candidate that has nearly everything: where its spread is zero, Newton's method has no slope to go by."""
+    first = int(np.argmax(program.mass * point.shares))
+    if point.shares[first] < 0.99 or (program.caps is not None and program.caps[first] < 1.0):
+        return None
+    alone = np.where(program.mass > 0.0, 0.0, point.shares)
+    alone[first] = 1.0
+    return program.prove(alone, np.where(program.hard, point.prices, 0.0), point.near)
+
+
+def _by_columns(program: Chance) -> Proof | None:
+    """The best shares, a few columns being carried and the others priced."""
+    columns = _first(program)
+    best: Proof | None = None
+    while True:
+        small = _at_once(program.take(columns))
+        if small is None:
+            return best
+        shares, near = np.zeros_like(program.goal), np.zeros_like(program.goal)
+        shares[columns], near[columns] = small.shares, small.near.shares
+        best = program.prove(shares, small.prices, Near(near, small.near.blur))
+        level = float(small.priced[program.mass[columns] > 0.0].max())
+        outside = np.setdiff1d(np.flatnonzero(best.priced > level), columns)
+        if best.gap <= ENOUGH or not len(outside):
+            return best
+        grown = outside[np.argsort(-best.priced[outside], kind="stable")[:BATCH]]
+        columns = np.union1d(columns, grown)
+
+
+def _first(program: Chance) -> NDArray[np.intp]:
+    """Columns to begin with: those that are best for the goal, those that are safest, and those that must be there."""
+    even = program.mass / program.mass.sum()
+    scores: list[Array] = [program.goal if program.curve is None else program.goal + program.curve.gradient(even)]
+    own = np.sqrt(np.einsum("gkr,gkr->gk", program.factor, program.factor)) if not program.diagonal else program.factor
+    scores += list(program.slack - own)
+    scores.append((program.slack - own)[program.hard].min(axis=0, initial=np.inf))
+    first = [np.argsort(-score, kind="stable")[:BATCH] for score in scores]
+    first.append(np.flatnonzero(program.mass == 0.0))
+    if program.base is not None:
+        first.append(np.array([program.base]))
+    return np.unique(np.concatenate(first))

@@ -1,0 +1,146 @@
+"""The last digits: Newton's method on the columns and guardrails that a point near the optimum shows to count."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.objective import Array
+from pasto.optimize.central import Point
+from pasto.optimize.chance import Chance, Proof
+from pasto.optimize.expected import TINY, hazard
+
+STEPS = 12
+ROUNDS = 8
+DENSE = 100
+"""Above so many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
+
+
+def settle(program: Chance, point: Point, enough: float) -> Proof | None:
+    """The optimum of the columns that count, which change until the gap is small enough; None where Newton fails."""
+    width = len(program.goal)
+    prices, level = np.where(program.hard, point.prices, 0.0), point.level
+    caps = np.full(width, np.inf) if program.caps is None else program.caps
+    moving = point.shares > point.gaps[:width]
+    shares = np.where(moving, point.shares, 0.0)
+    if program.caps is not None:
+        full = moving & (caps - shares < point.gaps[width:])
+        shares, moving = np.where(full, caps, shares), moving & ~full
+    best: Proof | None = None
+    for _ in range(ROUNDS):
+        with np.errstate(all="ignore"):  # Newton's method may go astray; what it finds is judged by its proof
+            settled = _newton(program, shares, prices, level, moving)
+            if settled is None:
+                return best
+            shares, prices, level = settled
+            proof = program.prove(shares, prices, point.near)
+        if best is None or max(proof.gap, proof.short) < max(best.gap, best.short):
+            best = proof
+        worth = proof.priced - level * program.mass
+        wanted = (
+            ((shares > 0.0) & (shares < caps)) | ((shares <= 0.0) & (worth > 0.0)) | ((shares >= caps) & (worth < 0.0))
+        )
+        if max(proof.gap, proof.short) <= enough or (wanted == moving).all():
+            return best
+        moving = wanted
+    return best
+
+
+def _newton(
+    program: Chance, shares: Array, prices: Array, level: float, moving: NDArray[np.bool_]
+) -> tuple[Array, Array, float] | None:
+    """Shares, prices and level at the optimum over the moving columns, the other shares staying as they are."""
+    kept = moving | (shares > 0.0)
+    if program.base is not None:
+        kept[program.base] = True
+    columns = np.flatnonzero(kept)
+    small = program.take(columns)
+    caps = np.inf if small.caps is None else small.caps
+    squares = small.squares()
+    shares, moving, prices = shares[columns], moving[columns], prices.copy()
+    place = small.at(shares)
+    held = program.hard & (prices > place.level - program.tight - place.spread)
+    soft = np.where(program.hard, 0.0, 2.0 * program.penalties)
+    prices[~held] = 0.0
+    for _ in range(STEPS):
+        unit = small.lifted(place.away / np.maximum(place.spread, TINY)[:, None])[:, moving]
+        slack = small.slack[:, moving]
+        border = np.vstack([small.mass[moving], (slack - unit)[held]])
+        wrong = place.slope[moving] - level * border[0] + prices[held] @ border[1:]
+        off = np.append(1.0 - float(small.mass @ shares), (place.spread - place.level + small.tight)[held])
+        if max(np.abs(wrong).max(initial=0.0), np.abs(off).max()) < 1e-14:
+            break
+        tail, firm = soft * hazard(place.ratio) * place.miss, prices / np.maximum(place.spread, TINY)
+        core = np.block(
+            [[np.diag(soft * place.miss), np.diag(-tail)], [np.diag(-tail), np.diag(tail * place.ratio - firm)]]
+        )
+        weight = soft * place.miss + firm
+        rows = np.vstack([slack, unit])
+        try:
+            if small.diagonal and small.curve is None and len(wrong) > DENSE:
+                change, turn = _by_structure(weight @ squares[:, moving], rows, core, border, wrong, off)
+            else:
+                bend = rows.T @ core @ rows
+                if small.diagonal:
+                    bend += np.diag(weight @ squares[:, moving])
+                else:
+                    bend += np.einsum("g,gij->ij", weight, squares[:, moving][:, :, moving])
+                if small.curve is not None:
+                    bend += small.curve.bend(shares)[np.ix_(moving, moving)]
+                change, turn = _by_matrix(bend, border, wrong, off)
+        except np.linalg.LinAlgError:
+            return None
+        shares[moving] += change
+        level -= float(turn[0])
+        prices[held] += turn[1:]
+        if not np.isfinite(level + shares.sum()):
+            return None
+        # What has left its bounds does not move after all.
+        moving &= (shares > 0.0) & (shares < caps)
+        held &= prices > 0.0
+        shares, prices = np.clip(shares, 0.0, caps), np.maximum(prices, 0.0)
+        if not moving.any():
+            break
+        place = small.at(shares)
+    everywhere = np.zeros_like(program.goal)
+    everywhere[columns] = shares
+    return everywhere, prices, level
+
+
+def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Array, Array]:
+    """The change that makes bend · change − borderᵀ turn = wrong and border · change = off."""
+    count = len(wrong)
+    system = np.zeros((count + len(off), count + len(off)))
+    system[:count, :count] = bend
+    system[:count, count:] = -border.T
+    system[count:, :count] = border
+    right = np.concatenate([wrong, off])
+    try:
+        found = np.linalg.solve(system, right)
+        sound = np.abs(system @ found - right).max() <= 1e-6 * np.abs(right).max()
+    except np.linalg.LinAlgError:
+        sound = False
+    if (
+        not sound
+    ):  # more guardrails stand at their limit than there are columns to hold them with: prices are not unique
+        found = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+    return found[:count], found[count:]
+
+
+def _by_structure(
+    diagonal: Array, rows: Array, core: Array, border: Array, wrong: Array, off: Array
+) -> tuple[Array, Array]:
+    """The same for bend = diagonal + rowsᵀ core rows, through rows · change."""
+    diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
+    count, both = len(rows), np.vstack([rows, border])
+    divided = both / diagonal
+    crossed, right = divided @ both.T, divided @ wrong
+    system = np.block(
+        [
+            [np.eye(count) + crossed[:count, :count] @ core, -crossed[:count, count:]],
+            [-crossed[count:, :count] @ core, crossed[count:, count:]],
+        ]
+    )
+    found = np.linalg.solve(system, np.append(right[:count], off - right[count:]))
+    moved, turn = found[:count], found[count:]
+    return (wrong + turn @ border - (core @ moved) @ rows) / diagonal, turn
