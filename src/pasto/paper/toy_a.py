@@ -59,9 +59,9 @@ def run(size: Size) -> Outcome:
             "seed": size.seed,
             "draws a round": 1,
             "noise variance": 5.0,
-            OURS: "floor 0.1/√(t+10), step 0.05",
-            PLAIN: "the same, tracking 1/√(t+1)",
-            TUNED: "the same floor, step 0.005, tracking 1/(t+1)",
+            "floor ε_t": "0.1/√(t+10)",
+            "step γ": "0.05 (tuned: 0.005)",
+            "tracking b_t of S-SCGD": "1/√(t+1) (tuned: 1/(t+1))",
         },
         claims=(
             _converges(ours),
