@@ -14,7 +14,14 @@ from pasto.objective import Array
 
 
 class Progress(Protocol):
-    """Told how far a long computation has come."""
+    """Told how far a long computation has come; any such function will do.
+
+    >>> from pasto.sim import example_a, monte_carlo
+    >>> def tell(label, done, total):
+    ...     print(f"{label}: {done} of {total} run-rounds")
+    >>> trace = monte_carlo("pasto", example_a(), runs=4, rounds=50, progress=tell)
+    pasto: 200 of 200 run-rounds
+    """
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """`done` of `total` steps of what `label` names."""
