@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import pasto
 from pasto.errors import BadOption
 from pasto.estimate import Independent
-from pasto.optimize.safety import Limits, capped, lower_bounds, within_budget
+from pasto.optimize.safety import Bounds, Limits, capped, lower_bounds, within_budget
 
 
 @given(
@@ -39,7 +39,7 @@ def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float
     belief = Independent(np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)]))
     shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
     limits = Limits(budget={"y": budget})
-    mixed = within_budget(shares, home, form, belief, np.zeros(1), None, limits)
+    mixed = within_budget(shares, [home], Bounds(form, belief, np.zeros(1), None, limits))
     return mixed, lower_bounds(form, belief, mixed, np.zeros(1), None, 1.6448536), budget
 
 
@@ -59,8 +59,18 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
     belief = Independent(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
-    mixed = within_budget(np.array([0.0, 1.0]), home, form, belief, np.zeros(1), None, Limits(budget={"y": 0.1}))
+    bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.1}))
+    mixed = within_budget(np.array([0.0, 1.0]), [home], bounds)
     assert_allclose(mixed, home, atol=1e-5)
+
+
+def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
+    form = pasto.maximize("x").keep("y", at_least=0).form()
+    belief = Independent(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
+    bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.0}))
+    assert_allclose(bounds.ballast(), [0.0, 0.0, 1.0])
+    mixed = within_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
+    assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
 
 
 def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pasto.sim import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,12 @@ class Report:
     title: str
     rows: tuple[dict[str, Any], ...]
     note: str = ""
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    """By name, drawn when they are asked for."""
+
+    def plain(self) -> dict[str, Any]:
+        """Title, rows and note as a JSON value."""
+        return {"title": self.title, "rows": list(self.rows), "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +37,12 @@ class Benchmark:
 
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo']
+    ['solve', 'monte-carlo', 'learners', 'certificates', 'safety', 'drift']
     """
 
     name: str
     """As typed after `pasto bench`."""
     summary: str
     """One line."""
-    run: Callable[[Progress | None], Report]
+    run: Callable[[Progress | None, bool], Report]
+    """Given where to tell progress, and whether to be quick: a minute or less, with rougher numbers."""

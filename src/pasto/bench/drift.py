@@ -124,5 +124,5 @@ def measure(*, studies: int = 20, rounds: int = 96, progress: Progress | None = 
 BENCHMARK = Benchmark(
     name="drift",
     summary="learning through day and night, and after the best blend has moved",
-    run=lambda progress: measure(progress=progress),
+    run=lambda progress, quick: measure(studies=3 if quick else 20, rounds=48 if quick else 96, progress=progress),
 )

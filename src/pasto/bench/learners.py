@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.bench.players import Optimist, Oracle, Player, Scalar, Studied, Sweep
+from pasto.bench.race_figure import race_figure
 from pasto.bench.settings import SETTINGS, Setting
 from pasto.objective import Array
 from pasto.optimize import Program, best
@@ -45,6 +48,8 @@ class Course:
     """One learner's way through one setting."""
 
     player: str
+    marks: tuple[int, ...]
+    """The checkpoints."""
     gains: Array
     """(instances, checkpoints): f of the answer less that of the best single candidate."""
     gaps: Array
@@ -59,11 +64,11 @@ class Course:
         """r at each checkpoint: the ratio of means."""
         return np.asarray(self.gains.sum(axis=0) / self.gaps.sum())
 
-    def rounds_to(self, level: float, marks: Sequence[int]) -> int | None:
+    def rounds_to(self, level: float) -> int | None:
         """The first checkpoint from which r stays at or above a level."""
         below = np.flatnonzero(self.relative < level)
         place = 0 if not len(below) else int(below[-1]) + 1
-        return marks[place] if place < len(marks) else None
+        return self.marks[place] if place < len(self.marks) else None
 
 
 def race(
@@ -73,6 +78,7 @@ def race(
     rounds: int,
     seed: int = 1,
     players: Sequence[str] | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> list[Course]:
     """Run every learner on the same instances of a setting.
@@ -84,40 +90,63 @@ def race(
     (2, 2)
     """
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
-    worlds = [setting.make(stream(seed, run, "truth")) for run in range(instances)]
+    racing = [name for name in PLAYERS if players is None or name in players]
+    if setting.candidates is None and "posterior blend, no geometry" in racing:
+        racing.remove("posterior blend, no geometry")
     courses = []
-    for name, makes in PLAYERS.items():
-        if players is not None and name not in players:
-            continue
-        if name == "posterior blend, no geometry" and setting.candidates is None:
-            continue
+    for name in racing:
+        tasks = [(setting, name, run, tuple(marks), seed) for run in range(instances)]
         runs = []
-        for run, world in enumerate(worlds):
-            runs.append(_course(makes(world, setting, run), world, marks, np.random.default_rng([seed, run])))
+        for done, course in enumerate(_shared_out(tasks, workers), start=1):
+            runs.append(course)
             if progress is not None:
-                progress(f"{setting.name}: {name}", run + 1, instances)
+                progress(f"{setting.name}: {name}", done, instances)
         courses.append(_joined(name, runs))
     if setting.follows_gradients and players is None:
         courses += _gradients(setting, instances, rounds, seed, marks, progress)
     return courses
 
 
+def _shared_out(tasks: list[tuple[Setting, str, int, tuple[int, ...], int]], workers: int) -> Iterator[Course]:
+    """Every task's course in order, from a few processes where there is more than one."""
+    if workers <= 1:
+        yield from map(_task, tasks)
+        return
+    # The settings hold functions that cannot be sent to another process, so a task goes by the setting's name.
+    named = [(setting.name, *rest) for setting, *rest in tasks]
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(_named_task, named)
+
+
+def _named_task(task: tuple[Any, ...]) -> Course:
+    return _task((SETTINGS[task[0]], *task[1:]))
+
+
+def _task(task: tuple[Any, ...]) -> Course:
+    setting, name, run, marks, seed = task
+    world = setting.make(stream(seed, run, "truth"))
+    return _course(PLAYERS[name](world, setting, run), world, marks, np.random.default_rng([seed, run]))
+
+
 def measure(
     settings: Sequence[str] | None = None,
     *,
     instances: int = 40,
-    rounds: int = 300,
+    rounds: int | None = None,
     seed: int = 1,
+    workers: int = 1,
     progress: Progress | None = None,
-) -> tuple[Report, dict[str, list[Course]]]:
-    """The whole race, as rows and as courses for the figure."""
+) -> Report:
+    """The whole race, with its figure."""
     rows: list[dict[str, Any]] = []
     courses = {}
-    marks = [mark for mark in CHECKPOINTS if mark <= rounds]
     for name in settings or SETTINGS:
-        courses[name] = race(SETTINGS[name], instances=instances, rounds=rounds, seed=seed, progress=progress)
+        setting = SETTINGS[name]
+        courses[name] = race(
+            setting, instances=instances, rounds=rounds or setting.rounds, seed=seed, workers=workers, progress=progress
+        )
         for course in courses[name]:
-            reached = {f"r ≥ {level:g}": course.rounds_to(level, marks) for level in LEVELS}
+            reached = {f"r ≥ {level:g}": course.rounds_to(level) for level in LEVELS}
             rows.append(
                 {
                     "setting": name,
@@ -129,11 +158,25 @@ def measure(
                 }
             )
     note = (
-        f"{instances} instances, {PARALLEL} draws a round, {rounds} rounds, standard errors told. r is the ratio of "
+        f"{instances} instances, {PARALLEL} draws a round, standard errors told. r is the ratio of "
         "means; the rounds are the first checkpoint from which r stays at the level. A hard guardrail missed is "
         "charged at twice its true price."
     )
-    return Report("Rounds until a learner's answer beats the best single candidate", tuple(rows), note), courses
+    return Report(
+        "Rounds until a learner's answer beats the best single candidate",
+        tuple(rows),
+        note,
+        {"learners": lambda: race_figure(courses)},
+    )
+
+
+def _run(progress: Progress | None, quick: bool) -> Report:
+    workers = os.cpu_count() or 1
+    if quick:
+        return measure(
+            ["B, σ = 0.1", "smooth line, σ = 0.5"], instances=6, rounds=30, workers=workers, progress=progress
+        )
+    return measure(workers=workers, progress=progress)
 
 
 def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.Generator) -> Course:
@@ -150,7 +193,14 @@ def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.G
         seconds += perf_counter() - began
         if number in marks:
             gains.append(judge.value(player.answer()) - judge.single)
-    return Course("", np.array([gains]), np.array([judge.best - judge.single]), loss / marks[-1], seconds / marks[-1])
+    return Course(
+        "",
+        tuple(marks),
+        np.array([gains]),
+        np.array([judge.best - judge.single]),
+        loss / marks[-1],
+        seconds / marks[-1],
+    )
 
 
 class Judge:
@@ -192,7 +242,7 @@ def _gradients(
         seconds = (perf_counter() - began) / (instances * rounds)
         gains = trace.answer - trace.single[:, None]
         loss = float(trace.totals["loss"][:, -1].mean()) / rounds
-        return Course(name, gains, trace.optimum - trace.single, loss, seconds)
+        return Course(name, tuple(marks), gains, trace.optimum - trace.single, loss, seconds)
 
     swept = [
         run(
@@ -215,6 +265,7 @@ def _lost(moment: Moment) -> Array:
 def _joined(name: str, runs: Sequence[Course]) -> Course:
     return Course(
         name,
+        runs[0].marks,
         np.concatenate([run.gains for run in runs]),
         np.concatenate([run.gaps for run in runs]),
         float(np.mean([run.loss for run in runs])),
@@ -225,5 +276,5 @@ def _joined(name: str, runs: Sequence[Course]) -> Course:
 BENCHMARK = Benchmark(
     name="learners",
     summary="rounds until a learner's blend beats the best single candidate",
-    run=lambda progress: measure(progress=progress)[0],
+    run=_run,
 )

@@ -24,12 +24,13 @@ DRAWN = {
 }
 
 
-def race_figure(courses: Mapping[str, Sequence[Course]], marks: Sequence[int]) -> Figure:
+def race_figure(courses: Mapping[str, Sequence[Course]]) -> Figure:
     """Relative gain r against rounds; 1 is the best blend, 0 the best single candidate."""
     columns = min(4, len(courses))
     rows = -(-len(courses) // columns)
     figure, panels = sheet(columns, rows, width=3.6 * columns, height=3.1 * rows + 0.7)
     for panel, (setting, racers) in zip(panels, courses.items(), strict=False):
+        marks = racers[0].marks
         for course in racers:
             if course.player in DRAWN:
                 colour, dashes = DRAWN[course.player]
@@ -50,5 +51,5 @@ def race_figure(courses: Mapping[str, Sequence[Course]], marks: Sequence[int]) -
     for panel in panels[: len(courses)]:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     return figure

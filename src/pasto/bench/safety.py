@@ -14,7 +14,7 @@ from pasto.objective import Objective
 from pasto.sim import Progress, World, table
 from pasto.sim.draws import stream
 
-BUDGET = 0.1
+BUDGET = 0.2
 """By how much a served policy may miss a guardrail, of means that spread over [−1, 1]."""
 
 
@@ -40,12 +40,12 @@ def world(rng: np.random.Generator, sigma: float, candidates: int = 30) -> World
     """Synthetic B with a baseline, the first candidate, that meets both guardrails and earns little."""
     objective = _objective()
     truth = rng.uniform(-1.0, 1.0, (3, candidates))
-    truth[:, 0] = (0.0, 0.6, 0.6)
+    truth[:, 0] = (0.0, 0.7, 0.7)
     return table(truth, sigma, objective)
 
 
 def travel(
-    *, guarded: bool, studies: int, rounds: int, sigma: float = 0.3, seed: int = 1, progress: Progress | None = None
+    *, guarded: bool, studies: int, rounds: int, sigma: float = 1.0, seed: int = 1, progress: Progress | None = None
 ) -> Journey:
     """Run studies and hold every policy they served against the truth."""
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
@@ -70,7 +70,7 @@ def travel(
         for round_ in range(1, rounds + 1):
             served = np.array(study.policy.probabilities)
             broken += int((form.slack(place.truth @ served) < -BUDGET).any())
-            home += served[0]
+            home += float(served[0])
             asked = study.ask(parallel=10)
             places = [assignment.candidate for assignment in asked]
             study.tell(asked, place.draw(places, rng), errors=errors[places])
@@ -83,7 +83,7 @@ def travel(
     return Journey(broken / total, tuple((gains / gaps).tolist()), home / total)
 
 
-def measure(*, studies: int = 40, rounds: int = 200, progress: Progress | None = None) -> Report:
+def measure(*, studies: int = 40, rounds: int = 300, progress: Progress | None = None) -> Report:
     """Guarded beside unguarded."""
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
     rows: list[dict[str, Any]] = []
@@ -101,7 +101,7 @@ def measure(*, studies: int = 40, rounds: int = 200, progress: Progress | None =
     return Report(
         "Safe exploration: budgets broken and rounds needed",
         tuple(rows),
-        note=f"{studies} studies of {rounds} rounds, 30 candidates, two guardrails, noise 0.3, 10 draws a round.",
+        note=f"{studies} studies of {rounds} rounds, 30 candidates, two guardrails, noise 1, 10 draws a round.",
     )
 
 
@@ -112,5 +112,5 @@ def _objective() -> Objective:
 BENCHMARK = Benchmark(
     name="safety",
     summary="how often exploration breaks a guardrail's budget, and what keeping it costs",
-    run=lambda progress: measure(progress=progress),
+    run=lambda progress, quick: measure(studies=2 if quick else 40, rounds=60 if quick else 300, progress=progress),
 )

@@ -24,6 +24,8 @@ class Setting:
     """Where the candidates' places are known to the learner; None where they are only names."""
     follows_gradients: bool = True
     """False where a guardrail is hard, which learners that follow a gradient refuse."""
+    rounds: int = 300
+    """As many as tell the learners apart."""
 
 
 def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: bool = False) -> Maker:
@@ -67,9 +69,9 @@ SETTINGS: dict[str, Setting] = {
         Setting("B, σ = 0.5", lambda rng: synthetic_b(rng, sigma=0.5)),
         Setting("B, σ = 1", lambda rng: synthetic_b(rng, sigma=1.0)),
         Setting("B, σ = 2", lambda rng: synthetic_b(rng, sigma=2.0)),
-        Setting("smooth line, σ = 0.5", smooth(0.5), candidates=LINE),
+        Setting("smooth line, σ = 0.5", smooth(0.5), candidates=LINE, rounds=120),
         Setting("hard guardrails, σ = 0.5", uniform(0.5, hard=True), follows_gradients=False),
         Setting("5 metrics, σ = 0.5", uniform(0.5, guardrails=4)),
-        Setting("1,000 candidates, σ = 0.5", uniform(0.5, candidates=1_000)),
+        Setting("1,000 candidates, σ = 0.5", uniform(0.5, candidates=1_000), rounds=200),
     )
 }

@@ -136,5 +136,5 @@ def _medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]
 
 
 BENCHMARK = Benchmark(
-    name="solve", summary="exact best blends beside HiGHS", run=lambda progress: measure(progress=progress)
+    name="solve", summary="exact best blends beside HiGHS", run=lambda progress, quick: measure(progress=progress)
 )

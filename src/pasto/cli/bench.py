@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -24,34 +23,39 @@ class Listing(click.Command):
 
 @click.command(
     cls=Listing,
-    short_help="Timings beside another way of doing the work.",
+    short_help="Measurements beside other ways of doing the work.",
     epilog="""\b
 Examples:
   pasto bench
   pasto bench solve --json
+  pasto bench learners --quick --out bench-results
 """,
 )
 @click.argument("name", default="list")
+@click.option("--quick", is_flag=True, help="Smaller: about a minute, with rougher numbers.")
+@click.option("--out", type=click.Path(file_okay=False), help="Write JSON and figures (PNG, SVG) into this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-def bench(name: str, as_json: bool) -> None:
-    """Time PASTO beside another way of doing the same work, in the same run on this machine.
+def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
+    """Measure PASTO beside other ways of doing the same work, in the same run on this machine.
 
     NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
     """
-    from pasto.bench import BENCHMARKS, run
+    from pasto.bench import BENCHMARKS, run, write
 
     if name == "list":
         entries = [{"name": one.name, "summary": one.summary} for one in BENCHMARKS.values()]
         if as_json:
             print_json(entries)
         else:
-            print_table(console(), ["name", "what it times"], [list(one.values()) for one in entries], text={0, 1})
+            print_table(console(), ["name", "what it measures"], [list(one.values()) for one in entries], text={0, 1})
         return
     reports = []
     for each in BENCHMARKS if name == "all" else [name]:
         with progress_bar() as progress:
-            report = run(each, progress=progress)
-        reports.append({"name": each, **asdict(report)})
+            report = run(each, quick=quick, progress=progress)
+        reports.append({"name": each, **report.plain()})
+        if out is not None:
+            write(each, report, out)
         if as_json:
             continue
         screen = console()
@@ -65,4 +69,6 @@ def bench(name: str, as_json: bool) -> None:
 
 
 def _cell(cell: Any) -> str:
+    if cell is None:
+        return "–"
     return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(float(f"{cell:.3g}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,28 +79,55 @@ def lower_bounds(form: Form, belief: Belief, shares: Array, offsets: Array, base
     return np.asarray(mean - z * spreads)
 
 
-def within_budget(
-    shares: Array, refuge: Array, form: Form, belief: Belief, offsets: Array, baseline: int | None, limits: Limits
-) -> Array:
-    """The mixture of shares and refuge that explores most while every budget holds with the stated confidence.
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """Whether policies keep every budget, with the stated confidence for all budgets together."""
 
-    The lower bound of a guardrail is concave along the way from refuge to shares, so the mixtures that hold it are a
-    stretch that begins at the refuge; where even the refuge does not hold it, the refuge is served.
+    form: Form
+    belief: Belief
+    offsets: Array
+    baseline: int | None
+    limits: Limits
+
+    def holds(self, shares: Array) -> bool:
+        """Whether the lower bound of every budgeted guardrail is within its loss."""
+        form = self.form
+        known = [place for place, name in enumerate(form.names) if name in self.limits.budget]
+        losses = np.array([self.limits.budget[form.names[place]] for place in known])
+        units = np.where(form.relief.any(axis=1), form.relief @ (self.belief.mean @ shares), 1.0)[known]
+        return bool((self.lower(shares)[known] >= -losses * units - 1e-12).all())
+
+    def lower(self, shares: Array) -> Array:
+        """What each guardrail's slack is at least."""
+        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
+        return lower_bounds(self.form, self.belief, shares, self.offsets, self.baseline, z)
+
+    def ballast(self) -> Array:
+        """The candidate that leaves most room above the guardrail it has least room above, for sure, as a policy."""
+        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
+        slack = self.form.rows @ self.belief.mean - self.form.at[:, None]
+        room = slack - z * np.sqrt(self.belief.variances(self.form.rows))
+        steps = np.maximum(np.ptp(slack, axis=1, keepdims=True), 1e-300)
+        return np.asarray(np.arange(slack.shape[1]) == np.argmax((room / steps).min(axis=0)), dtype=float)
+
+
+def within_budget(shares: Array, refuges: Sequence[Array], bounds: Bounds) -> Array:
+    """The policy nearest to shares that keeps every budget, by mixing in the refuge that leaves most of shares.
+
+    The first refuge is home: it is served where nothing else keeps the budgets. The lower bound of a guardrail is
+    concave along the way from a refuge to shares, so the mixtures that keep a budget are a stretch that begins at the
+    refuge.
     """
-    z = float(ndtri(limits.confidence))
-    known = [place for place, name in enumerate(form.names) if name in limits.budget]
-    losses = np.array([limits.budget[form.names[place]] for place in known])
-    units = np.where(form.relief.any(axis=1), form.relief @ (belief.mean @ refuge), 1.0)[known]
-
-    def holds(part: float) -> bool:
-        mixed = part * shares + (1.0 - part) * refuge
-        bounds = lower_bounds(form, belief, mixed, offsets, baseline, z)[known]
-        return bool((bounds >= -losses * units - 1e-12).all())
-
-    if holds(1.0):
+    if bounds.holds(shares):
         return shares
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low * shares + (1.0 - low) * refuge
+    part, chosen = 0.0, refuges[0]
+    for refuge in refuges:
+        if not bounds.holds(refuge):
+            continue
+        low, high = 0.0, 1.0
+        for _ in range(16):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if bounds.holds(middle * shares + (1.0 - middle) * refuge) else (low, middle)
+        if low > part:
+            part, chosen = low, refuge
+    return part * shares + (1.0 - part) * chosen

@@ -26,7 +26,7 @@ from pasto.optimize.learners.thompson import LARGEST_JOINT
 from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
-from pasto.study.growth import LEADING, apart, best_point, first_points
+from pasto.study.growth import LEADING, apart, best_point, first_points, leaders
 from pasto.study.measurements import observed, vectors
 from pasto.study.pending import PendingRound, Slot, find
 
@@ -47,14 +47,18 @@ class Study:
 
     >>> import numpy as np, pasto
     >>> candidates = pasto.Candidates.from_rows([{"weight": 0}, {"weight": 1}])
-    >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
-    >>> study = pasto.Study(candidates, objective, learner="pasto", seed=7)
-    >>> truth = np.array([[2.0, 0.0], [-2.0, 2.0]])
-    >>> for _ in range(300):
+    >>> objective = pasto.maximize("x").keep("y", at_least=0)
+    >>> study = pasto.Study(candidates, objective, seed=7)
+    >>> truth, traffic = np.array([[2.0, 0.0], [-2.0, 2.0]]), np.random.default_rng(7)
+    >>> for _ in range(30):
     ...     assignments = study.ask(parallel=10)
-    ...     study.tell(assignments, [truth[:, a.candidate] for a in assignments])
-    >>> study.policy.version, study.blend().value > 0.5                   # the best single candidate reaches 0
-    (300, True)
+    ...     metrics = [traffic.normal(truth[:, a.candidate], 1.0) for a in assignments]
+    ...     study.tell(assignments, metrics, errors=np.ones((10, 2)))
+    >>> blend = study.blend()
+    >>> blend.metrics["x"] > 0.7                          # the best single candidate that keeps y has x = 0
+    True
+    >>> round(blend.certificate.holds["y"], 3)
+    0.95
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Study:
         candidates: Candidates | Space | Sequence[Mapping[str, Value]],
         objective: Objective,
         *,
-        learner: str | Learner[Any] = "pasto",
+        learner: str | Learner[Any] = "thompson",
         seed: int | None = None,
         baseline: int | str | Mapping[str, Value] | None = None,
         control: float = 0.0,
@@ -270,7 +274,8 @@ class Study:
         """The answer so far."""
         if not self.rounds:
             raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
-        return self._learner.answer(self._problem, self._state)
+        answer = self._learner.answer(self._problem, self._state)
+        return answer if self.space is None else self._gathered(self.space, answer)
 
     def state(self) -> dict[str, Any]:
         """Everything the study knows, as a plain JSON value; `Study.from_state` goes on bit for bit."""
@@ -379,7 +384,7 @@ class Study:
         rng = np.random.default_rng([self.seed, self._policy.version, 2])
         shares = np.array(self._policy.probabilities)
         leading = [self.candidates[int(k)] for k in np.argsort(-shares, kind="stable")[:LEADING]]
-        found = []
+        found: list[dict[str, Value]] = []
         for prospect in self._learner.prospects(self._problem, self._state, rng)[: MOST_POINTS - len(self.candidates)]:
             row, worth = best_point(self.space, prospect.worth, leading, rng)
             if worth > prospect.bar and apart(self.space, row, [*self.candidates, *found]):
@@ -388,6 +393,23 @@ class Study:
             self.candidates = self.candidates.add(found)
             problem = self._described()
             self._extend(problem, self._learner.grow(problem, self._state))
+
+    def _gathered(self, space: Space, answer: Blend) -> Blend:
+        """Over a continuous space, the same answer from one point in each place, where that is nearly as good.
+
+        A cautious answer spreads over neighbours to average out what is not known of each.
+        """
+        held = sorted(answer.support, key=lambda k: -answer.probabilities[k])
+        kept = {held[place] for place in leaders(space, [self.candidates[k] for k in held])}
+        if len(kept) == len(held) or answer.outlook is None:
+            return answer
+        kept |= set() if self.baseline is None else {self.baseline}
+        problem = replace(self._problem, retired=frozenset(range(len(self.candidates))) - kept)
+        fewer = self._learner.answer(problem, self._state)
+        sure = fewer.certificate is not None and fewer.certificate.certified
+        if (sure or not answer.feasible) and fewer.value >= answer.value - 10.0 * answer.outlook.worth:
+            return replace(fewer, outlook=answer.outlook)
+        return answer
 
     def _described(self) -> Problem:
         features = None

@@ -12,7 +12,6 @@ from pasto.optimize.blend import describe
 from pasto.optimize.cautious import cautious, holding, intervals
 from pasto.optimize.learners.draws import draw_blends, form_at, offsets_of, within_reach, worth_of_metrics
 from pasto.optimize.learners.protocol import Array, Problem
-from pasto.optimize.safety import lower_bounds
 from pasto.records import Blend, Certificate, Move, Outlook
 
 LOOKS = 64
@@ -44,21 +43,9 @@ def cautious_blend(problem: Problem, belief: Belief) -> Blend:
     return replace(blend, certificate=certificate)
 
 
-def refuge(problem: Problem, belief: Belief | None) -> Array:
-    """Where traffic is safe: the cautious answer where that keeps every budget for sure, otherwise the baseline."""
-    home = np.zeros(len(problem.names))
-    if problem.baseline is None:
-        return np.asarray(problem.active / problem.active.sum())
-    home[problem.baseline] = 1.0
-    if belief is None or not problem.limits.budget:
-        return home
-    form = form_at(problem, belief.mean, belief.mean)
-    shares, _, certified = _shares(problem, belief, form)
-    losses = np.array([problem.limits.budget.get(name, np.inf) for name in form.names])
-    bounds = lower_bounds(
-        form, belief, shares, offsets_of(problem.objective), problem.baseline, z_of(problem.limits.confidence)
-    )
-    return shares if certified and (bounds >= -losses).all() else home
+def cautious_shares(problem: Problem, belief: Belief, form: Form) -> Array:
+    """The cautious blend alone, (candidates,)."""
+    return _shares(problem, belief, form)[0]
 
 
 def outlook(
@@ -77,13 +64,6 @@ def outlook(
     gain, probability = float(regrets.mean()), float((regrets > worth).mean())
     moves = () if before is None else _moves(problem, belief.mean, worth_of_metrics(problem, belief.mean), *before)
     return Outlook(gain, probability, worth, _advice(blend, gain, probability, worth), moves)
-
-
-def z_of(confidence: float) -> float:
-    """How many deviations a one-sided confidence is."""
-    from scipy.special import ndtri
-
-    return float(ndtri(confidence))
 
 
 def _shares(problem: Problem, belief: Belief, form: Form) -> tuple[Array, Array, bool]:

@@ -12,10 +12,10 @@ from pasto.estimate import Absolute, Belief, Contrasted, Contrasts, Evidence, Kn
 from pasto.estimate.process import available, choose_kernels, fit_kernels
 from pasto.optimize.allocation import allocate
 from pasto.optimize.columns import Prospect, prospects
-from pasto.optimize.learners.cautious_answer import cautious_blend, outlook, refuge
+from pasto.optimize.learners.cautious_answer import cautious_blend, cautious_shares, outlook
 from pasto.optimize.learners.draws import draw_blends, form_at, offsets_of, worth_of_metrics
 from pasto.optimize.learners.protocol import Array, Problem, Round
-from pasto.optimize.safety import capped, within_budget
+from pasto.optimize.safety import Bounds, capped, within_budget
 from pasto.records import Blend
 
 LARGEST_JOINT = 2_000
@@ -23,7 +23,7 @@ LARGEST_JOINT = 2_000
 
 PROBE = 0.1
 """The share of a budgeted study's traffic that candidates nobody has measured may have, all together."""
-ENOUGH = 4
+ENOUGH = 6
 """Candidates measured before a spread between candidates, and so a bound on any of them, is believed."""
 NEW_POINTS = 3
 """Points of a continuous space that a round may bring in: one for what is expected, the others for posterior draws."""
@@ -146,7 +146,7 @@ class Thompson:
         return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, belief)
 
     def prospects(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> list[Prospect]:
-        """A few posterior draws over the whole space of the features, each at its own blend's prices; none unlearned."""
+        """What is expected and a few posterior draws, over the whole space of the features, each at its own prices."""
         known = state.knowledge
         if not isinstance(known, Absolute) or known.kernels is None or problem.features is None:
             return []
@@ -230,22 +230,24 @@ class Thompson:
         if not limits.guarded:
             return shares
         unseen = problem.active & ~np.isfinite(state.knowledge.points()[1]).all(axis=0)
-        safe = refuge(problem, belief)
         most = np.where(problem.active, 1.0 if limits.cap is None else limits.cap, 0.0)
         if limits.entry is not None:
             most = np.where(unseen, np.minimum(most, limits.entry), most)
+        home = problem.active / problem.active.sum()
         if problem.baseline is not None:
+            home = np.asarray(np.arange(len(home)) == problem.baseline, dtype=float)
             most[problem.baseline] = 1.0
             unseen[problem.baseline] = False
         if not limits.budget:
-            return capped(shares, most, safe)
-        # What nobody has measured cannot be bounded: such candidates share one small probe, the rest is bounded.
+            return capped(shares, most, home)
+        # Candidates that nobody has measured share one small probe, the rest is bounded together with it.
         probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
-        fresh = np.where(unseen, 1.0, 0.0) / max(int(unseen.sum()), 1)
-        known = capped(np.where(unseen, 0.0, shares), most, safe)
+        fresh = np.where(unseen, probe / max(int(unseen.sum()), 1), 0.0)
         if belief is None or int((problem.active & ~unseen).sum()) < ENOUGH:
-            known = safe
-        else:
-            form = form_at(problem, belief.mean, belief.mean)
-            known = within_budget(known, safe, form, belief, offsets_of(problem.objective), problem.baseline, limits)
-        return (1.0 - probe) * known + probe * fresh
+            return (1.0 - probe) * home + fresh
+        form = form_at(problem, belief.mean, belief.mean)
+        bounds = Bounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
+        known = capped(np.where(unseen, 0.0, shares), most, home)
+        refuges = [home, bounds.ballast() * problem.active, cautious_shares(problem, belief, form)]
+        kept = [capped(refuge, most, home) for refuge in refuges if refuge.any()]
+        return within_budget((1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in kept], bounds)

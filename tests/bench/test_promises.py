@@ -1,0 +1,58 @@
+"""Certificates, safe exploration and drift, at a size that fits the suite; `pasto bench` runs them in full."""
+
+from __future__ import annotations
+
+import pytest
+
+from pasto.bench import BENCHMARKS, run, write
+from pasto.bench.certificates import calibrate
+from pasto.bench.drift import swings, turn
+from pasto.bench.safety import travel
+
+
+def test_certified_guardrails_hold_and_caution_keeps_most_of_the_gain() -> None:
+    found = calibrate(studies=24, rounds=25, candidates=12, sigma=0.3, seed=2)
+    assert found.certified >= 8
+    assert found.kept / found.promises >= 0.85  # 95 % is stated; 24 studies cannot tell it from 93 %
+    assert found.gain > 0.6 * found.bold_gain > 0
+
+
+def test_answers_without_caution_break_what_certified_ones_keep() -> None:
+    """The mutant: at confidence 0.5 about half of the binding guardrails are missed."""
+    bold = calibrate(studies=16, rounds=25, candidates=12, sigma=0.3, confidence=0.5, seed=2)
+    assert bold.kept / bold.promises < 0.8
+
+
+def test_a_budget_is_seldom_broken_and_learning_goes_on() -> None:
+    guarded = travel(guarded=True, studies=3, rounds=60, sigma=0.5)
+    free = travel(guarded=False, studies=3, rounds=60, sigma=0.5)
+    assert guarded.broken <= 0.08
+    assert free.broken > 0.3
+    assert guarded.relative[-1] > 0.5
+    assert guarded.baseline < 0.6
+
+
+def test_contrasts_learn_through_day_and_night() -> None:
+    with_contrast = swings("percent", studies=2, rounds=48)
+    without = swings(None, studies=2, rounds=48)
+    assert with_contrast > 0
+    assert without < with_contrast - 2
+
+
+def test_forgetting_follows_a_best_blend_that_moves() -> None:
+    assert turn(8.0, studies=2, rounds=60) > turn(None, studies=2, rounds=60) + 0.5
+
+
+def test_reports_are_written(tmp_path: object) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    report = run("drift", quick=True)
+    assert [path.name for path in write("drift", report, folder)] == ["drift.json"]
+    assert {row["world"] for row in report.rows} == {"day and night", "the best blend moves"}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_says_what_it_measures(name: str) -> None:
+    assert BENCHMARKS[name].name == name
+    assert BENCHMARKS[name].summary
