@@ -24,7 +24,7 @@ LARGEST_JOINT = 2_000
 PROBE = 0.1
 """The share of a budgeted study's traffic that candidates nobody has measured may have, all together."""
 ENOUGH = 6
-"""Candidates measured before a spread between candidates, and so a bound on any of them, is believed."""
+"""Candidates measured, where not all are, before a spread between candidates and so a bound on any is believed."""
 NEW_POINTS = 3
 """Points of a continuous space that a round may bring in: one for what is expected, the others for posterior draws."""
 
@@ -60,7 +60,8 @@ class Thompson:
     floor: float = 0.01
     """The share of traffic spread evenly over all candidates."""
     structure: Literal["auto", "independent", "process"] = "auto"
-    """Whether neighbouring candidates share strength: where that predicts better, never, or always."""
+    """Whether neighbouring candidates share strength: where scikit-learn is installed and it predicts better, never, or
+    always."""
     contrast: Literal["difference", "percent"] | None = None
     """Learn each round against its own control; None learns the metrics as they are."""
     half_life: float | None = None
@@ -243,7 +244,7 @@ class Thompson:
         # Candidates that nobody has measured share one small probe, the rest is bounded together with it.
         probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
         fresh = np.where(unseen, probe / max(int(unseen.sum()), 1), 0.0)
-        if belief is None or int((problem.active & ~unseen).sum()) < ENOUGH:
+        if belief is None or (unseen.any() and int((problem.active & ~unseen).sum()) < ENOUGH):
             return (1.0 - probe) * home + fresh
         form = form_at(problem, belief.mean, belief.mean)
         bounds = Bounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
