@@ -122,12 +122,13 @@ def measure(
     worlds: Sequence[Callable[[float], Landscape]] = LANDSCAPES,
     fixed: Sequence[str] = ("line of 100", "cube of 125"),
     instances: int = 20,
+    noise: float = 0.3,
     progress: Progress | None = None,
 ) -> Report:
     """Spaces beside fixed points of them, then fixed points with and without geometry."""
     rows: list[dict[str, Any]] = []
     for make in worlds:
-        world = make(0.1)
+        world = make(noise)
         for way in WAYS:
             runs = []
             for seed in range(studies):
@@ -164,8 +165,8 @@ def measure(
     return Report(
         "Continuous spaces: rounds to three quarters of what mixing is worth",
         tuple(rows),
-        note=f"{PARALLEL} draws a round. Spaces: {studies} studies of {rounds} rounds each, noise 0.1, r over the best "
-        f"single point of the whole space. Line and cube: {instances} random smooth worlds each, noise 0.5.",
+        note=f"{PARALLEL} draws a round. Spaces: {studies} studies of {rounds} rounds each, noise {noise:g}, r "
+        f"over the best single point of the whole space. Line and cube: {instances} random smooth worlds each, noise 0.5.",
     )
 
 

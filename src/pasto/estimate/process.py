@@ -62,7 +62,7 @@ def _likely(cost: Callable[[Array], tuple[float, Array]], start: Array, bounds: 
         apart = (parameters - centre) / width
         return value + 0.5 * float(apart @ apart), slope + apart / width
 
-    found = minimize(total, start, jac=True, bounds=bounds)
+    found = minimize(total, start, jac=True, bounds=bounds.tolist())
     return found.x, float(found.fun)
 
 
@@ -86,10 +86,10 @@ def choose_kernels(features: Array, estimates: Array, noises: Array) -> tuple[Ke
     advantage = 0.0
     for kernel, values, variances in zip(kernels, estimates[:, chosen], noises[:, chosen], strict=True):
         shared = held_out(kernel.covariance(features[chosen]), kernel.mean, values, variances)
-        spread = max(float(np.var(values) - variances.mean()), 0.05 * float(np.var(values)))
-        alone = held_out(spread * np.eye(len(chosen)), float(values.mean()), values, variances)
+        spreads = float(np.var(values)) * np.linspace(0.05, 1.0, 20)
+        alone = max(held_out(spread * np.eye(len(chosen)), kernel.mean, values, variances) for spread in spreads)
         advantage += shared - alone
-    return kernels if advantage > sum(len(kernel.scales) for kernel in kernels) else None
+    return kernels if advantage > 0.5 * sum(len(kernel.scales) for kernel in kernels) else None
 
 
 def _measured(noises: Array) -> NDArray[np.intp]:

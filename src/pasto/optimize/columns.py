@@ -36,7 +36,8 @@ class Path:
         """Functions from the kernel's own distribution, given their values (draws, candidates) at the candidates.
 
         A function drawn from the prior, plus what the kernel carries over of its errors at the candidates, is a
-        function drawn given their values. Prior functions are sums of waves whose frequencies follow the Matérn-5/2
+        function drawn given their values. The first draw is left out of chance: it is what is expected. Prior functions
+        are sums of waves whose frequencies follow the Matérn-5/2
         spectrum, Student's t with five degrees. A candidate's own nugget is its own: places in between have none.
         """
         draws, (count, dimensions) = len(truths), features.shape
@@ -78,7 +79,7 @@ class Prospect:
 
     def worth(self, points: Array) -> Array:
         """What points (points, dimensions) are worth there, (points,)."""
-        return np.asarray(sum(price * path.at(points)[self.draw] for price, path in zip(self.prices, self.paths)))
+        return np.asarray(self.prices @ np.array([path.at(points)[self.draw] for path in self.paths]))
 
 
 def prospects(

@@ -35,8 +35,8 @@ class Landscape:
     >>> import numpy as np
     >>> world = valley()
     >>> world.means([{"a": 0.25}, {"a": 0.75}]).round(2)
-    array([[1.  , 0.  ],
-           [0.  , 1.  ]])
+    array([[1., 0.],
+           [0., 1.]])
     >>> world.draw([{"a": 0.25}], np.random.default_rng(0)).shape
     (1, 2)
     """
@@ -87,7 +87,7 @@ class Landscape:
             truth = self.means(rows)
             solved = optimum(form, truth)
             slope = form.goal.gradient(truth @ solved.probabilities) + solved.duals @ form.rows
-            row, worth = highest(self.space, lambda columns, slope=slope: slope @ self.function(columns), starts, rng)
+            row, worth = highest(self.space, self._priced(slope), starts, rng)
             if worth <= float((slope @ truth).max()) + 1e-9:
                 return self._mixture(rows, solved.probabilities), solved.duals
             rows.append(row)
@@ -101,8 +101,11 @@ class Landscape:
             np.random.default_rng(seed),
         )
 
+    def _priced(self, slope: Array) -> Callable[[Columns], Array]:
+        return lambda columns: slope @ self.function(columns)
+
     def _mixture(self, rows: Sequence[Row], shares: Array) -> Mixture:
-        kept = np.flatnonzero(shares > 1e-9)
+        kept = np.flatnonzero(shares > 1e-9).tolist()
         value = float(self.objective.form().smooth(self.means(rows) @ shares))
         return Mixture(tuple(rows[k] for k in kept), tuple(shares[kept].tolist()), value)
 

@@ -24,7 +24,8 @@ def highest(space: Space, function: Function, starts: int, rng: np.random.Genera
 
     >>> import numpy as np, pasto
     >>> space = pasto.Space(a=(0, 1), depth=pasto.Integer(1, 5))
-    >>> row, value = highest(space, lambda at: -(at["a"] - 0.3) ** 2 - (at["depth"] - 4) ** 2, 2, np.random.default_rng(0))
+    >>> hill = lambda at: -((at["a"] - 0.3) ** 2) - (at["depth"] - 4) ** 2
+    >>> row, value = highest(space, hill, 2, np.random.default_rng(0))
     >>> round(row["a"], 6), row["depth"], abs(round(value, 9))
     (0.3, 4, 0.0)
     """
@@ -57,11 +58,14 @@ def _climbed(space: Space, function: Function, row: Row) -> Row:
     def at(point: Array) -> Row:
         return {**row, **dict(zip(reals, point.tolist(), strict=True))}
 
+    def depth(point: Array) -> float:
+        return -float(_values(function, [at(point)])[0])
+
     found = minimize(
-        lambda point: -float(_values(function, [at(point)])[0]),
+        depth,
         np.array([float(row[name]) for name in reals]),
         bounds=[parameter.bounds for parameter in reals.values()],
-        options={"ftol": 1e-14, "gtol": 1e-9},
+        tol=1e-13,
     )
     return at(found.x)
 

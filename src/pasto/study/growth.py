@@ -24,6 +24,8 @@ AROUND = 16
 """Neighbours looked at around each."""
 NEAREST = 0.01
 """Of every range: settings closer than that are one setting."""
+PLACE = 0.1
+"""Of every range: settings closer than that lie in one place, and one of them may stand for all."""
 
 
 def first_points(space: Space, seed: int) -> Candidates:
@@ -74,6 +76,21 @@ def apart(space: Space, row: Mapping[str, Value], others: Sequence[Mapping[str, 
     """
     features = space.features([row, *others])
     return bool((np.abs(features[1:] - features[0]).max(axis=1) > NEAREST).all())
+
+
+def leaders(space: Space, rows: Sequence[Mapping[str, Value]]) -> list[int]:
+    """Which rows stand for their place: each the first of those that lie within a tenth of every range of it.
+
+    >>> import pasto
+    >>> leaders(pasto.Space(a=(0, 1)), [{"a": 0.25}, {"a": 0.8}, {"a": 0.3}])
+    [0, 1]
+    """
+    features = space.features(rows)
+    kept: list[int] = []
+    for place, point in enumerate(features):
+        if (np.abs(features[kept] - point).max(axis=1, initial=0.0) > PLACE).all():
+            kept.append(place)
+    return kept
 
 
 def _neighbours(space: Space, rows: Sequence[Row], step: float, rng: np.random.Generator) -> list[Row]:

@@ -379,13 +379,14 @@ class Study:
 
     def _widen(self) -> None:
         """Over a continuous space, take in the points that would enter the blend."""
-        if self.space is None or not isinstance(self._learner, Thompson):
+        room = MOST_POINTS - len(self.candidates)
+        if self.space is None or room <= 0 or not isinstance(self._learner, Thompson):
             return
         rng = np.random.default_rng([self.seed, self._policy.version, 2])
         shares = np.array(self._policy.probabilities)
         leading = [self.candidates[int(k)] for k in np.argsort(-shares, kind="stable")[:LEADING]]
         found: list[dict[str, Value]] = []
-        for prospect in self._learner.prospects(self._problem, self._state, rng)[: MOST_POINTS - len(self.candidates)]:
+        for prospect in self._learner.prospects(self._problem, self._state, rng)[:room]:
             row, worth = best_point(self.space, prospect.worth, leading, rng)
             if worth > prospect.bar and apart(self.space, row, [*self.candidates, *found]):
                 found.append(row)
