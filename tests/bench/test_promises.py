@@ -7,6 +7,7 @@ import pytest
 from pasto.bench import BENCHMARKS, run, write
 from pasto.bench.certificates import calibrate
 from pasto.bench.drift import swings, turn
+from pasto.bench.rounds import measure
 from pasto.bench.safety import travel
 
 
@@ -56,3 +57,8 @@ def test_reports_are_written(tmp_path: object) -> None:
 def test_every_benchmark_says_what_it_measures(name: str) -> None:
     assert BENCHMARKS[name].name == name
     assert BENCHMARKS[name].summary
+
+
+def test_a_round_is_timed_by_candidates() -> None:
+    report = measure({"7 candidates": (7, True, 4), "100 candidates on a line, process": (100, False, 4)})
+    assert all(row["round ms"] > 0 and row["blend ms"] > 0 for row in report.rows)

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pasto.bench import certificates, drift, learners, monte_carlo, safety, solve
+from pasto.bench import certificates, drift, learners, monte_carlo, rounds, safety, solve
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.errors import BadOption
 from pasto.report.figures import save
@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         solve.BENCHMARK,
         Benchmark("monte-carlo", "many runs of Algorithm 1 beside a loop written by hand", _monte_carlo),
         learners.BENCHMARK,
+        rounds.BENCHMARK,
         certificates.BENCHMARK,
         safety.BENCHMARK,
         drift.BENCHMARK,
