@@ -30,7 +30,12 @@ DUST = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cautious:
-    """A blend for a truth that is only believed."""
+    """A blend for a truth that is only believed.
+
+    >>> import numpy as np
+    >>> Cautious(np.array([0.25, 0.75]), value=0.5, duals=np.array([0.4]), certified=True).certified
+    True
+    """
 
     probabilities: Array
     """(candidates,)."""
@@ -54,9 +59,9 @@ def cautious(
 ) -> Cautious:
     """The blend of the highest expected f under which each hard guardrail holds with the confidence asked for.
 
-    The form is built at the belief's mean. offsets (guardrails,) say how much of the baseline's own value a guardrail is
-    counted against, since that is uncertain too: row · truth · (p − offset · baseline). caps are the largest shares, one
-    for all or (candidates,). A utility is averaged over truths drawn with rng. Where no blend holds every hard
+    The form is built at the belief's mean. offsets (guardrails,) say how much of the baseline's own value each one is
+    counted against, since that is uncertain too: row · truth · (p − offset · baseline). caps are the largest shares,
+    one for all or (candidates,). A utility is averaged over truths drawn with rng. Where no blend holds every hard
     guardrail, the answer is the one that holds them with the highest confidence there is; where none does even in the
     mean, the nearest miss.
 
@@ -135,8 +140,10 @@ class _Question:
     @property
     def sure(self) -> bool:
         """Whether nothing that counts is uncertain, so that the exact answer is the cautious one."""
-        if self.caps is not None or isinstance(self.form.goal, UtilityGoal):
+        if self.caps is not None:
             return False
+        if isinstance(self.form.goal, UtilityGoal):
+            return not self.belief.variances(np.eye(len(self.belief.mean))).any()
         counts = ~self.form.hard | (self.deviations > 0.0)
         return not self.unsure.alone()[counts].any()
 
@@ -181,8 +188,12 @@ class _Question:
         if found is None:
             return None
         shares, prices, certified = found
-        shares = np.where(shares < DUST, 0.0, shares)
-        return shares / shares.sum(), prices * unit / units, certified
+        return self._clean(shares), prices * unit / units, certified
+
+    def _clean(self, shares: Array) -> Array:
+        """Without the dust, within the caps, summing to one."""
+        clean = np.where(shares < DUST, 0.0, shares if self.caps is None else np.minimum(shares, self.caps))
+        return np.asarray(clean / clean.sum())
 
     def _nearest(self, average: Sampled | None = None) -> Cautious:
         """The blend with the least squared shortfalls in the mean, each in units of its guardrail's range."""
@@ -197,7 +208,7 @@ class _Question:
         found = surest(program)
         if found is None:
             raise SolverFailed("the blend that misses the hard guardrails least was not found")
-        return self._answer(found[0] / found[0].sum(), np.zeros(len(hard)), False, average)
+        return self._answer(self._clean(found[0]), np.zeros(len(hard)), False, average)
 
     def _answer(self, shares: Array, duals: Array, certified: bool, average: Sampled | None = None) -> Cautious:
         blended = self.belief.mean @ shares

@@ -13,19 +13,21 @@ candidates are correlated, a dense block) and 1 + 2 · guardrails rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 from scipy.special import ndtr
 
 from pasto.objective import Array
 from pasto.optimize.chance import Chance, Near
 from pasto.optimize.expected import TINY, hazard, ratio_at
 
-BOLD, CALM = 40, 80
-"""The most steps of each way."""
+ROUNDS = 80
+PATIENCE = 7
+"""So many steps without halving what is left to gain are the last, unless calm."""
 BLUR = 0.01
 """The part of what is left to gain by which spreads are blurred."""
 
@@ -60,11 +62,15 @@ def central_path(program: Chance, *, calm: bool = False) -> Iterator[Point]:
     """
     path = Path(program, calm)
     point: Point | None = None
-    for _ in range(CALM if calm else BOLD):
+    least, since = np.inf, 0
+    for _ in range(ROUNDS):
         with np.errstate(all="ignore"):  # a path that breaks down is left
             point = path.start() if point is None else path.step(point)
-        if point is None:
+        since += 1
+        if point is None or (since > PATIENCE and not calm):
             return
+        if point.left < 0.5 * least:
+            least, since = point.left, 0
         yield point
 
 
@@ -75,8 +81,10 @@ class Path:
         self.program, self.calm = program, calm
         self.hard = program.hard
         self.penalties = np.where(self.hard, 1.0, program.penalties)
-        self.squares = program.squares()
-        self.identity = np.eye(1 + 2 * len(self.hard))
+        self.slim = program.diagonal and program.curve is None
+        self.squares = program.factor**2 if self.slim else None
+        if not self.slim:
+            self.program = program.dense()
 
     def start(self) -> Point:
         """The even blend, or what the caps make of it, with every column priced too low."""
@@ -104,40 +112,38 @@ class Path:
         ratio, miss, weight = self._weight(prices, spread)
         lean = np.where(self.hard, 1.0, hazard(ratio))
         give = np.where(self.hard, 0.0, 0.5 / (self.penalties * np.maximum(miss, 1e-250)))
-        turn = np.where(self.hard, -prices / spread, 2.0 * self.penalties * miss * lean * (ratio - lean))
+        curl = np.where(self.hard, 0.0, 2.0 * self.penalties * miss * np.maximum(1.0 + lean * (ratio - lean), 0.0))
         unit = program.lifted(away / spread[:, None])
         slope = self._slope(x, prices, weight @ unit) + point.level * program.mass
         rest = program.slack @ x - program.tight - spread * ratio - room
         excess = float(program.mass @ x) - 1.0
-        rows = np.concatenate([program.mass[None], program.slack - lean[:, None] * unit, unit])
-        stiff = np.concatenate([[0.0], 1.0 / (give + room / prices), turn])
-        divide = self._divider(x, self._fold(z / bounds, 1.0), weight / spread)
-        if divide is None:
-            return None
-        divided = divide(rows.T).T
-        crossed = divided @ rows.T
-        system = self.identity + crossed * stiff
-        system[:, 0] = crossed[:, 0]
-        try:
-            inverse = np.linalg.inv(system)
-        except np.linalg.LinAlgError:
+        rows = np.concatenate([program.mass[None], program.slack - lean[:, None] * unit])
+        stiff = np.append(0.0, 1.0 / (give + room / prices))
+        diagonal = self._fold(z / bounds, 1.0)
+        if self.squares is None:
+            block = program.bend(weight / spread, curl, away / spread[:, None])
+            block[np.diag_indices_from(block)] += diagonal
+            if program.curve is not None:
+                block += program.curve.bend(x)
+            system = Border(rows, stiff, np.arange(len(x)), block, diagonal)
+        else:
+            rows, stiff = np.concatenate([rows, unit]), np.append(stiff, curl - weight / spread)
+            diagonal = diagonal + (weight / spread) @ self.squares
+            few = min(len(x), rails + 2)
+            apart = np.argpartition(diagonal, few - 1)[:few]
+            system = Border(rows, stiff, apart, np.diag(diagonal[apart]), diagonal)
+        if not system.sound:
             return None
 
         def towards(aim: Array | float, across: Array | float) -> tuple[Array, Array, Array, Array, float]:
             """The changes that bring x z to aim and π w to across."""
             wanted = across / prices - room - rest
             pull = self._fold(aim / bounds, -1.0) - slope + (stiff[1 : 1 + rails] * wanted) @ rows[1 : 1 + rails]
-            drift = divide(pull)
-            right = rows @ drift
-            right[0] += excess
-            moved = inverse @ right
-            force = stiff * moved
-            force[0] = moved[0]
-            dx = drift - force @ divided
-            dp = (wanted - moved[1 : 1 + rails]) * stiff[1 : 1 + rails]
+            dx, force = system.solve(pull, excess)
+            dp = wanted * stiff[1 : 1 + rails] - force[1 : 1 + rails]
             dw = (across - room * dp) / prices - room
             dz = (aim - z * self._both(dx)) / bounds - z
-            return dx, dz, dp, dw, float(moved[0])
+            return dx, dz, dp, dw, float(force[0])
 
         def reach(dx: Array, dz: Array, dp: Array, dw: Array) -> float:
             """How far along these changes everything stays positive."""
@@ -179,24 +185,6 @@ class Path:
         slope = spreading - self.program.goal - prices @ self.program.slack
         return slope if self.program.curve is None else np.asarray(slope - self.program.curve.gradient(shares))
 
-    def _divider(self, shares: Array, diagonal: Array, weight: Array) -> Callable[[Array], Array] | None:
-        """Division by the matrix that all columns share, barrier and spreads and curve."""
-        program = self.program
-        if program.diagonal:
-            diagonal = diagonal + weight @ self.squares
-            if program.curve is None:
-                return lambda right: right / (diagonal if right.ndim == 1 else diagonal[:, None])
-            matrix = np.diag(diagonal)
-        else:
-            matrix = np.diag(diagonal) + np.einsum("g,gij->ij", weight, self.squares)
-        if program.curve is not None:
-            matrix += program.curve.bend(shares)
-        try:
-            factor = cho_factor(matrix, check_finite=False)
-        except np.linalg.LinAlgError:
-            return None
-        return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
-
     def _bounds(self, shares: Array) -> Array:
         """What must stay positive: the shares and, with caps, what is left up to them."""
         caps = self.program.caps
@@ -209,3 +197,39 @@ class Path:
         """What each share adds, and what is left up to its cap, taken together."""
         width = len(self.program.goal)
         return both if self.program.caps is None else np.asarray(both[:width] + sign * both[width:])
+
+
+class Border:
+    """The system D Δx + rowsᵀ force = pull, with force = stiff · rows Δx, and rows₀ Δx = −excess for the first row.
+
+    D is diagonal but for a block of columns that are kept apart. They are solved for together with the forces: the
+    columns that bend least among them, which to divide by would lose every digit.
+    """
+
+    def __init__(self, rows: Array, stiff: Array, apart: NDArray[np.intp], block: Array, diagonal: Array) -> None:
+        count = len(rows)
+        self.rows, self.apart, self.count = rows, apart, count
+        self.divided = rows / diagonal
+        self.divided[:, apart] = 0.0
+        self.diagonal = diagonal
+        weight = np.append(1.0, stiff[1:] / (1.0 + np.abs(stiff[1:])))
+        self.weight = weight
+        matrix = np.empty((count + len(apart), count + len(apart)))
+        matrix[:count, :count] = weight[:, None] * (self.divided @ rows.T)
+        matrix[range(1, count), range(1, count)] += 1.0 / (1.0 + np.abs(stiff[1:]))
+        matrix[:count, count:] = -weight[:, None] * rows[:, apart]
+        matrix[count:, :count] = rows[:, apart].T
+        matrix[count:, count:] = block
+        self.sound = bool(np.isfinite(matrix).all())
+        if self.sound:
+            self.factor = lu_factor(matrix, check_finite=False)
+
+    def solve(self, pull: Array, excess: float) -> tuple[Array, Array]:
+        """Δx and the forces."""
+        right = np.concatenate([self.weight * (self.divided @ pull), pull[self.apart]])
+        right[0] += excess
+        found = lu_solve(self.factor, right, check_finite=False)
+        force = found[: self.count]
+        change = (pull - force @ self.rows) / self.diagonal
+        change[self.apart] = found[self.count :]
+        return change, force

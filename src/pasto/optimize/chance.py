@@ -17,7 +17,6 @@ from scipy.special import ndtr
 from pasto.objective import Array
 from pasto.optimize.expected import TINY, expected_penalty, hazard
 
-
 HAIR = 1e-10
 """By how much of its own scale a hard guardrail is tightened, so that rounding never breaks it."""
 
@@ -139,9 +138,22 @@ class Chance:
             return np.asarray(self.factor * weights)
         return np.asarray((self.factor @ weights[:, :, None])[:, :, 0])
 
-    def squares(self) -> Array:
-        """factor · factorᵀ, (guardrails, columns, columns); its diagonal (guardrails, columns) where that is all."""
-        return np.asarray(self.factor**2 if self.diagonal else self.factor @ self.factor.transpose(0, 2, 1))
+    def dense(self) -> Chance:
+        """The same problem with its factors written out as matrices."""
+        return replace(self, factor=self.factor[:, :, None] * np.eye(len(self.goal))) if self.diagonal else self
+
+    def bend(self, across: Array, along: Array, unit: Array) -> Array:
+        """How a price on the spreads bends, (columns, columns), written out so that nothing large cancels.
+
+        Σ across · factor (1 − u uᵀ) factorᵀ + along · factor u uᵀ factorᵀ, with weights across and along (guardrails,)
+        and u = unit (guardrails, rank) no longer than one.
+        """
+        square = np.minimum(np.einsum("gr,gr->g", unit, unit), 1.0)
+        less = (1.0 - np.sqrt(1.0 - square)) / np.maximum(square, TINY)
+        onto = (self.factor @ unit[:, :, None])[:, :, 0]
+        beside = self.factor - (less[:, None] * onto)[:, :, None] * unit[:, None, :]
+        flat = np.concatenate([np.zeros((len(self.goal), 0)), *(np.sqrt(across)[:, None, None] * beside)], axis=1)
+        return np.asarray(flat @ flat.T + onto.T @ (along[:, None] * onto))
 
     def take(self, columns: NDArray[np.intp]) -> Chance:
         """The same problem with a few columns only, the base among them; the others have no share."""
@@ -205,7 +217,7 @@ class Chance:
     def _unit(self, near: Near) -> Array:
         """Each guardrail's deviations over its blurred spread, (guardrails, rank), no longer than one."""
         away = self.deviations(near.shares)
-        return away / np.sqrt(np.einsum("gr,gr->g", away, away) + near.blur**2 + TINY)[:, None]
+        return np.asarray(away / np.sqrt(np.einsum("gr,gr->g", away, away) + near.blur**2 + TINY)[:, None])
 
     def _dual(self, prices: Array, unit: Array) -> tuple[Array, float]:
         """What each column adds to priced guardrails, (columns,), and what is added whatever the shares."""

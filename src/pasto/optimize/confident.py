@@ -13,21 +13,22 @@ from pasto.optimize.chance import HAIR, Chance, Near, Proof
 from pasto.optimize.second import cone_points
 from pasto.optimize.settle import settle
 
-NEAR = 1e-4
-"""How little must be left to gain before the last digits are tried for."""
+NEAR, EACH = 1e-4, 1e-6
+"""How little must be left to gain, in all or for each column, before the last digits are tried for."""
 ENOUGH = 1e-10
 """The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
 WORST = 1e-6
 """The gap above which there is no answer."""
 HIGH = 100.0
 """A price at which a hard guardrail may be one that cannot be held."""
-WIDEST = 150
+WIDEST = 100
 """More correlated candidates than these are priced, and a few of them carried."""
-BATCH = 30
+BATCH = 12
+"""So many enter at once."""
 
 
-def best_chance(program: Chance) -> Proof | None:
-    """The best shares, or None where none are found that hold every hard guardrail.
+def best_chance(program: Chance, start: Array | None = None) -> Proof | None:
+    """The best shares, or None where none are found that hold every hard guardrail; start, where given, are some.
 
     >>> import numpy as np
     >>> slack, sure = np.array([[-2.0, 2.0]]), np.zeros((1, 2))
@@ -36,7 +37,7 @@ def best_chance(program: Chance) -> Proof | None:
     array([0.5, 0.5])
     """
     wide = len(program.goal) > WIDEST and not (program.diagonal and program.curve is None)
-    found = _by_columns(program) if wide else _at_once(program)
+    found = _by_columns(program, start) if wide else _at_once(program)
     return found if found is not None and found.gap <= WORST else None
 
 
@@ -66,7 +67,7 @@ def _at_once(program: Chance) -> Proof | None:
         for point in central_path(program, calm=calm):
             if point.prices.max(initial=0.0) > HIGH and program.hopeless(point.near, point.prices):
                 return None
-            if point.left > NEAR:
+            if point.left > max(NEAR, EACH * len(program.goal)):
                 continue
             for attempt in (_corner, settle):
                 proof = attempt(program, point, ENOUGH)
@@ -87,34 +88,40 @@ def _corner(program: Chance, point: Point, enough: float) -> Proof | None:
     return program.prove(alone, np.where(program.hard, point.prices, 0.0), point.near)
 
 
-def _by_columns(program: Chance) -> Proof | None:
-    """The best shares, a few columns being carried and the others priced."""
-    columns = _first(program)
+def _by_columns(program: Chance, start: Array | None) -> Proof | None:
+    """The best shares, a few columns being carried and the others priced: those worth most enter, the idle leave."""
+    always = program.mass == 0.0
+    if program.base is not None:
+        always[program.base] = True
+    columns = _first(program, always if start is None else always | (start > 0.0))
     best: Proof | None = None
-    while True:
+    for _ in range(len(program.goal)):
         small = _at_once(program.take(columns))
         if small is None:
             return best
         shares, near = np.zeros_like(program.goal), np.zeros_like(program.goal)
         shares[columns], near[columns] = small.shares, small.near.shares
-        best = program.prove(shares, small.prices, Near(near, small.near.blur))
-        level = float(small.priced[program.mass[columns] > 0.0].max())
-        outside = np.setdiff1d(np.flatnonzero(best.priced > level), columns)
-        if best.gap <= ENOUGH or not len(outside):
+        proof = program.prove(shares, small.prices, Near(near, small.near.blur))
+        best = proof if best is None or proof.gap < best.gap else best
+        priced = proof.priced.copy()
+        priced[columns] = -np.inf
+        outside = np.argsort(-priced, kind="stable")[:BATCH]
+        outside = outside[priced[outside] > float(small.priced[program.mass[columns] > 0.0].max())]
+        if proof.gap <= ENOUGH or not len(outside):
             return best
-        grown = outside[np.argsort(-best.priced[outside], kind="stable")[:BATCH]]
-        columns = np.union1d(columns, grown)
+        columns = np.union1d(np.flatnonzero((shares > 0.0) | always), outside)
+    return best
 
 
-def _first(program: Chance) -> NDArray[np.intp]:
-    """Columns to begin with: those that are best for the goal, those that are safest, and those that must be there."""
+def _first(program: Chance, always: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Columns to begin with: the best for the goal, the safest for each guardrail and for the hard ones together."""
     even = program.mass / program.mass.sum()
-    scores: list[Array] = [program.goal if program.curve is None else program.goal + program.curve.gradient(even)]
-    own = np.sqrt(np.einsum("gkr,gkr->gk", program.factor, program.factor)) if not program.diagonal else program.factor
-    scores += list(program.slack - own)
-    scores.append((program.slack - own)[program.hard].min(axis=0, initial=np.inf))
+    own = program.factor if program.diagonal else np.sqrt(np.einsum("gkr,gkr->gk", program.factor, program.factor))
+    safe = program.slack - own
+    scores: list[Array] = [
+        program.goal if program.curve is None else program.curve.gradient(even),
+        *safe,
+        safe[program.hard].min(axis=0, initial=np.inf),
+    ]
     first = [np.argsort(-score, kind="stable")[:BATCH] for score in scores]
-    first.append(np.flatnonzero(program.mass == 0.0))
-    if program.base is not None:
-        first.append(np.array([program.base]))
-    return np.unique(np.concatenate(first))
+    return np.unique(np.concatenate([np.flatnonzero(always), *first]))

@@ -41,10 +41,11 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
                 f"the cautious blend of {len(program.goal)} candidates was not found; are the metrics, their errors or "
                 "the penalties many orders of magnitude apart?"
             )
-    program = replace(program, tight=np.zeros(len(hard)))
     room = roomiest(program)
     if room is not None and _holds(program, room):
-        return _thin(program, room)
+        found = best_chance(program, room)
+        return _thin(program, room) if found is None else (found.shares, found.prices, True)
+    program = replace(program, tight=np.zeros(len(hard)))
     least = safest(program)
     if least is None:
         return None
@@ -56,12 +57,13 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
 def _holds(program: Chance, shares: Array) -> bool:
     """Whether the hard guardrails hold to within rounding, and those of hardly any spread in proportion to it."""
     place = program.at(shares)
-    rounding = np.minimum(ROUNDING, 1e-6 * place.spread + 1e-15)
+    rounding = np.minimum(ROUNDING, 1e-6 * place.spread + 1e-12)
     return bool((place.level - place.spread >= -rounding)[program.hard].all())
 
 
 def _thin(program: Chance, room: Array) -> tuple[Array, Array, bool]:
     """The best shares where hardly any hold the hard guardrails, room being some that do."""
+    program = replace(program, tight=np.zeros(len(program.hard)))
     found = best_by_cones(program, rounding=ROUNDING) if len(program.goal) <= FEW else None
     if found is None or not _holds(program, found.shares) or program.at(found.shares).value < program.at(room).value:
         return room, np.zeros(len(program.hard)), True

@@ -8,8 +8,8 @@ It needs no inside, so that a program which a single blend can hold is solved as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import clarabel
 import numpy as np
 from scipy import sparse
 
@@ -51,8 +51,8 @@ class Model:
         self.count = width + 2 * rails + (program.curve is not None)
         self.goal = np.zeros(self.count)
         self.goal[:width], self.goal[self.costs] = -program.goal, program.penalties[self.soft]
-        self.share = np.append(program.mass, np.zeros(self.count - width))
-        self.flat = [-sparse.eye(width, self.count)]
+        self.share: Any = np.append(program.mass, np.zeros(self.count - width))
+        self.flat: list[Any] = [-sparse.eye(width, self.count)]
         self.limits = [np.zeros(width)]
         if program.caps is not None:
             self.flat.append(sparse.eye(width, self.count))
@@ -63,13 +63,15 @@ class Model:
         if program.curve is not None:
             self.goal[-1] = -1.0
             self.cut(program.mass / program.mass.sum())
-        self.settings = clarabel.DefaultSettings()
-        self.settings.verbose = False
-        self.settings.max_threads = 1
-        self.settings.tol_feas = self.settings.tol_gap_abs = self.settings.tol_gap_rel = 1e-11
 
     def solve(self) -> Point | None:
         """The optimum of the cuts so far, or None where there is none."""
+        import clarabel  # seldom needed
+
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.max_threads = 1
+        settings.tol_feas = settings.tol_gap_abs = settings.tol_gap_rel = 1e-11
         program = self.program
         width, bounds = len(program.goal), sparse.vstack(self.flat)
         sizes = [len(height) for _, height in self.cones]
@@ -83,7 +85,7 @@ class Model:
                 clarabel.NonnegativeConeT(bounds.shape[0]),
                 *(clarabel.SecondOrderConeT(size) for size in sizes),
             ],
-            self.settings,
+            settings,
         ).solve()
         answer, duals = np.array(found.x), np.array(found.z)
         if "nfeasible" in str(found.status) or not np.isfinite(answer).all():
@@ -114,11 +116,13 @@ class Model:
             self.flat.append(sparse.csr_matrix(np.concatenate([-slope, np.zeros(2 * len(soft)), [1.0]])[None]))
             self.limits.append(np.array([program.curve.value(shares) - float(slope @ shares)]))
 
-    def _cone(self, rail: int) -> tuple[sparse.csr_matrix, Array]:
+    def _cone(self, rail: int) -> tuple[Any, Array]:
         """A guardrail's spread below its level where it is hard, below an unknown of its own where it is soft."""
         program, width = self.program, len(self.program.goal)
-        across = sparse.diags(program.factor[rail]) if program.diagonal else sparse.csr_matrix(program.factor[rail].T)
-        top = np.zeros((1, self.count))
+        across: Any = (
+            sparse.diags(program.factor[rail]) if program.diagonal else sparse.csr_matrix(program.factor[rail].T)
+        )
+        top: Any = np.zeros((1, self.count))
         if program.hard[rail]:
             top[0, :width] = -program.slack[rail]
         else:

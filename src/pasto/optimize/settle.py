@@ -12,7 +12,7 @@ from pasto.optimize.expected import TINY, hazard
 
 STEPS = 12
 ROUNDS = 8
-DENSE = 100
+DENSE = 40
 """Above so many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
 
 
@@ -29,10 +29,11 @@ def settle(program: Chance, point: Point, enough: float) -> Proof | None:
     best: Proof | None = None
     for _ in range(ROUNDS):
         with np.errstate(all="ignore"):  # Newton's method may go astray; what it finds is judged by its proof
-            settled = _newton(program, shares, prices, level, moving)
-            if settled is None:
-                return best
-            shares, prices, level = settled
+            if moving.any():
+                settled = _newton(program, shares, prices, level, moving)
+                if settled is None:
+                    return best
+                shares, prices, level = settled
             proof = program.prove(shares, prices, point.near)
         if best is None or max(proof.gap, proof.short) < max(best.gap, best.short):
             best = proof
@@ -54,45 +55,45 @@ def _newton(
     if program.base is not None:
         kept[program.base] = True
     columns = np.flatnonzero(kept)
-    small = program.take(columns)
+    slim = program.diagonal and program.curve is None and len(columns) > DENSE
+    small = program.take(columns) if slim else program.take(columns).dense()
     caps = np.inf if small.caps is None else small.caps
-    squares = small.squares()
     shares, moving, prices = shares[columns], moving[columns], prices.copy()
     place = small.at(shares)
     held = program.hard & (prices > place.level - program.tight - place.spread)
     soft = np.where(program.hard, 0.0, 2.0 * program.penalties)
     prices[~held] = 0.0
-    for _ in range(STEPS):
-        unit = small.lifted(place.away / np.maximum(place.spread, TINY)[:, None])[:, moving]
-        slack = small.slack[:, moving]
+    for _ in range(STEPS + (0 if program.diagonal else len(columns))):
+        direction = place.away / np.maximum(place.spread, TINY)[:, None]
+        unit, slack = small.lifted(direction)[:, moving], small.slack[:, moving]
         border = np.vstack([small.mass[moving], (slack - unit)[held]])
         wrong = place.slope[moving] - level * border[0] + prices[held] @ border[1:]
         off = np.append(1.0 - float(small.mass @ shares), (place.spread - place.level + small.tight)[held])
         if max(np.abs(wrong).max(initial=0.0), np.abs(off).max()) < 1e-14:
             break
-        tail, firm = soft * hazard(place.ratio) * place.miss, prices / np.maximum(place.spread, TINY)
-        core = np.block(
-            [[np.diag(soft * place.miss), np.diag(-tail)], [np.diag(-tail), np.diag(tail * place.ratio - firm)]]
-        )
-        weight = soft * place.miss + firm
-        rows = np.vstack([slack, unit])
+        chance, firm = soft * place.miss, prices / np.maximum(place.spread, TINY)
+        tail = hazard(place.ratio) * chance
         try:
-            if small.diagonal and small.curve is None and len(wrong) > DENSE:
-                change, turn = _by_structure(weight @ squares[:, moving], rows, core, border, wrong, off)
+            if slim:
+                rows = np.vstack([slack, unit])
+                core = np.block(
+                    [[np.diag(chance), np.diag(-tail)], [np.diag(-tail), np.diag(tail * place.ratio - firm)]]
+                )
+                diagonal = (chance + firm) @ small.factor[:, moving] ** 2
+                change, turn = _by_structure(diagonal, rows, core, border, wrong, off)
             else:
-                bend = rows.T @ core @ rows
-                if small.diagonal:
-                    bend += np.diag(weight @ squares[:, moving])
-                else:
-                    bend += np.einsum("g,gij->ij", weight, squares[:, moving][:, :, moving])
+                bend = small.bend(chance + firm, chance + tail * place.ratio, direction)
                 if small.curve is not None:
-                    bend += small.curve.bend(shares)[np.ix_(moving, moving)]
+                    bend += small.curve.bend(shares)
+                cross = slack.T @ (tail[:, None] * unit)
+                bend = bend[np.ix_(moving, moving)] + slack.T @ (chance[:, None] * slack) - cross - cross.T
                 change, turn = _by_matrix(bend, border, wrong, off)
         except np.linalg.LinAlgError:
             return None
-        shares[moving] += change
-        level -= float(turn[0])
-        prices[held] += turn[1:]
+        part = 1.0 if program.diagonal else _part(shares, change, moving)
+        shares[moving] += part * change
+        level -= part * float(turn[0])
+        prices[held] += part * turn[1:]
         if not np.isfinite(level + shares.sum()):
             return None
         # What has left its bounds does not move after all.
@@ -105,6 +106,13 @@ def _newton(
     everywhere = np.zeros_like(program.goal)
     everywhere[columns] = shares
     return everywhere, prices, level
+
+
+def _part(shares: Array, change: Array, moving: NDArray[np.bool_]) -> float:
+    """How much of a change keeps every share: neighbours are much alike, and one must leave at a time."""
+    falling = change < 0.0
+    parts = shares[moving][falling] / -change[falling]
+    return 1.0 if not len(parts) or parts.min() >= 1.0 else float(parts.min()) * (1.0 + 1e-12)
 
 
 def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Array, Array]:
@@ -120,9 +128,7 @@ def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Ar
         sound = np.abs(system @ found - right).max() <= 1e-6 * np.abs(right).max()
     except np.linalg.LinAlgError:
         sound = False
-    if (
-        not sound
-    ):  # more guardrails stand at their limit than there are columns to hold them with: prices are not unique
+    if not sound:  # more guardrails are at their limit than columns hold them there: their prices are not unique
         found = np.linalg.lstsq(system, right, rcond=1e-12)[0]
     return found[:count], found[count:]
 

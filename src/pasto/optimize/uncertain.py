@@ -47,10 +47,11 @@ class Uncertain:
                 anchor[:, baseline] = shares * factor[:, baseline]
         else:
             full = [np.diag(factor) if factor.ndim == 1 else factor for factor in factors]
-            factor = np.zeros((count, width, max(part.shape[-1] for part in full)))
+            rank = max(part.shape[-1] for part in full)
+            factor = np.zeros((count, width, rank))
             for place, part in enumerate(full):
                 factor[place, :, : part.shape[-1]] = part
-            anchor = np.zeros((count, factor.shape[2])) if baseline is None else shares[:, None] * factor[:, baseline]
+            anchor = np.zeros((count, rank)) if baseline is None else shares[:, None] * factor[:, baseline]
         slack = form.rows @ belief.mean - form.at[:, None]
         return cls(slack, factor, anchor, baseline if shares.any() else None)
 
