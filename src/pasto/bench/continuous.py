@@ -166,7 +166,8 @@ def measure(
         "Continuous spaces: rounds to three quarters of what mixing is worth",
         tuple(rows),
         note=f"{PARALLEL} draws a round. Spaces: {studies} studies of {rounds} rounds each, noise {noise:g}, r "
-        f"over the best single point of the whole space. Line and cube: {instances} random smooth worlds each, noise 0.5.",
+        f"over the best single point of the whole space. Line and cube: {instances} random smooth worlds each, "
+        "noise 0.5.",
     )
 
 
