@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pasto.bench import peers
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.bench.players import Optimist, Oracle, Player, Scalar, Studied, Sweep
 from pasto.bench.race_figure import race_figure
@@ -41,6 +42,7 @@ PLAYERS: dict[str, Makes] = {
     "Thompson on f(û)": lambda world, _, seed: Scalar(world, seed),
     "oracle that knows the support": lambda world, _, seed: Oracle(world, seed),
 }
+PLAYERS |= peers.installed()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
