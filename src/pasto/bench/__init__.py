@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pasto.bench import certificates, drift, learners, monte_carlo, rounds, safety, solve
+from pasto.bench import certificates, continuous, drift, learners, monte_carlo, rounds, safety, solve
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.errors import BadOption
 from pasto.report.figures import save
@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         certificates.BENCHMARK,
         safety.BENCHMARK,
         drift.BENCHMARK,
+        continuous.BENCHMARK,
     )
 }
 

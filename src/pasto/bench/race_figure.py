@@ -51,5 +51,7 @@ def race_figure(courses: Mapping[str, Sequence[Course]]) -> Figure:
     for panel in panels[: len(courses)]:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+    )
     return figure
