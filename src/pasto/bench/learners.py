@@ -63,8 +63,9 @@ class Course:
 
     @property
     def relative(self) -> Array:
-        """r at each checkpoint: the ratio of means."""
-        return np.asarray(self.gains.sum(axis=0) / self.gaps.sum())
+        """r at each checkpoint: the ratio of means; NaN where mixing buys nothing in any instance."""
+        gap = float(self.gaps.sum())
+        return np.asarray(self.gains.sum(axis=0) / (gap if gap > 0 else np.nan))
 
     def rounds_to(self, level: float) -> int | None:
         """The first checkpoint from which r stays at or above a level."""

@@ -120,7 +120,8 @@ class Sweep(Tally):
     def ask(self, parallel: int) -> Places:
         """The least measured ones."""
         order = self.rng.permutation(len(self.counts))
-        return order[np.argsort(self.counts[order], kind="stable")[:parallel]].astype(np.intp)
+        least = order[np.argsort(self.counts[order], kind="stable")]
+        return np.resize(least, parallel).astype(np.intp)
 
 
 class Optimist(Tally):
