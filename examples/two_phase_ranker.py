@@ -3,7 +3,7 @@
 Phase one predicts, for every item of a request, the click rate (pctr), the like rate (plr) and how clean the item is.
 Phase two drops items below a threshold, adds up a weighted score, keeps a quota of places for new items, and shows the
 top five. The weight, the threshold and the quota are the strategic parameters: no single choice of them is best, so
-each request draws its own from a blend.
+a study learns a blend of them in twenty rounds of traffic, and then each request draws its own from the blend.
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 import pasto
 
 SHOWN, ITEMS, REQUESTS = 5, 30, 10_000
+ROUNDS, PARALLEL = 20, 20
 METRICS = ("clicks", "likes", "new_views", "complaints")
 candidates = pasto.grid(like_weight=[0, 2, 6], threshold=[0.0, 0.4], quota=[0, 1, 3])
 objective = (
@@ -55,12 +56,20 @@ def serve(seen: dict[str, np.ndarray], choice: np.ndarray, rng: np.random.Genera
 
 
 rng = np.random.default_rng(1)
-# Try every candidate on traffic of its own, and solve for the best blend of what was measured.
-means = np.array([serve(predict(rng), np.full(REQUESTS, k), rng).mean(axis=0) for k in range(len(candidates))]).T
-blend = pasto.solve(dict(zip(METRICS, means.tolist(), strict=True)), objective, names=candidates.names)
+study = pasto.Study(candidates, objective, seed=1)
+for _ in range(ROUNDS):
+    assignments = study.ask(PARALLEL)
+    each = REQUESTS // PARALLEL
+    counts = serve(predict(rng), np.repeat([a.candidate for a in assignments], each), rng)
+    # One deviation for all: taken from each assignment's own few requests, it would go down whenever its mean does.
+    errors = np.tile(counts.std(axis=0) / np.sqrt(each), (PARALLEL, 1))
+    study.tell(assignments, counts.reshape(PARALLEL, each, -1).mean(axis=1), errors=errors)
+blend = study.blend()
 print(objective)
 for k in blend.support:
     print(f"{blend.probabilities[k]:6.1%}  {blend.names[k]}")
+if blend.certificate:
+    print("holds:", ", ".join(f"{name} {chance:.1%}" for name, chance in blend.certificate.holds.items()))
 
 # Serve new requests: each draws its candidate from the blend; the best single candidate serves its own for comparison.
 drawn = rng.choice(len(candidates), size=REQUESTS, p=blend.probabilities)

@@ -38,7 +38,12 @@ def test_two_arms(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_learn_blend(capsys: pytest.CaptureFixture[str]) -> None:
     told = output("learn_blend.py", capsys)
-    assert "restored after 1000 rounds" in told
+    assert "restored after 20 rounds" in told
+    assert "certified at 95%: True" in told
+    assert "keep learning" in told
+    likes, shares = numbers(told.splitlines()[-2])
+    assert likes >= 6
+    assert shares >= 4
     learned, single, best = numbers(told.splitlines()[-1])
     assert single < learned <= best
 
@@ -52,6 +57,7 @@ def test_quotas(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_two_phase_ranker(capsys: pytest.CaptureFixture[str]) -> None:
     told = output("two_phase_ranker.py", capsys)
+    assert "holds: likes 95" in told
     blend, single = (numbers(line) for line in told.splitlines()[-2:])
     clicks, likes, new_views, complaints = blend
     assert clicks > single[0] + 0.1

@@ -2,17 +2,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pasto.bench import BENCHMARKS, Benchmark, Report
+from pasto.sim import Progress
+
+ROWS = ({"case": "small", "problems": 12345, "ours_ms": 0.123456}, {"case": "large", "problems": 1, "ours_ms": 5.0})
+
+
+def _report(progress: Progress | None, quick: bool) -> Report:
+    return Report("Times", ROWS[:1] if quick else ROWS, note="on a whim")
 
 
 @pytest.fixture(autouse=True)
 def tiny_benchmark() -> Iterator[None]:
-    rows = ({"case": "small", "problems": 12345, "ours_ms": 0.123456}, {"case": "large", "problems": 1, "ours_ms": 5.0})
-    BENCHMARKS["tiny"] = Benchmark("tiny", "next to nothing", lambda progress: Report("Times", rows, note="on a whim"))
+    BENCHMARKS["tiny"] = Benchmark("tiny", "next to nothing", _report)
     yield
     del BENCHMARKS["tiny"]
 
@@ -38,6 +45,12 @@ def test_a_benchmark_is_a_table(run: Any) -> None:
 def test_json_has_every_digit(run: Any) -> None:
     told = json.loads(run("bench", "tiny", "--json").stdout)
     assert told["rows"][0] == {"case": "small", "problems": 12345, "ours_ms": 0.123456}
+
+
+def test_quick_is_smaller_and_out_writes_the_same(run: Any, tmp_path: Path) -> None:
+    told = json.loads(run("bench", "tiny", "--quick", "--out", tmp_path / "new", "--json").stdout)
+    assert len(told["rows"]) == 1
+    assert json.loads((tmp_path / "new" / "tiny.json").read_text(encoding="utf-8")) == told
 
 
 def test_all_runs_every_benchmark(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pasto.sim import example_a, monte_carlo
+from pasto import Study
+from pasto.sim import Trace, example_a, monte_carlo
+from pasto.sim.draws import stream
 
 MEANS = "name,x,y\nbold,2,-2\ncareful,0,2\n"
 
@@ -19,7 +22,7 @@ def means(tmp_path: Path) -> Path:
 
 
 def test_the_table_is_the_library_s_own_trace(run: Any) -> None:
-    result = run("simulate", "example-a", "--runs", 20, "--rounds", 40, "--seed", 3, "--json")
+    result = run("simulate", "example-a", "--learner", "pasto", "--runs", 20, "--rounds", 40, "--seed", 3, "--json")
     told = json.loads(result.stdout)
     trace = monte_carlo("pasto", example_a(), runs=20, rounds=40, seed=3, checkpoints=[1, 3, 10, 30, 40])
     assert told["rounds"] == [1, 3, 10, 30, 40]
@@ -30,7 +33,7 @@ def test_the_table_is_the_library_s_own_trace(run: Any) -> None:
 
 
 def test_people_get_a_table_with_what_was_possible(run: Any) -> None:
-    result = run("simulate", "--runs", 5, "--rounds", 12)
+    result = run("simulate", "--learner", "pasto", "--runs", 5, "--rounds", 12)
     lines = result.stdout.splitlines()
     assert lines[0] == "pasto in example-a: 5 runs of 12 rounds, 1 in parallel"
     assert [line.split()[0] for line in lines[3:7]] == ["1", "3", "10", "12"]
@@ -57,8 +60,65 @@ def test_the_same_seed_gives_the_same_numbers(run: Any) -> None:
     assert run(*words).stdout != run(*words, "--seed", 2).stdout
 
 
+def test_the_default_learner_is_a_study_told_its_errors(run: Any) -> None:
+    words = ("simulate", "example-a", "--runs", 2, "--rounds", 10, "--parallel", 3, "--seed", 3, "--json")
+    told = json.loads(run(*words).stdout)
+    assert (told["learner"], told["settings"]["rounds"], told["held"]) == ("thompson", 10, None)
+    world, answers = example_a(), []
+    for number in range(2):
+        noise = stream(3, number, "noise")
+        study = Study(world.candidates, world.objective, seed=int(stream(3, number, "choice").integers(2**63)))
+        for _ in range(10):
+            asked = study.ask(3)
+            study.tell(asked, world.draw([a.candidate for a in asked], noise), errors=np.full((3, 2), np.sqrt(5)))
+        answers.append(float(world.value(study.blend().probabilities)))
+    assert told["answer"][-1] == pytest.approx(np.mean(answers))
+    assert (told["optimum"], told["best_single"]) == (pytest.approx(1.0125), 0.0)
+
+
+def test_every_learner_meets_the_same_worlds(run: Any) -> None:
+    words = ("simulate", "synthetic-b", "--runs", 2, "--rounds", 2, "--json")
+    default, other = (json.loads(run(*words, "--learner", name).stdout) for name in ("thompson", "scgd"))
+    assert default["optimum"] == pytest.approx(other["optimum"])
+    assert default["best_single"] == other["best_single"]
+
+
+def test_hard_guardrails_are_held_and_counted(run: Any, means: Path) -> None:
+    words = ("simulate", means, "--maximize", "x", "--keep", "y>=0", "--noise", 0.1, "--runs", 3, "--rounds", 20)
+    told = json.loads(run(*words, "--json").stdout)
+    assert told["held"][-1] == 1.0
+    assert 0 < told["answer"][-1] <= told["optimum"] == pytest.approx(1.0)
+    assert "hard guardrails held" in run(*words).stdout
+
+
+def test_what_no_blend_or_no_single_candidate_meets_is_said(run: Any, means: Path) -> None:
+    words = ("simulate", means, "--maximize", "x", "--runs", 1, "--rounds", 2)
+    nothing = run(*words, "--keep", "y>=5")
+    assert "No blend of these candidates meets every hard guardrail." in nothing.stdout
+    assert json.loads(run(*words, "--keep", "y>=5", "--json").stdout)["optimum"] is None
+    mixed = run(*words, "--keep", "y>=0", "--keep", "x>=0.5")
+    assert "reaches f = 1, no single candidate meets every hard guardrail." in mixed.stdout
+    assert "nan" not in mixed.stdout + nothing.stdout
+
+
+def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def spy(*_: object, runs: int, rounds: int, **__: object) -> Trace:
+        asked.append((runs, rounds))
+        return monte_carlo("pasto", example_a(), runs=2, rounds=2)
+
+    monkeypatch.setattr("pasto.cli.studied.run_studies", spy)
+    monkeypatch.setattr("pasto.sim.monte_carlo", spy)
+    run("simulate")
+    run("simulate", "--learner", "scgd")
+    run("simulate", "--runs", 3, "--rounds", 4)
+    assert asked == [(20, 100), (100, 1_000), (3, 4)]
+
+
 def test_a_file_is_a_world(run: Any, means: Path) -> None:
-    words = ("simulate", means, "--maximize", "x", "--keep", "y>=0,penalty=5", "--runs", 3, "--rounds", 30, "--json")
+    goal = ("--maximize", "x", "--keep", "y>=0,penalty=5")
+    words = ("simulate", means, "--learner", "pasto", *goal, "--runs", 3, "--rounds", 30, "--json")
     default = json.loads(run(*words).stdout)
     assert default["optimum"] == pytest.approx(1.0125)
     # By default the noise is the deviation between candidates: 1 for x, 2 for y.
@@ -92,10 +152,12 @@ def test_one_run_has_no_error(run: Any) -> None:
         (("example-a", "--noise", "-1"), "not negative"),
         (("example-a", "--noise", "1", "--noise", "x=2"), "either one number"),
         (("example-a", "--step", "0"), "--step must be a positive number"),
-        (("example-a", "--floor", "-1"), "not negative"),
+        (("example-a", "--floor", "-1"), "floor is a share of traffic"),
+        (("example-a", "--learner", "pasto", "--floor", "-1"), "not negative"),
         (("example-a", "--learner", "thompson", "--step", "1"), "learner 'thompson' has no --step"),
         (("{means}", "--keep", "y>=0"), "no goal was given"),
-        (("{means}", "--maximize", "x", "--keep", "y>=0"), "penalty="),
+        (("{means}", "--maximize", "x", "--keep", "y>=0", "--learner", "pasto"), "penalty="),
+        (("{means}", "--maximize", "x", "--keep", "y>=-2%"), "baseline"),
         (("{means}", "--maximize", "x", "--noise", "y=1"), "noise= lacks 'x'"),
         (("{means}", "--maximize", "z"), "lacks 'z'"),
     ],

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from pasto.demo import Result, Update
+    from pasto.records import Blend
 
-ROUNDS, FAST = 2_000, 500
+ROUNDS = {"thompson": 60, "pasto": 2_000}
+FAST = {"thompson": 20, "pasto": 500}
 LINES = 10
 """Progress lines where there is no terminal to draw on."""
 SHOWN = 5
@@ -30,26 +32,37 @@ BAR = 30
 Examples:
   pasto demo
   pasto demo --fast --seed 7
+  pasto demo --learner pasto
 """,
 )
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of the simulated traffic."
 )
 @click.option(
-    "--rounds", type=click.IntRange(min=1), metavar="N", help=f"Rounds of ten minutes, {ROUNDS} unless given."
+    "--rounds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Rounds of ten minutes: {ROUNDS['thompson']} unless given, {ROUNDS['pasto']} for pasto.",
 )
-@click.option("--fast", is_flag=True, help=f"Learn for {FAST} rounds only.")
+@click.option("--fast", is_flag=True, help=f"Learn for {FAST['thompson']} rounds only, {FAST['pasto']} for pasto.")
+@click.option(
+    "--learner",
+    default="thompson",
+    show_default=True,
+    type=click.Choice(list(ROUNDS)),
+    help="The default learner, or the paper's Algorithm 1 with soft guardrails.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-def demo(seed: int, rounds: int | None, fast: bool, as_json: bool) -> None:
+def demo(seed: int, rounds: int | None, fast: bool, learner: str, as_json: bool) -> None:
     """Learn a blend for a feed with competing metrics, and compare it with the best single setting.
 
     The feed is simulated, so the true means are known and the comparison is exact. The exit code is 1 if the learned
-    blend does not beat the best single setting or loses more than a guardrail allows.
+    blend does not beat the best single setting in truth or loses more than a guardrail allows.
     """
     from pasto.demo import learn
 
     with _display() as report:
-        result = learn(rounds=rounds or (FAST if fast else ROUNDS), seed=seed, report=report)
+        result = learn(rounds=rounds or (FAST if fast else ROUNDS)[learner], seed=seed, learner=learner, report=report)
     if as_json:
         print_json({**asdict(result), "won": result.won})
     else:
@@ -84,7 +97,8 @@ def _display() -> Iterator[Callable[[Update], None]]:
 
 def _line(screen: Console, update: Update) -> None:
     if update.done * LINES // update.rounds > (update.done - max(1, update.rounds // 100)) * LINES // update.rounds:
-        screen.print(f"round {update.done:,} of {update.rounds:,}: estimated {_lifts(update.blend.lifts)}")
+        told = [f"round {update.done:,} of {update.rounds:,}: estimated {_lifts(update.blend.lifts)}"]
+        screen.print("; ".join([*told, *_sureness(update.blend)]))
 
 
 def _picture(update: Update) -> RenderableType:
@@ -100,38 +114,67 @@ def _picture(update: Update) -> RenderableType:
         table.add_row(name, f"{share:.0%}", "█" * round(BAR * share))
     days, minutes = divmod(10 * update.done, 24 * 60)
     clock = f"round {update.done:,} of {update.rounds:,}, day {days + 1} {minutes // 60:02}:{minutes % 60:02}"
-    return Group(Text(clock, style="bold"), Text(f"blend so far, estimated: {_lifts(update.blend.lifts)}"), table)
+    mixture = " + ".join(
+        f"{share:.0%} {name}"
+        for name, share in _largest(dict(zip(update.blend.names, update.blend.probabilities, strict=True)))
+        if share >= 0.005
+    )
+    return Group(
+        Text(clock, style="bold"),
+        Text(f"blend so far: {mixture}"),
+        Text(f"estimated: {_lifts(update.blend.lifts)}"),
+        *(Text(told) for told in _sureness(update.blend)),
+        table,
+    )
+
+
+def _sureness(blend: Blend) -> list[str]:
+    """How surely each guardrail holds, and what is still to be gained, where the learner says so."""
+    told = []
+    if blend.certificate is not None:
+        told.append("holds: " + _chances(blend.certificate.holds))
+    if blend.outlook is not None:
+        told.append(f"still to gain: {blend.outlook.gain:.2g}% of watch_time")
+    return told
 
 
 def _print(screen: Console, result: Result) -> None:
     from pasto.demo.feed import LIMIT, PENALTY
 
-    screen.print(f"Learned in {result.rounds:,} rounds", style="bold")
+    screen.print(f"Learned in {result.rounds:,} rounds by {result.learner}", style="bold")
     for name, share in _largest(result.shares):
-        screen.print(f"{share:6.1%}  {name}")
+        if share >= 0.0005:
+            screen.print(f"{share:6.1%}  {name}")
     screen.print()
     standings = (result.baseline, result.single, result.blend, result.optimum)
     rows = [
         [
             one.label,
             *(f"{level:.4g} {one.lifts[metric]:+.1f}%" for metric, level in one.metrics.items()),
-            f"{one.value:.2f}",
             "broken: " + ", ".join(one.broken) if one.broken else "held",
         ]
         for one in standings
     ]
-    header = ["in truth", *result.blend.metrics, "f", f"limit {LIMIT:+g}%"]
+    header = ["in truth", *result.blend.metrics, f"limit {LIMIT:+g}%"]
     styles = ["", "", "bold green" if result.won else "bold red", "dim"]
     print_table(screen, header, rows, styles=styles, text={0, len(header) - 1})
     screen.print()
     goal = next(iter(result.blend.lifts))
     screen.print(
-        f"The blend raises {goal} by {result.blend.lifts[goal]:.1f}% over today; the best single setting, "
-        f"{result.chosen}, raises it by {result.single.lifts[goal]:.1f}%."
+        f"The blend raises {goal} by {result.blend.lifts[goal]:.1f}% over today; the best single setting within the "
+        f"limits, {result.chosen}, raises it by {result.single.lifts[goal]:.1f}%."
     )
-    screen.print(
-        f"f is that lift in percent, less {PENALTY:g} for each squared percent that likes or shares lose.", style="dim"
-    )
+    if result.certificate is None:
+        screen.print(
+            f"{result.learner} gives no certificate; it was charged {PENALTY:g} for each squared percent that likes or "
+            "shares lose.",
+            style="dim",
+        )
+        return
+    sure = result.certificate
+    verdict = "Certified" if sure.certified else "Not certified"
+    screen.print(f"{verdict}: each guardrail is to hold with {sure.confidence:.1%}; believed {_chances(sure.holds)}.")
+    screen.print(f"Advice: {result.advice}.")
 
 
 def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -143,3 +186,7 @@ def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def _lifts(lifts: Mapping[str, float]) -> str:
     return ", ".join(f"{metric} {lift:+.1f}%" for metric, lift in lifts.items())
+
+
+def _chances(holds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {chance:.1%}" for name, chance in holds.items())

@@ -22,27 +22,38 @@ if TYPE_CHECKING:
     Worlds = World | Callable[[np.random.Generator], World]
 
 BUILT_IN = ("example-a", "synthetic-b")
+ROUNDS, RUNS = 100, 20
+MANY_ROUNDS, MANY_RUNS = 1_000, 100
+"""For the paper's learners, which need more rounds and advance many runs at once."""
 
 
 @click.command(
     short_help="A learner in a simulated world, and how far it comes.",
     epilog="""\b
 Examples:
+  pasto simulate synthetic-b --noise 0.5 --parallel 10
   pasto simulate example-a --learner pasto --rounds 10000 --runs 200
-  pasto simulate synthetic-b --learner scgd --noise 0.5 --parallel 10
-  pasto simulate means.csv --maximize x --keep "y >= 0, penalty=5" --noise x=1 --noise y=0.5
+  pasto simulate means.csv --maximize x --keep "y >= 0" --noise x=1 --noise y=0.5
 """,
 )
 @click.argument("world", default="example-a")
-@click.option("--learner", default="pasto", show_default=True, metavar="NAME", help="pasto (Algorithm 1) or scgd.")
 @click.option(
-    "--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), metavar="N", help="Rounds in each run."
+    "--learner", default="thompson", show_default=True, metavar="NAME", help="thompson, pasto (Algorithm 1) or scgd."
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Rounds in each run: {ROUNDS} unless given, {MANY_ROUNDS} for pasto and scgd.",
 )
 @click.option(
     "--parallel", default=1, show_default=True, type=click.IntRange(min=1), metavar="N", help="Draws in each round."
 )
 @click.option(
-    "--runs", default=100, show_default=True, type=click.IntRange(min=1), metavar="N", help="Independent runs."
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Independent runs: {RUNS} unless given, {MANY_RUNS} for pasto and scgd.",
 )
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
@@ -58,22 +69,28 @@ Examples:
     "--step",
     type=float,
     metavar="X",
-    help="The learner's step γ, instead of the paper's 0.1 over the number of candidates.",
+    help="For pasto and scgd: the step γ, instead of the paper's 0.1 over the number of candidates.",
 )
 @click.option(
-    "--floor", type=float, metavar="X", help="Exploration ε_t is this over √(t + 10), instead of the paper's 0.1."
+    "--floor",
+    type=float,
+    metavar="X",
+    help="For thompson: the share of traffic spread over all candidates, instead of 0.01. For pasto and scgd: "
+    "exploration ε_t is this over √(t + 10), instead of the paper's 0.1.",
 )
 @click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
 @click.option("--minimize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
-@click.option("--keep", multiple=True, metavar="GUARDRAIL", help="For a file: as in pasto solve, with a penalty.")
+@click.option(
+    "--keep", multiple=True, metavar="GUARDRAIL", help="For a file: as in pasto solve; pasto and scgd need a penalty."
+)
 @click.option("--name", metavar="COLUMN", help="For a file: the column that holds the candidates' names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def simulate(
     world: str,
     learner: str,
-    rounds: int,
+    rounds: int | None,
     parallel: int,
-    runs: int,
+    runs: int | None,
     seed: int,
     noise: tuple[str, ...],
     step: float | None,
@@ -87,9 +104,12 @@ def simulate(
     """Run a learner in a simulated world and print how its answer improves.
 
     WORLD is example-a (the paper's two candidates), synthetic-b (a hundred random candidates, new ones in each run), or
-    a file of means as pasto solve reads it, with its goal and guardrails as options.
+    a file of means as pasto solve reads it, with its goal and guardrails as options. The default learner runs as a
+    study that is told standard errors; its guardrails may be hard.
     """
+    from pasto.cli.studied import run_studies
     from pasto.objective import parse_objective
+    from pasto.optimize.learners import Thompson
     from pasto.sim import monte_carlo, relative_gain
 
     chosen = _learner(learner, step, floor)
@@ -102,21 +122,18 @@ def simulate(
         place: Worlds = _built_in(world, deviations)
     else:
         place = _from_file(world, name, parse_objective(maximize=maximize, minimize=minimize, keep=keep), deviations)
+    studied = isinstance(chosen, Thompson)
+    rounds, runs = rounds or (ROUNDS if studied else MANY_ROUNDS), runs or (RUNS if studied else MANY_RUNS)
+    sizes: dict[str, Any] = {
+        "runs": runs, "rounds": rounds, "parallel": parallel, "seed": seed, "checkpoints": _checkpoints(rounds)
+    }  # fmt: skip
     with progress_bar() as progress:
-        trace = monte_carlo(
-            chosen,
-            place,
-            runs=runs,
-            rounds=rounds,
-            parallel=parallel,
-            seed=seed,
-            checkpoints=_checkpoints(rounds),
-            progress=progress,
-            label=f"{learner} in {world}",
-        )
+        simulated = run_studies if studied else monte_carlo
+        trace = simulated(chosen, place, **sizes, progress=progress, label=f"{learner} in {world}")
     best, single = float(trace.optimum.mean()), float(trace.single.mean())
     gap = best - single > 1e-9 * (1.0 + abs(best))
     gains = relative_gain(trace) if gap else None
+    held = trace.measures["held"].mean(axis=0) if "held" in trace.measures else None
     if as_json:
         print_json(
             {
@@ -131,6 +148,7 @@ def simulate(
                 "served": trace.served.mean(axis=0),
                 "relative_gain": None if gains is None else gains.ratio,
                 "relative_gain_error": None if gains is None else gains.error,
+                "held": held,
             }
         )
         return
@@ -149,26 +167,40 @@ def simulate(
         rows = [
             [*row, _within(*gain)] for row, gain in zip(rows, zip(gains.ratio, gains.error, strict=True), strict=True)
         ]
+    if held is not None:
+        header.append("hard guardrails held")
+        rows = [[*row, f"{share:.0%}"] for row, share in zip(rows, held, strict=True)]
     print_table(screen, header, rows, text=())
     screen.print()
-    screen.print(f"The best blend reaches f = {number(best)}, the best single candidate {number(single)}.")
+    if math.isnan(best):
+        screen.print("No blend of these candidates meets every hard guardrail.", style="bold red")
+    else:
+        alone = "no single candidate meets every hard guardrail"
+        if not math.isnan(single):
+            alone = f"the best single candidate {number(single)}"
+        screen.print(f"The best blend reaches f = {number(best)}, {alone}.")
+    if held is not None:
+        screen.print(
+            "Hard guardrails held: in how many of the runs the answer truly meets them. f does not charge for a miss.",
+            style="dim",
+        )
     if gains is not None:
         screen.print("Relative gain: 0 is the best single candidate, 1 the best blend, below 0 is a loss.", style="dim")
 
 
 def _learner(name: str, step: float | None, floor: float | None) -> Any:
-    from pasto.optimize.learners import LEARNERS, learner
+    from pasto.optimize.learners import LEARNERS, Thompson, learner
     from pasto.optimize.schedule import Schedule
 
     learner(name)  # says which names there are
+    kind: Any = LEARNERS[name]
     settings: dict[str, Any] = {}
     if step is not None:
         if not 0 < step < float("inf"):
             raise BadOption(f"--step must be a positive number, got {step}")
         settings["step"] = step
     if floor is not None:
-        settings["floor"] = Schedule(floor, offset=10)
-    kind: Any = LEARNERS[name]
+        settings["floor"] = floor if kind is Thompson else Schedule(floor, offset=10)
     if missing := settings.keys() - {field.name for field in fields(kind)}:
         raise BadOption(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
     return kind(**settings)
