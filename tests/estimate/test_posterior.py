@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from pasto.estimate import Evidence, Independent, Prior, learn_prior
+from pasto.estimate import Evidence, Independent, Prior, learn_prior, shrunk
 from pasto.estimate.evidence import steadied
 
 
@@ -133,3 +133,19 @@ def test_draws_have_the_belief_s_mean_and_spread() -> None:
     assert_allclose(measured, belief.spread(row, weights), rtol=0.02)
     assert_allclose(np.linalg.norm(belief.factor(row) * weights), belief.spread(row, weights), rtol=1e-12)
     assert_allclose(belief.variances(row[None])[0], belief.factor(row) ** 2, rtol=1e-12)
+
+
+def test_variances_of_few_units_do_not_pull_the_means_down() -> None:
+    """Exponential metrics in cells of a dozen units: as told, low means come with small variances and win."""
+    rng = np.random.default_rng(12)
+    raw, mended = Evidence.none(1, 1), Evidence.none(1, 1)
+    for _ in range(300):
+        units = np.array([12.0, 4_000.0])
+        sessions = [rng.exponential(10.0, int(count)) for count in units]
+        means = np.array([[cell.mean()] for cell in sessions])
+        told = np.array([[[cell.var(ddof=1) / len(cell)]] for cell in sessions])
+        raw = raw.add(np.array([0]), means[:1], units[:1], told[:1])
+        mended = mended.add(np.array([0]), means[:1], units[:1], shrunk(told, units)[:1])
+    flat = Prior(np.zeros(1), 1e6 * np.eye(1))
+    assert Independent.of(raw, flat).mean[0, 0] < 9.0
+    assert_allclose(Independent.of(mended, flat).mean[0, 0], 10.0, atol=0.5)

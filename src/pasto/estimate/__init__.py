@@ -2,7 +2,7 @@
 
 from pasto.estimate.belief import Belief, Independent
 from pasto.estimate.contrast import Contrasts, Control
-from pasto.estimate.evidence import Evidence
+from pasto.estimate.evidence import Evidence, shrunk
 from pasto.estimate.importance import Sample, add_samples
 from pasto.estimate.joint import Joint
 from pasto.estimate.kernel import Kernel
@@ -25,4 +25,5 @@ __all__ = [
     "Sample",
     "add_samples",
     "learn_prior",
+    "shrunk",
 ]

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+POOL = 100.0
+"""Units that a round's pooled covariance counts for beside a candidate's own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +128,25 @@ class Evidence:
 
 
 _SUMS = ("precision", "weighted", "units", "sums", "squares", "repeats")
+
+
+def shrunk(covariances: Array, units: Array) -> Array:
+    """Covariances of means over few units, drawn toward the round's own: (observations, metrics, metrics).
+
+    A variance estimated from few units goes with their mean: of a skewed metric, a low mean comes with a small
+    variance, would weigh more for it, and pull what is believed down with it. So what one unit's covariance is said to
+    be, the covariance of the mean times its units, is averaged with the pooled one of the round, which counts as `POOL`
+    units.
+
+    >>> import numpy as np
+    >>> few, many = shrunk(np.array([[[0.0]], [[0.001]]]), np.array([10.0, 1000.0]))[:, 0, 0]
+    >>> bool(few > 0.08), round(float(many), 6)
+    (True, 0.000999)
+    """
+    single = covariances * units[:, None, None]
+    pooled = np.einsum("q,qij->ij", units, single) / units.sum()
+    mixed = (units[:, None, None] * single + POOL * pooled) / (units + POOL)[:, None, None]
+    return np.asarray(mixed / units[:, None, None])
 
 
 def steadied(covariances: Array) -> Array:

@@ -19,7 +19,7 @@ from pasto.errors import (
     PastoError,
     Unsupported,
 )
-from pasto.estimate import Control, Sample
+from pasto.estimate import Control, Sample, shrunk
 from pasto.objective import Objective, from_saved, to_saved
 from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson, learner
 from pasto.optimize.learners.thompson import LARGEST_JOINT
@@ -186,8 +186,9 @@ class Study:
     def observe(self, observations: Sequence[Observation]) -> None:
         """Learn a whole round at once, from each candidate's mean over its units.
 
-        Every unit is a draw here: a candidate's share of the round is its units over all units not in control. The
-        observations name the policy version they were drawn under; each version is observed once.
+        Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Where
+        every observation has a covariance, those of few units are drawn toward the round's pooled one. The observations
+        name the policy version they were drawn under; each version is observed once.
         """
         seen = observed(observations, self.objective.metrics, len(self.candidates))
         version = seen[0].version
@@ -208,7 +209,10 @@ class Study:
             stray = learning[int(np.argmin(probabilities))].candidate
             raise BadMeasurement(f"candidate {stray} was not served by policy version {version}: its probability is 0")
         units = np.array([observation.units for observation in learning])
-        known = all(observation.covariance is not None for observation in learning)
+        covariances = None
+        if all(observation.covariance is not None for observation in learning):
+            seen = _pooled(seen)
+            covariances = np.array([observation.covariance for observation in seen if not observation.control])
         self._learn(
             Round(
                 served=np.array(policy.probabilities),
@@ -218,7 +222,7 @@ class Study:
                     probabilities=probabilities,
                     shares=units / units.sum(),
                 ),
-                covariances=np.array([observation.covariance for observation in learning]) if known else None,
+                covariances=covariances,
                 units=units,
                 control=_observed_control([observation for observation in seen if observation.control]),
             )
@@ -497,6 +501,17 @@ def _budget(budget: float | Mapping[str, float] | None, objective: Objective) ->
     if isinstance(budget, Mapping):
         return {name: float(loss) for name, loss in budget.items()}
     return dict.fromkeys(objective.names, float(budget))
+
+
+def _pooled(seen: Sequence[Observation]) -> list[Observation]:
+    """The observations with covariances of few units drawn toward the round's own."""
+    told = [observation for observation in seen if observation.covariance is not None]
+    better = shrunk(
+        np.array([observation.covariance for observation in told]),
+        np.array([observation.units for observation in told]),
+    )
+    mended = iter(better.tolist())
+    return [one if one.covariance is None else replace(one, covariance=tuple(map(tuple, next(mended)))) for one in seen]
 
 
 def _observed_control(seen: Sequence[Observation]) -> Control | None:
