@@ -400,6 +400,12 @@ def test_a_ratio_is_that_of_the_expectations() -> None:
     for shares in rng.dirichlet(np.full(10, 0.2), size=5000):
         level, spread = slack_and_spread(form, belief, shares)
         assert level[0] < norm.ppf(0.95) * spread[0] or form.goal.value(mean @ shares) <= answer.value + 1e-9
+    lower, higher = (
+        cautious(pasto.maximize(pasto.ratio("likes", "views")).keep("watch", at_least=at).form(), belief).value
+        for at in (2.5 - 1e-5, 2.5 + 1e-5)
+    )
+    assert answer.duals[0] == pytest.approx((lower - higher) / 2e-5, rel=1e-3)
+    assert answer.duals[0] > 0.01
     sure = Independent(mean, np.zeros((10, 3, 3)))
     assert cautious(form, sure).probabilities == pytest.approx(optimum(form, mean).probabilities)
 

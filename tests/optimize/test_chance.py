@@ -199,7 +199,7 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
         slack.value, factor.value = program.slack, program.factor
         problem.solve(solver=cp.CLARABEL)
         hopeless = any(
-            program.hopeless(point.near, point.prices)
+            program.hopeless(point.shares, point.prices)
             for _, point in zip(range(30), central_path(program), strict=False)
         )
         seen.add(hopeless)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.special import ndtr
 
 from pasto.objective import Array
@@ -28,7 +28,7 @@ from pasto.optimize.expected import TINY, hazard, ratio_at
 ROUNDS = 80
 PATIENCE = 7
 """So many steps without halving what is left to gain are the last, unless calm."""
-BLUR = 0.01
+BLUR = 0.001
 """The part of what is left to gain by which spreads are blurred."""
 
 
@@ -115,7 +115,8 @@ class Path:
         curl = np.where(self.hard, 0.0, 2.0 * self.penalties * miss * np.maximum(1.0 + lean * (ratio - lean), 0.0))
         unit = program.lifted(away / spread[:, None])
         slope = self._slope(x, prices, weight @ unit) + point.level * program.mass
-        rest = program.slack @ x - program.tight - spread * ratio - room
+        # A blurred spread is too large by the blur at most: taken off, no hard guardrail is tightened by it.
+        rest = program.slack @ x - program.tight - spread * ratio + self.hard * point.near.blur - room
         excess = float(program.mass @ x) - 1.0
         rows = np.concatenate([program.mass[None], program.slack - lean[:, None] * unit])
         stiff = np.append(0.0, 1.0 / (give + room / prices))
@@ -220,15 +221,14 @@ class Border:
         matrix[:count, count:] = -weight[:, None] * rows[:, apart]
         matrix[count:, :count] = rows[:, apart].T
         matrix[count:, count:] = block
-        self.sound = bool(np.isfinite(matrix).all())
-        if self.sound:
-            self.factor = lu_factor(matrix, check_finite=False)
+        self.factor, self.pivots, singular = dgetrf(matrix)
+        self.sound = not singular and bool(np.isfinite(self.factor).all())
 
     def solve(self, pull: Array, excess: float) -> tuple[Array, Array]:
         """Δx and the forces."""
         right = np.concatenate([self.weight * (self.divided @ pull), pull[self.apart]])
         right[0] += excess
-        found = lu_solve(self.factor, right, check_finite=False)
+        found, _ = dgetrs(self.factor, self.pivots, right)
         force = found[: self.count]
         change = (pull - force @ self.rows) / self.diagonal
         change[self.apart] = found[self.count :]

@@ -208,10 +208,10 @@ class Chance:
         off = abs(float(self.mass @ shares) - 1.0)
         return Proof(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
 
-    def hopeless(self, near: Near, prices: Array) -> bool:
-        """Whether these prices prove that no shares hold every hard guardrail."""
+    def hopeless(self, shares: Array, prices: Array) -> bool:
+        """Whether these prices, with the slope of the spreads at these shares, prove that no shares hold every one."""
         prices = np.where(self.hard, prices, 0.0)
-        worth, rest = self._dual(prices, self._unit(near))
+        worth, rest = self._dual(prices, self._unit(Near(shares, 0.0)))
         return self._most(worth) + rest < -1e-9 * float(prices.max(initial=0.0))
 
     def _unit(self, near: Near) -> Array:

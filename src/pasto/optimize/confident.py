@@ -19,12 +19,12 @@ ENOUGH = 1e-10
 """The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
 WORST = 1e-6
 """The gap above which there is no answer."""
-HIGH = 100.0
+HIGH = 3.0
 """A price at which a hard guardrail may be one that cannot be held."""
 WIDEST = 100
 """More correlated candidates than these are priced, and a few of them carried."""
 BATCH = 12
-"""So many enter at once."""
+"""So many enter at first, and twice as many each time."""
 
 
 def best_chance(program: Chance, start: Array | None = None) -> Proof | None:
@@ -64,12 +64,14 @@ def _at_once(program: Chance) -> Proof | None:
             return single
     best: Proof | None = None
     for calm in (False, True):
+        near = max(NEAR, EACH * len(program.goal))
         for point in central_path(program, calm=calm):
-            if point.prices.max(initial=0.0) > HIGH and program.hopeless(point.near, point.prices):
+            if point.prices.max(initial=0.0) > HIGH and program.hopeless(point.shares, point.prices):
                 return None
-            if point.left > max(NEAR, EACH * len(program.goal)):
+            if point.left > near:
                 continue
-            for attempt in (_corner, settle):
+            near = 0.3 * point.left
+            for attempt in (_corner, settle, _swept):
                 proof = attempt(program, point, ENOUGH)
                 if proof is not None and proof.short <= HAIR and (best is None or proof.gap < best.gap):
                     best = proof
@@ -88,6 +90,16 @@ def _corner(program: Chance, point: Point, enough: float) -> Proof | None:
     return program.prove(alone, np.where(program.hard, point.prices, 0.0), point.near)
 
 
+def _swept(program: Chance, point: Point, enough: float) -> Proof | None:
+    """A point of the path as it is, without its dust: where many candidates are alike, there are no last digits."""
+    if point.left > 1e-8:
+        return None
+    shares = np.where(point.shares > point.gaps[: len(point.shares)], point.shares, 0.0)
+    candidates = program.mass > 0.0
+    shares[candidates] /= max(float(shares[candidates].sum()), 0.5)
+    return program.prove(shares, np.where(program.hard, point.prices, 0.0), point.near)
+
+
 def _by_columns(program: Chance, start: Array | None) -> Proof | None:
     """The best shares, a few columns being carried and the others priced: those worth most enter, the idle leave."""
     always = program.mass == 0.0
@@ -95,7 +107,7 @@ def _by_columns(program: Chance, start: Array | None) -> Proof | None:
         always[program.base] = True
     columns = _first(program, always if start is None else always | (start > 0.0))
     best: Proof | None = None
-    for _ in range(len(program.goal)):
+    for turn in range(len(program.goal)):
         small = _at_once(program.take(columns))
         if small is None:
             return best
@@ -105,7 +117,7 @@ def _by_columns(program: Chance, start: Array | None) -> Proof | None:
         best = proof if best is None or proof.gap < best.gap else best
         priced = proof.priced.copy()
         priced[columns] = -np.inf
-        outside = np.argsort(-priced, kind="stable")[:BATCH]
+        outside = np.argsort(-priced, kind="stable")[: BATCH << min(turn, 20)]
         outside = outside[priced[outside] > float(small.priced[program.mass[columns] > 0.0].max())]
         if proof.gap <= ENOUGH or not len(outside):
             return best

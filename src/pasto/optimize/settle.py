@@ -123,6 +123,8 @@ def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Ar
     system[:count, count:] = -border.T
     system[count:, :count] = border
     right = np.concatenate([wrong, off])
+    if not np.isfinite(system).all() or not np.isfinite(right).all():
+        raise np.linalg.LinAlgError
     try:
         found = np.linalg.solve(system, right)
         sound = np.abs(system @ found - right).max() <= 1e-6 * np.abs(right).max()

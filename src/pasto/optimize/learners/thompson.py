@@ -245,7 +245,7 @@ class Thompson:
         probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
         fresh = np.where(unseen, probe / max(int(unseen.sum()), 1), 0.0)
         if belief is None or (unseen.any() and int((problem.active & ~unseen).sum()) < ENOUGH):
-            return (1.0 - probe) * home + fresh
+            return np.asarray((1.0 - probe) * home + fresh)
         form = form_at(problem, belief.mean, belief.mean)
         bounds = Bounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
         known = capped(np.where(unseen, 0.0, shares), most, home)
