@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pasto.optimize.confident as confident
-import pasto.optimize.safest as safety
+import pasto.optimize.caution.confident as confident
+import pasto.optimize.caution.safest as safety
 from pasto.objective import Array
-from pasto.optimize.central import central_path
-from pasto.optimize.chance import HAIR, Chance, Near
-from pasto.optimize.confident import best_by_cones, best_chance
-from pasto.optimize.safest import eased, roomiest, safest, surest
+from pasto.optimize.caution.central import central_path
+from pasto.optimize.caution.chance import HAIR, Chance, Near
+from pasto.optimize.caution.confident import best_by_cones, best_chance
+from pasto.optimize.caution.safest import eased, roomiest, safest, surest
 
 
 def draw(

@@ -7,8 +7,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-import pasto.optimize.concave as concave
-import pasto.optimize.cuts as cuts
+import pasto.optimize.exact.concave as concave
+import pasto.optimize.exact.cuts as cuts
 from pasto import solve, utility
 from pasto.errors import SolverFailed
 from pasto.objective import Array, Objective

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pasto.errors import PastoWarning
 from pasto.objective import Array, Form, Objective, Ratio
 from pasto.optimize.blend import describe_form
-from pasto.optimize.kinds import optimum
+from pasto.optimize.exact.kinds import optimum
 from pasto.optimize.truth import Truth
 from pasto.records import Blend
 

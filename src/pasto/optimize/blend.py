@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pasto.objective import Array, Form, Objective
-from pasto.optimize.exact import spreads
+from pasto.optimize.exact.best import spreads
 from pasto.records import Blend, Gain
 
 

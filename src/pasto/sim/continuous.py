@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array, Objective, maximize
-from pasto.optimize.kinds import optimum
+from pasto.optimize.exact.kinds import optimum
 from pasto.records import Value
 from pasto.sim.search import highest
 from pasto.space import Integer, Space

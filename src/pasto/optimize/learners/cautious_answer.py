@@ -9,7 +9,7 @@ import numpy as np
 from pasto.estimate import Belief
 from pasto.objective import Form
 from pasto.optimize.blend import describe
-from pasto.optimize.cautious import cautious, holding, intervals
+from pasto.optimize.caution.cautious import cautious, holding, intervals
 from pasto.optimize.learners.draws import draw_blends, form_at, offsets_of, within_reach, worth_of_metrics
 from pasto.optimize.learners.protocol import Array, Problem
 from pasto.records import Blend, Certificate, Move, Outlook

@@ -6,10 +6,10 @@ import numpy as np
 
 from pasto.errors import BadObjective
 from pasto.objective import Form, LinearGoal, Objective, UtilityGoal
-from pasto.optimize.batch import best_batch
-from pasto.optimize.kinds import optimum
+from pasto.optimize.exact.batch import best_batch
+from pasto.optimize.exact.kinds import optimum
+from pasto.optimize.exact.program import Program
 from pasto.optimize.learners.protocol import Array, Problem
-from pasto.optimize.program import Program
 
 
 def draw_blends(problem: Problem, means: Array, truths: Array) -> tuple[Array, Array]:

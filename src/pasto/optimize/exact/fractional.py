@@ -10,8 +10,8 @@ import numpy as np
 
 from pasto.errors import SolverFailed
 from pasto.objective import Array, Form, RatioGoal
-from pasto.optimize.exact import best
-from pasto.optimize.program import Program, Solution
+from pasto.optimize.exact.best import best
+from pasto.optimize.exact.program import Program, Solution
 
 
 def best_ratio(form: Form, goal: RatioGoal, means: Array) -> Solution:

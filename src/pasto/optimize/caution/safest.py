@@ -8,9 +8,9 @@ import numpy as np
 
 from pasto.errors import SolverFailed
 from pasto.objective import Array
-from pasto.optimize.chance import Chance
-from pasto.optimize.confident import WORST, best_by_cones, best_chance
-from pasto.optimize.expected import TINY
+from pasto.optimize.caution.chance import Chance
+from pasto.optimize.caution.confident import WORST, best_by_cones, best_chance
+from pasto.optimize.caution.expected import TINY
 
 ROUNDING = 1e-9
 """A level or a spread of less than this is nothing."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.optimize.exact import best
-from pasto.optimize.interior import walk
-from pasto.optimize.program import Program, Solutions
-from pasto.optimize.scale import Scaled
+from pasto.optimize.exact.best import best
+from pasto.optimize.exact.interior import walk
+from pasto.optimize.exact.program import Program, Solutions
+from pasto.optimize.exact.scale import Scaled
 
 WIDEST = 600
 """Above so many candidates one problem at a time is faster, because it prices them and carries only a few."""

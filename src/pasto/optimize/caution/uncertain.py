@@ -10,7 +10,7 @@ import numpy as np
 from pasto.errors import BadOption
 from pasto.estimate import Belief
 from pasto.objective import Array, Form
-from pasto.optimize.chance import HAIR, Chance, Curve
+from pasto.optimize.caution.chance import HAIR, Chance, Curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,12 +15,12 @@ from scipy.special import ndtr, ndtri
 from pasto.errors import BadOption, SolverFailed, Unsupported
 from pasto.estimate import Belief
 from pasto.objective import Array, Form, LinearGoal, RatioGoal, UtilityGoal
-from pasto.optimize.exact import spreads
-from pasto.optimize.expected import expected_penalty
-from pasto.optimize.kinds import optimum
-from pasto.optimize.safest import surest
-from pasto.optimize.sampled import Sampled
-from pasto.optimize.uncertain import Uncertain
+from pasto.optimize.caution.expected import expected_penalty
+from pasto.optimize.caution.safest import surest
+from pasto.optimize.caution.sampled import Sampled
+from pasto.optimize.caution.uncertain import Uncertain
+from pasto.optimize.exact.best import spreads
+from pasto.optimize.exact.kinds import optimum
 
 DRAWS = 128
 """Truths over which a utility is averaged."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array
-from pasto.optimize.program import Program
+from pasto.optimize.exact.program import Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array
-from pasto.optimize.central import Point
-from pasto.optimize.chance import Chance, Proof
-from pasto.optimize.expected import TINY, hazard
+from pasto.optimize.caution.central import Point
+from pasto.optimize.caution.chance import Chance, Proof
+from pasto.optimize.caution.expected import TINY, hazard
 
 STEPS = 12
 ROUNDS = 8

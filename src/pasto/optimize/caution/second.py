@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from pasto.objective import Array
-from pasto.optimize.central import Point
-from pasto.optimize.chance import Chance
-from pasto.optimize.expected import TINY, expected_penalty, hazard
+from pasto.optimize.caution.central import Point
+from pasto.optimize.caution.chance import Chance
+from pasto.optimize.caution.expected import TINY, expected_penalty, hazard
 
 ROUNDS = 300
 """The most cuts for each curve and soft guardrail."""

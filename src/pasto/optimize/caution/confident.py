@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array
-from pasto.optimize.central import Point, central_path
-from pasto.optimize.chance import HAIR, Chance, Near, Proof
-from pasto.optimize.second import cone_points
-from pasto.optimize.settle import settle
+from pasto.optimize.caution.central import Point, central_path
+from pasto.optimize.caution.chance import HAIR, Chance, Near, Proof
+from pasto.optimize.caution.second import cone_points
+from pasto.optimize.caution.settle import settle
 
 NEAR, EACH = 1e-4, 1e-6
 """How little must be left to gain, in all or for each column, before the last digits are tried for."""

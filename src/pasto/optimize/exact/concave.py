@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from pasto.objective import Array, Form, UtilityGoal
-from pasto.optimize.cuts import best_by_cuts
-from pasto.optimize.exact import best, best_with_springs
-from pasto.optimize.program import Program, Solution
+from pasto.optimize.exact.best import best, best_with_springs
+from pasto.optimize.exact.cuts import best_by_cuts
+from pasto.optimize.exact.program import Program, Solution
 
 ROUNDS = 100
 GAP = 1e-8

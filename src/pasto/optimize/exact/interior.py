@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array
-from pasto.optimize.corner import finish
+from pasto.optimize.exact.corner import finish
 
 ROUNDS = 40
 ENOUGH = 1e-11

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pasto.errors import Unsupported
 from pasto.objective import Array, Form, LinearGoal, RatioGoal, UtilityGoal
-from pasto.optimize.concave import best_utility
-from pasto.optimize.exact import best
-from pasto.optimize.fractional import best_ratio
-from pasto.optimize.program import Program, Solution
+from pasto.optimize.exact.best import best
+from pasto.optimize.exact.concave import best_utility
+from pasto.optimize.exact.fractional import best_ratio
+from pasto.optimize.exact.program import Program, Solution
 
 
 def optimum(form: Form, means: Array) -> Solution:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pasto.objective import Array
-from pasto.optimize.expected import TINY, expected_penalty, hazard
+from pasto.optimize.caution.expected import TINY, expected_penalty, hazard
 
 HAIR = 1e-10
 """By how much of its own scale a hard guardrail is tightened, so that rounding never breaks it."""

@@ -22,8 +22,8 @@ from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.special import ndtr
 
 from pasto.objective import Array
-from pasto.optimize.chance import Chance, Near
-from pasto.optimize.expected import TINY, hazard, ratio_at
+from pasto.optimize.caution.chance import Chance, Near
+from pasto.optimize.caution.expected import TINY, hazard, ratio_at
 
 ROUNDS = 80
 PATIENCE = 7

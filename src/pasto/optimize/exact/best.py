@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from pasto.errors import SolverFailed
 from pasto.objective import Array
-from pasto.optimize.climb import Stand, climb
-from pasto.optimize.interior import walk
-from pasto.optimize.program import Program, Solution
-from pasto.optimize.scale import Scaled
+from pasto.optimize.exact.climb import Stand, climb
+from pasto.optimize.exact.interior import walk
+from pasto.optimize.exact.program import Program, Solution
+from pasto.optimize.exact.scale import Scaled
 
 ENOUGH = 1e-9
 """The gap to the optimum, beside a goal whose spread is about one, above which a second method is asked."""

@@ -1,0 +1,1 @@
+"""Answers for a truth that is only believed: best in expectation, hard guardrails held with confidence."""
