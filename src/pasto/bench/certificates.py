@@ -23,6 +23,9 @@ class Calibration:
     """Guardrails of certified answers."""
     kept: int
     """Of those, the ones that truly hold."""
+    binding: int
+    """Promises that are just kept, at the stated confidence and no more."""
+    binding_kept: int
     gain: float
     """Mean true goal of certified answers over the best single candidate's."""
     bold_gain: float
@@ -41,7 +44,7 @@ def calibrate(
 ) -> Calibration:
     """Run studies to a certified answer and hold it against the truth."""
     make = uniform(sigma, candidates=candidates, hard=True)
-    certified = promises = kept = 0
+    certified = promises = kept = binding = binding_kept = 0
     gains, bold = [], []
     for number in range(studies):
         world = make(stream(seed, number, "truth"))
@@ -53,7 +56,11 @@ def calibrate(
                 certified += 1
                 slack = world.objective.form().slack(world.truth @ answer.probabilities)
                 promises += len(slack)
-                kept += int((slack >= -1e-9).sum())
+                held = slack >= -1e-9
+                kept += int(held.sum())
+                tight = np.array(list(answer.certificate.holds.values())) < confidence + 1e-3
+                binding += int(tight.sum())
+                binding_kept += int((held & tight).sum())
                 loose = study.restated(confidence=0.5).blend()
                 gains.append(float((world.truth @ answer.probabilities)[0]) - exact.single_value)
                 bold.append(float((world.truth @ loose.probabilities)[0]) - exact.single_value)
@@ -64,6 +71,8 @@ def calibrate(
         certified,
         promises,
         kept,
+        binding,
+        binding_kept,
         float(np.mean(gains)) if gains else 0.0,
         float(np.mean(bold)) if bold else 0.0,
     )
@@ -87,6 +96,7 @@ def measure(*, studies: int = 500, progress: Progress | None = None) -> Report:
         "studies": found.studies,
         "certified": found.certified,
         "guardrails that hold": f"{found.kept / max(found.promises, 1):.1%}",
+        "binding ones that hold": f"{found.binding_kept / max(found.binding, 1):.1%}",
         "stated": "95%",
         "gain over best single": round(found.gain, 4),
         "gain without caution": round(found.bold_gain, 4),

@@ -25,6 +25,8 @@ from pasto.sim.draws import stream
 
 CHECKPOINTS = (5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
 LEVELS = (0.0, 0.75, 0.9)
+TOLD = (30, 120)
+"""Checkpoints told in the table."""
 PARALLEL = 10
 STEPS = (1.0, 10.0, 100.0, 1_000.0)
 """Of the sweep, in units of the paper's γ = 0.1/K."""
@@ -66,6 +68,10 @@ class Course:
         """r at each checkpoint: the ratio of means; NaN where mixing buys nothing in any instance."""
         gap = float(self.gaps.sum())
         return np.asarray(self.gains.sum(axis=0) / (gap if gap > 0 else np.nan))
+
+    def at(self, mark: int) -> float | None:
+        """r at one checkpoint; None where the race ended before it."""
+        return round(float(self.relative[self.marks.index(mark)]), 2) if mark in self.marks else None
 
     def rounds_to(self, level: float) -> int | None:
         """The first checkpoint from which r stays at or above a level."""
@@ -155,6 +161,7 @@ def measure(
                     "setting": name,
                     "learner": course.player,
                     **reached,
+                    **{f"r at {mark}": course.at(mark) for mark in TOLD},
                     "r at the end": round(float(course.relative[-1]), 2),
                     "guardrail loss": round(course.loss, 4),
                     "ms a round": round(1e3 * course.seconds, 2),

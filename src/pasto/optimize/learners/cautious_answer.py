@@ -85,7 +85,7 @@ def _shares(problem: Problem, belief: Belief, form: Form) -> tuple[Array, Array,
 
 
 def _regret(problem: Problem, truth: Array, best: Array, shares: Array, means: Array) -> float:
-    """What the best blend of a truth has over the answer there; a missed hard guardrail is priced, not infinite."""
+    """What the best blend of a truth has over the answer there, in the goal and the soft guardrails."""
     form = form_at(problem, truth, means)
     reach = within_reach(form, truth)
     return max(0.0, float(form.smooth(reach @ best) - form.smooth(reach @ shares)))
