@@ -11,12 +11,10 @@ from pasto.objective import Array
 from pasto.optimize.caution.central import Point, central_path
 from pasto.optimize.caution.chance import HAIR, Chance, Near, Proof
 from pasto.optimize.caution.second import cone_points
-from pasto.optimize.caution.settle import settle
+from pasto.optimize.caution.settle import ENOUGH, settle
 
 NEAR, EACH = 1e-4, 1e-6
 """How little must be left to gain, in all or for each column, before the last digits are tried for."""
-ENOUGH = 1e-10
-"""The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
 WORST = 1e-6
 """The gap above which there is no answer."""
 HIGH = 3.0
@@ -46,7 +44,7 @@ def best_by_cones(program: Chance, *, rounding: float, enough: float = ENOUGH) -
     best: Proof | None = None
     for point in cone_points(program):
         raw = program.prove(point.shares, point.prices, point.near)
-        for proof in (settle(program, point, ENOUGH), replace(raw, gap=min(raw.gap, point.left))):
+        for proof in (settle(program, point), replace(raw, gap=min(raw.gap, point.left))):
             if proof is not None and proof.short <= rounding and (best is None or proof.gap < best.gap):
                 best = proof
         if best is not None and best.gap <= enough:
@@ -72,7 +70,7 @@ def _at_once(program: Chance) -> Proof | None:
                 continue
             near = 0.3 * point.left
             for attempt in (_corner, settle, _swept):
-                proof = attempt(program, point, ENOUGH)
+                proof = attempt(program, point)
                 if proof is not None and proof.short <= HAIR and (best is None or proof.gap < best.gap):
                     best = proof
                     if best.gap <= ENOUGH:
@@ -80,7 +78,7 @@ def _at_once(program: Chance) -> Proof | None:
     return best
 
 
-def _corner(program: Chance, point: Point, enough: float) -> Proof | None:
+def _corner(program: Chance, point: Point) -> Proof | None:
     """The one candidate that has nearly everything: where its spread is zero, Newton's method has no slope to go by."""
     first = int(np.argmax(program.mass * point.shares))
     if point.shares[first] < 0.99 or (program.caps is not None and program.caps[first] < 1.0):
@@ -90,7 +88,7 @@ def _corner(program: Chance, point: Point, enough: float) -> Proof | None:
     return program.prove(alone, np.where(program.hard, point.prices, 0.0), point.near)
 
 
-def _swept(program: Chance, point: Point, enough: float) -> Proof | None:
+def _swept(program: Chance, point: Point) -> Proof | None:
     """A point of the path as it is, without its dust: where many candidates are alike, there are no last digits."""
     if point.left > 1e-8:
         return None

@@ -33,8 +33,8 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
     if found is not None:
         return found.shares, found.prices, True
     if program.curve is not None or not hard.any():
-        found = best_by_cones(program, rounding=ROUNDING, enough=WORST)
-        if found is not None and found.gap <= ROUGH:
+        found = best_by_cones(program, rounding=ROUNDING, enough=WORST) if len(program.goal) <= FEW else None
+        if found is not None and found.gap <= (WORST if program.curve is None else ROUGH):
             return found.shares, found.prices, True
         if not hard.any():
             raise SolverFailed(
@@ -50,6 +50,8 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
     if least is None:
         return None
     shares, fraction = least
+    if _holds(program, shares):
+        return _thin(program, shares)
     found = best_chance(eased(program, fraction * (1.0 - 1e-6)))
     return (shares, np.zeros(len(hard)), False) if found is None else (found.shares, found.prices, False)
 
@@ -57,7 +59,7 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
 def _holds(program: Chance, shares: Array) -> bool:
     """Whether the hard guardrails hold to within rounding, and those of hardly any spread in proportion to it."""
     place = program.at(shares)
-    rounding = np.minimum(ROUNDING, 1e-6 * place.spread + 1e-12)
+    rounding = np.minimum(ROUNDING, 1e-7 * place.spread + 1e-12)
     return bool((place.level - place.spread >= -rounding)[program.hard].all())
 
 

@@ -10,13 +10,15 @@ from pasto.optimize.caution.central import Point
 from pasto.optimize.caution.chance import Chance, Proof
 from pasto.optimize.caution.expected import TINY, hazard
 
+ENOUGH = 1e-10
+"""The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
 STEPS = 12
 ROUNDS = 8
 DENSE = 40
 """Above so many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
 
 
-def settle(program: Chance, point: Point, enough: float) -> Proof | None:
+def settle(program: Chance, point: Point) -> Proof | None:
     """The optimum of the columns that count, which change until the gap is small enough; None where Newton fails."""
     width = len(program.goal)
     prices, level = np.where(program.hard, point.prices, 0.0), point.level
@@ -41,7 +43,7 @@ def settle(program: Chance, point: Point, enough: float) -> Proof | None:
         wanted = (
             ((shares > 0.0) & (shares < caps)) | ((shares <= 0.0) & (worth > 0.0)) | ((shares >= caps) & (worth < 0.0))
         )
-        if max(proof.gap, proof.short) <= enough or (wanted == moving).all():
+        if max(proof.gap, proof.short) <= ENOUGH or (wanted == moving).all():
             return best
         moving = wanted
     return best
