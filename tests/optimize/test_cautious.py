@@ -454,6 +454,17 @@ def test_a_utility_with_a_kink_is_solved_too() -> None:
             assert (truths @ shares).min(axis=1).mean() <= answer.value + 1e-4
 
 
+def test_a_metric_whose_level_dwarfs_its_range_is_certified_all_the_same() -> None:
+    rng = np.random.default_rng(21)
+    for _ in range(10):
+        belief = independent(rng, 6, 0.3)
+        lifted = Independent(1e-8 * belief.mean + np.array([[0.0], [50.0], [50.0]]), 1e-16 * belief.covariances)
+        form = pasto.maximize("x").keep("y", at_least=50.0).keep("z", at_least=50.0 - 0.2e-8).form()
+        answer = cautious(form, lifted)
+        assert answer.certified
+        assert (holding(form, lifted, answer.probabilities) >= 0.95 - 1e-8).all()
+
+
 def test_without_guardrails_the_best_mean_is_taken() -> None:
     belief = independent(np.random.default_rng(19), 5, 1.0)
     answer = cautious(pasto.maximize({"x": 1.0, "y": 2.0, "z": 1.0}).form(), belief)

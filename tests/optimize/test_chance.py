@@ -253,3 +253,12 @@ def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch)
     assert found is not None
     assert found[2]
     assert slack @ found[0] == pytest.approx([0.0, 0.0], abs=1e-8)
+
+
+def test_a_level_that_misses_by_rounding_alone_is_not_certified_and_not_a_number_gone_astray() -> None:
+    sure, firm = np.zeros((1, 2)), np.array([np.inf])
+    program = Chance(np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HAIR))
+    found = surest(program)
+    assert found is not None
+    assert np.isfinite(found[0]).all()
+    assert not found[2]

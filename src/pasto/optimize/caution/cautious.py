@@ -107,7 +107,8 @@ def holding(
     """
     unsure = Uncertain.of(form, belief, offsets, baseline)
     blended = belief.mean @ probabilities
-    level, spread = form.slack(blended), unsure.spread(probabilities)
+    # Slacks are blended, not metrics: a metric whose level dwarfs its range would lose its digits.
+    level, spread = unsure.slack @ probabilities, unsure.spread(probabilities)
     size = 1e-9 * (1.0 + np.abs(form.rows) @ np.abs(blended) + np.abs(form.at))
     sure = spread <= 1e-3 * size
     return np.where(sure, level >= -size, ndtr(level / np.where(sure, 1.0, spread)))
@@ -214,7 +215,7 @@ class _Question:
         blended = self.belief.mean @ shares
         goal = float(self.form.goal.value(blended)) if average is None else average.value(shares)
         soft = ~self.form.hard
-        costs = expected_penalty(self.form.slack(blended), self.unsure.spread(shares))
+        costs = expected_penalty(self.unsure.slack @ shares, self.unsure.spread(shares))
         return Cautious(shares, goal - float(self.form.penalties[soft] @ costs[soft]), duals, certified)
 
 

@@ -52,7 +52,7 @@ def surest(program: Chance) -> tuple[Array, Array, bool] | None:
     shares, fraction = least
     if _holds(program, shares):
         return _thin(program, shares)
-    found = best_chance(eased(program, fraction * (1.0 - 1e-6)))
+    found = best_chance(eased(program, min(fraction, 1.0) * (1.0 - 1e-6)))
     return (shares, np.zeros(len(hard)), False) if found is None else (found.shares, found.prices, False)
 
 
