@@ -53,7 +53,7 @@ bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
 
 lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt
-	printf 'editables\nhatchling\n' | $(COMPILE) --constraint requirements/dev.txt pyproject.toml - \
+	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml - \
 		--output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
 

@@ -36,7 +36,7 @@ def unpinned(asked: list[Requirement], pins: dict[str, str]) -> list[str]:
 
 
 def test_what_running_needs_is_pinned() -> None:
-    asked = declared([*PROJECT["dependencies"], *BUILD])
+    asked = declared([*PROJECT["dependencies"], *extras("serve"), *BUILD])
     assert unpinned(asked, pins_of("run.txt")) == [], "pyproject.toml has changed; run `make lock`"
 
 

@@ -7,11 +7,20 @@ PastoError
 │   ├── BadTruth                      a table of means that does not fit its objective
 │   ├── BadMeasurement                metrics told to a study
 │   ├── BadState                      a saved state that cannot be read back
+│   ├── BadSpec                       a study file; `problems` names every field that is wrong
+│   ├── BadPolicy                     a published policy that cannot be read or does not add up
 │   └── BadOption                     a name or setting that does not exist
 ├── Unsupported (TypeError)           the learner cannot take this objective; the message names one that can
 ├── UnknownAssignment (KeyError)      told or dropped, but never asked
 ├── AlreadyTold (ValueError)          told or dropped twice
 ├── NothingLearned (RuntimeError)     an answer was asked for before the first round was learned
+├── UnknownStudy (KeyError)           no study has that name
+├── StudyExists (ValueError)          two studies cannot share a name
+├── WrongState (RuntimeError)         the study's life cycle does not allow this now; the message says what does
+├── OutOfDate (RuntimeError)          someone else changed the study first; read it again
+├── StoreError (RuntimeError)         where records rest
+│   ├── StoreBusy                     it has more to write than it can; nothing was taken, try again
+│   └── StoreRefused                  it would not be safe to open, and why
 ├── SolverFailed (ArithmeticError)    the numerical solver gave up; the message carries its reason
 └── MissingExtra (ImportError)        an optional dependency is not installed; the message names the extra
 
@@ -19,6 +28,8 @@ PastoWarning (UserWarning)            the input is usable, but probably not what
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class PastoError(Exception):
@@ -57,6 +68,23 @@ class BadState(BadInput):
     """A saved state that cannot be read back."""
 
 
+class BadSpec(BadInput):
+    """A study file that makes no usable study.
+
+    >>> str(BadSpec({"goal.maximize": "names 'watch', which is no metric", "unit": "is missing"}))
+    "goal.maximize names 'watch', which is no metric; unit is missing"
+    """
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{field} {problem}" if field else problem for field, problem in problems.items()))
+        self.problems = dict(problems)
+        """What is wrong, by the field's path."""
+
+
+class BadPolicy(BadInput):
+    """A published policy that cannot be read, or does not add up."""
+
+
 class BadOption(BadInput):
     """A name or setting that does not exist."""
 
@@ -78,6 +106,37 @@ class AlreadyTold(PastoError, ValueError):  # noqa: N818
 
 class NothingLearned(PastoError, RuntimeError):  # noqa: N818
     """An answer was asked for before the first round was learned."""
+
+
+class UnknownStudy(PastoError, KeyError):  # noqa: N818
+    """No study has that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class StudyExists(PastoError, ValueError):  # noqa: N818
+    """Two studies cannot share a name."""
+
+
+class WrongState(PastoError, RuntimeError):  # noqa: N818
+    """The study's life cycle does not allow this now."""
+
+
+class OutOfDate(PastoError, RuntimeError):  # noqa: N818
+    """Someone else changed the study first."""
+
+
+class StoreError(PastoError, RuntimeError):
+    """Where records rest could not do what was asked; nothing was half done."""
+
+
+class StoreBusy(StoreError):  # noqa: N818
+    """The store has more to write than it can; nothing was taken, and it can be sent again."""
+
+
+class StoreRefused(StoreError):  # noqa: N818
+    """A store that would not be safe to open; the message says why and what to do."""
 
 
 class SolverFailed(PastoError, ArithmeticError):  # noqa: N818

@@ -24,7 +24,6 @@ from pasto.errors import (
 from pasto.optimize.learners import Algorithm1
 from pasto.optimize.schedule import Schedule
 from pasto.records import Observation
-from pasto.study.study import KEPT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
@@ -208,7 +207,7 @@ def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pas
     observe(study)
     with pytest.raises(AlreadyTold, match="observed before"):
         observe(study, version=0)
-    for _ in range(KEPT + 2):
+    for _ in range(study.kept + 2):
         study.tell(study.ask(), [1.0, 1.0])
     observe(study, version=study.policy.version - 3)
     with pytest.raises(AlreadyTold, match="older than"):

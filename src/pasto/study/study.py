@@ -31,7 +31,10 @@ from pasto.study.measurements import observed, vectors
 from pasto.study.pending import PendingRound, Slot, find
 
 KEPT = 32
-"""How many past policies a study remembers, for rounds that are observed late."""
+"""How many past policies a study remembers at least, for rounds that are observed late."""
+KEPT_SHARES = 50_000
+"""Shares of past policies that a state can well carry: with few candidates it keeps more policies."""
+KEPT_MOST = 500
 MOST_POINTS = 200
 """How far the candidates of a continuous space may grow."""
 FORMAT = 1
@@ -196,7 +199,8 @@ class Study:
         if policy is None:
             if 0 <= version <= self._policy.version:
                 raise AlreadyTold(
-                    f"policy version {version} was observed before, or is older than the {KEPT} versions a study keeps"
+                    f"policy version {version} was observed before, or is older than the {self.kept} versions that this "
+                    "study keeps"
                 )
             raise BadMeasurement(
                 f"policy version {version!r} was never served; the current one is {self._policy.version}"
@@ -228,6 +232,22 @@ class Study:
             )
         )
         del self._policies[version]
+
+    def publish(self) -> Policy:
+        """A new policy on what is known already, for a round that begins before the last one can be observed.
+
+        >>> import pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=1)
+        >>> study.policy.version, study.publish().version
+        (0, 1)
+        """
+        self._publish(self._policy.version + 1)
+        return self._policy
+
+    @property
+    def kept(self) -> int:
+        """How many policies may be waiting for their observations at once."""
+        return max(KEPT, min(KEPT_MOST, KEPT_SHARES // len(self.candidates)))
 
     def add(self, rows: Sequence[Mapping[str, Value]], names: Sequence[str] | None = None) -> tuple[int, ...]:
         """Take in new candidates in mid-study, and return their indices; they enter with at most the `entry` share.
@@ -436,7 +456,7 @@ class Study:
         shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
         self._policy = Policy(version, tuple(shares.tolist()))
         self._policies[version] = self._policy
-        while len(self._policies) > KEPT:
+        while len(self._policies) > self.kept:
             del self._policies[min(self._policies)]
 
 

@@ -1,0 +1,29 @@
+"""Where records rest: embedded in one directory, or on PostgreSQL for several nodes."""
+
+from pasto.store.protocol import Store
+from pasto.store.rows import (
+    EXPOSURE,
+    METRIC,
+    Appended,
+    AuditRow,
+    CloseRow,
+    EventRow,
+    KeyRow,
+    PolicyRow,
+    StudyRow,
+    TallyRow,
+)
+
+__all__ = [
+    "EXPOSURE",
+    "METRIC",
+    "Appended",
+    "AuditRow",
+    "CloseRow",
+    "EventRow",
+    "KeyRow",
+    "PolicyRow",
+    "Store",
+    "StudyRow",
+    "TallyRow",
+]

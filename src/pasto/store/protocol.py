@@ -1,0 +1,129 @@
+"""What every store can do; one suite of tests examines them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+
+
+class Store(Protocol):
+    """Where studies, policies, closes and events rest.
+
+    Two kinds of writes. What changes a study goes through `create` and `commit`, each one transaction that is written
+    whole or not at all. Events go through `append`, which many callers share: their batches are written together and
+    each caller's future is done when its own are durable.
+    """
+
+    dialect: str
+    """The SQL that `reading` speaks: "sqlite" or "postgres"."""
+
+    def close(self) -> None:
+        """Write what is waiting, then let go of everything."""
+        ...
+
+    # Studies
+
+    def create(self, study: StudyRow, audit: AuditRow) -> StudyRow:
+        """Take in a new study and return it with its number; a name in use raises StudyExists."""
+        ...
+
+    def commit(
+        self,
+        before: StudyRow,
+        after: StudyRow,
+        *,
+        policy: PolicyRow | None = None,
+        close: CloseRow | None = None,
+        learner: str | None = None,
+        audit: Sequence[AuditRow] = (),
+    ) -> bool:
+        """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing.
+
+        Returns whether it was written. A round that was closed before, or a policy's version that exists, also
+        makes it nothing: exactly one of several racing writers wins.
+        """
+        ...
+
+    def study(self, name: str) -> StudyRow | None:
+        """The study of that name as it stands."""
+        ...
+
+    def studies(self) -> list[StudyRow]:
+        """Every study, by name."""
+        ...
+
+    def learner(self, study: int) -> str | None:
+        """The learner's state after the last close, as text."""
+        ...
+
+    def policy(self, study: int, version: int) -> PolicyRow | None:
+        """One published policy."""
+        ...
+
+    def policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
+        """Published policies in order, from the version behind `after`."""
+        ...
+
+    def closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
+        """Closed rounds in order, from the round behind `after`."""
+        ...
+
+    def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        """The audit log of one study in order, from the sequence behind `after`."""
+        ...
+
+    # Events
+
+    def append(self, study: int, events: Sequence[EventRow], tallies: Sequence[TallyRow] = ()) -> Future[Appended]:
+        """Keep a batch: counted once by id for the study's life, done when durable.
+
+        A metric event without a version is credited to its unit's latest exposure in the store's sequence, those
+        before it in the batch included; without any, it is kept uncredited. Raises StoreBusy, and takes nothing, when
+        too much is waiting.
+        """
+        ...
+
+    def high_water(self, study: int) -> int:
+        """The last sequence of the store, behind which no event of this study can still appear."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
+        ...
+
+    def tallies(self, study: int, version: int) -> list[TallyRow]:
+        """The latest tally of each sender for one policy."""
+        ...
+
+    # Keys
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a new key; a prefix in use raises StoreError."""
+        ...
+
+    def revoke_key(self, prefix: str, at: float) -> bool:
+        """Revoke a key; False where there is none, or it was revoked before."""
+        ...
+
+    def keys(self) -> list[KeyRow]:
+        """Every key, revoked ones included."""
+        ...
+
+    # Care
+
+    def backup(self, target: Path) -> None:
+        """Write everything into one new file, while others go on writing; `restore` reads it into an empty store."""
+        ...
+
+    def restore(self, source: Path) -> None:
+        """Fill an empty store from a backup, of this kind of store or another."""
+        ...
+
+    def check(self) -> Iterable[str]:
+        """Look for damage, and tell each finding in a sentence; nothing where all is well."""
+        ...

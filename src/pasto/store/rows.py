@@ -1,0 +1,141 @@
+"""What a store holds, row by row: plain values, with documents as JSON text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """One study as it stands; every change makes a new generation, and a writer must name the one it saw."""
+
+    name: str
+    number: int
+    """The store's own short name for it, in every other table; 0 before it is created."""
+    generation: int
+    """Fences writers: a change is written only onto the generation it was made from."""
+    state: str
+    """Of its life: draft, learning, confirming, deployed, paused, archived."""
+    document: str
+    """The study file, whole."""
+    seed: int
+    round: int
+    """The open round, from 1; 0 before the first."""
+    version: int
+    """Of the policy being served; 0 before the first."""
+    opened_at: float
+    """When the open round began, in seconds since 1970."""
+    created_at: float
+    details: str = "{}"
+    """What its present state needs beside that: the state it was paused from, the blend that was frozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A published policy: written once, served as it is."""
+
+    version: int
+    round: int
+    learned: int | None
+    """The version of the learner's own policy that it serves; None where the learner is not asked."""
+    text: str
+    """The document, exactly as everyone reads it."""
+    checksum: str
+    """SHA-256 of the text, in hexadecimal."""
+    after: int
+    """The last event before it: none of its own events has a smaller sequence."""
+    published_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRow:
+    """How one round ended: what was seen and what came of it; enough to do it again."""
+
+    round: int
+    version: int
+    """Of the policy that was served in it."""
+    high_water: int
+    """The last event that the close saw."""
+    observed: str
+    """The rounds that were learned from now, with what they measured."""
+    learner_checksum: str
+    """SHA-256 of the learner's state afterwards."""
+    next_version: int
+    closed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One line of the log that is only ever added to: who did what to a study, and why."""
+
+    at: float
+    who: str
+    action: str
+    reason: str
+    detail: str = "{}"
+    sequence: int = 0
+    """Given by the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A key as it is kept: never the key itself."""
+
+    prefix: str
+    """The public part, by which it is found and named."""
+    digest: str
+    """SHA-256 of the whole key, in hexadecimal."""
+    name: str
+    scopes: tuple[str, ...]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+
+EXPOSURE, METRIC = 0, 1
+
+
+class EventRow(NamedTuple):
+    """One event, checked and ready to be kept."""
+
+    id: str
+    kind: int
+    """EXPOSURE or METRIC."""
+    unit: str
+    version: int | None
+    """None where a metric event names no policy: the store then credits the unit's latest exposure."""
+    arm: str | None
+    candidate: int | None
+    name: str | None = None
+    """A metric event's."""
+    fields: str | None = None
+    """A metric event's, as a flat JSON object."""
+    excluded: int = 0
+    """1 where it is kept and counted but never learned from: a fallback, an override."""
+    source: str | None = None
+    """Which sender, of a numbered stream."""
+    position: int | None = None
+    """In that stream."""
+
+
+class TallyRow(NamedTuple):
+    """What one sender says it decided under one policy, so far: the other side of the books."""
+
+    source: str
+    version: int
+    position: int
+    """Later tallies replace earlier ones."""
+    assigned: str
+    """Decisions by candidate, as a JSON object."""
+    dropped: str
+    """Exposures it could not keep, by candidate."""
+
+
+class Appended(NamedTuple):
+    """What became of a batch."""
+
+    new: tuple[bool, ...]
+    """By event: False where its id was kept before."""
+    last: int
+    """The store's last sequence after it."""
