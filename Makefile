@@ -2,7 +2,7 @@
 # requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
 
 PYTHON ?= python3
-# What `make paper`, `make bench` and `make lock` are given: make paper OPTIONS=--quick, make lock OPTIONS=--upgrade
+# What `make serve`, `make paper`, `make bench` and `make lock` are given: make paper OPTIONS=--quick, make lock OPTIONS=--upgrade
 OPTIONS ?=
 
 BIN := .venv/bin
@@ -21,7 +21,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format paper bench lock clean
+.PHONY: help setup demo serve test services check format paper bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets.
@@ -32,8 +32,14 @@ setup: $(DEV) ## Build .venv with PASTO and everything its tests need.
 demo: $(RUN) ## Learn a small study with competing metrics and show the blend beat the best single setting.
 	@$(BIN)/pasto demo
 
+serve: $(RUN) ## Run the service on this machine, with its store in pasto-data/.
+	@$(BIN)/pasto serve $(OPTIONS)
+
 test: check ## Check, then run the tests with the examples in README, docs and docstrings.
-	$(BIN)/pytest -q -n auto --maxprocesses 4
+	$(BIN)/pytest -q -n auto --maxprocesses 4 -m "not services and not realdata"
+
+services: $(DEV) ## Run the tests that need PostgreSQL or Node, and the long ones, at full size.
+	$(BIN)/pytest -q -n auto --maxprocesses 2 -m services tests
 
 check: $(DEV) ## Check format, lint, types and the import contract.
 	$(BIN)/ruff format --check --quiet

@@ -199,8 +199,8 @@ class Study:
         if policy is None:
             if 0 <= version <= self._policy.version:
                 raise AlreadyTold(
-                    f"policy version {version} was observed before, or is older than the {self.kept} versions that this "
-                    "study keeps"
+                    f"policy version {version} was observed before, or is older than the {self.kept} versions that "
+                    "this study keeps"
                 )
             raise BadMeasurement(
                 f"policy version {version!r} was never served; the current one is {self._policy.version}"
