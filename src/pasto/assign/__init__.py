@@ -1,0 +1,7 @@
+"""From a unit to its candidate: a pure decision with an exact propensity, the same in every language."""
+
+from pasto.assign.cell import ARMS, WHOLE, Cell
+from pasto.assign.publish import publish
+from pasto.assign.published import Published
+
+__all__ = ["ARMS", "WHOLE", "Cell", "Published", "publish"]

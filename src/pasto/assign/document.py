@@ -1,0 +1,227 @@
+"""The document of a published policy, read from JSON with everything checked.
+
+{"format": 1, "study": "feed", "version": 12, "round": 12, "state": "learning", "mode": "shuffled",
+ "salt": "feed/12", "baseline": 4, "candidates": [{"index": 0, "name": "a", "values": {"weight": 1}}, ...],
+ "cells": [{"arm": "control", "candidate": 4, "until": 900719925474099}, ..., {..., "until": 9007199254740992}],
+ "valid_from": 1700000000.5, "expires_after": 86400}
+
+A cell reaches from the one before it up to its `until`. Fields that are not named here are ignored, so that a later
+release may add some; whatever would change a decision comes with another `format`, which is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, NoReturn, cast
+
+from pasto.assign.cell import ARMS, WHOLE, Cell
+from pasto.errors import BadPolicy
+from pasto.records import Value
+
+FORMAT = 1
+MODES = ("shuffled", "sticky")
+
+Candidates = Mapping[int, tuple[str, Mapping[str, Value]]]
+"""Name and values by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a policy's document says, checked."""
+
+    study: str
+    version: int
+    round: int
+    state: str
+    mode: str
+    salt: str
+    baseline: int
+    candidates: Candidates
+    cells: tuple[Cell, ...]
+    cuts: tuple[int, ...]
+    valid_from: float
+    expires_after: float
+    text: str
+    checksum: str
+
+
+def read(text: str | bytes, checksum: str | None = None) -> Document:
+    """Read a document; whatever does not add up is a BadPolicy that names the field."""
+    try:
+        encoded = text.encode() if isinstance(text, str) else bytes(text)
+        decoded = encoded.decode()
+    except (TypeError, UnicodeError) as error:
+        raise BadPolicy(f"the policy is no UTF-8 text: {error}") from error
+    found = sha256(encoded).hexdigest()
+    if checksum is not None and checksum != found:
+        raise BadPolicy(
+            f"the policy's checksum should be {checksum!r} and is {found!r}: it was changed or cut short on its way"
+        )
+    fields = _mapping(_parse(decoded), "the policy")
+    if (format_ := _get(fields, "format", "format")) is True or format_ != FORMAT or not isinstance(format_, int):
+        raise BadPolicy(f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one")
+    candidates = _candidates(_list(fields, "candidates"))
+    cells, cuts = _cells(_list(fields, "cells"), candidates)
+    baseline = _whole(fields, "baseline")
+    if baseline not in candidates:
+        raise BadPolicy(f"baseline is {baseline}, which is not among the candidates")
+    if (mode := _word(fields, "mode")) not in MODES:
+        raise BadPolicy(f"mode is {mode!r}; it can be {' or '.join(MODES)}")
+    if (expires_after := _number(fields, "expires_after")) <= 0:
+        raise BadPolicy(f"expires_after is {expires_after:g}; it must be a positive number of seconds")
+    return Document(
+        study=_word(fields, "study"),
+        version=_whole(fields, "version"),
+        round=_whole(fields, "round"),
+        state=_word(fields, "state"),
+        mode=mode,
+        salt=_word(fields, "salt"),
+        baseline=baseline,
+        candidates=candidates,
+        cells=cells,
+        cuts=cuts,
+        valid_from=_number(fields, "valid_from"),
+        expires_after=expires_after,
+        text=decoded,
+        checksum=found,
+    )
+
+
+def write(fields: Mapping[str, object]) -> str:
+    """A document's canonical text: ASCII, no spaces, fields in the order given."""
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise BadPolicy("the policy is no JSON that can be read: it is nested too deep") from None
+    except ValueError as error:
+        raise BadPolicy(f"the policy is no JSON: {error}") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _candidates(listed: list[object]) -> Candidates:
+    candidates: dict[int, tuple[str, Mapping[str, Value]]] = {}
+    names: set[str] = set()
+    for place, item in enumerate(listed):
+        where = f"candidates[{place}]"
+        fields = _mapping(item, where)
+        index = _whole(fields, "index", where)
+        name = _word(fields, "name", where)
+        if index in candidates or name in names:
+            raise BadPolicy(f"{where} repeats candidate {index} {name!r}; each index and name comes once")
+        values = _mapping(_get(fields, "values", f"{where}.values"), f"{where}.values")
+        for parameter, value in values.items():
+            _check_value(parameter, value, f"{where}.values")
+        candidates[index] = name, MappingProxyType(cast(dict[str, Value], values))
+        names.add(name)
+    return candidates
+
+
+def _check_value(parameter: str, value: object, where: str) -> None:
+    _check_text(parameter, f"a name in {where}")
+    if isinstance(value, str):
+        _check_text(value, f"{where}[{parameter!r}]")
+    elif not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BadPolicy(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
+
+
+def _cells(listed: list[object], candidates: Candidates) -> tuple[tuple[Cell, ...], tuple[int, ...]]:
+    cells: list[Cell] = []
+    cuts: list[int] = []
+    seen: set[tuple[str, int]] = set()
+    left: set[str] = set()
+    for place, item in enumerate(listed):
+        where = f"cells[{place}]"
+        fields = _mapping(item, where)
+        arm = _word(fields, "arm", where)
+        candidate = _whole(fields, "candidate", where)
+        until = _whole(fields, "until", where)
+        if arm not in ARMS:
+            raise BadPolicy(f"{where}.arm is {arm!r}; the arms are {', '.join(ARMS)}")
+        if candidate not in candidates:
+            raise BadPolicy(f"{where}.candidate is {candidate}, which is not among the candidates")
+        if (arm, candidate) in seen:
+            raise BadPolicy(f"{where} repeats candidate {candidate} in arm {arm!r}; add its shares up instead")
+        if cells and cells[-1].arm != arm:
+            left.add(cells[-1].arm)
+        if arm in left:
+            raise BadPolicy(f"{where} returns to arm {arm!r}; the cells of one arm must be neighbours")
+        width = until - (cuts[-1] if cuts else 0)
+        if width <= 0:
+            raise BadPolicy(f"{where}.until is {until}, which is not above the cut before it; cuts must increase")
+        name, values = candidates[candidate]
+        seen.add((arm, candidate))
+        cuts.append(until)
+        cells.append(Cell(arm, candidate, name, values, width, width / WHOLE))
+    if not cells or cuts[-1] != WHOLE:
+        raise BadPolicy(f"the last cell ends at {cuts[-1] if cuts else 0}; the cells must cover the line up to {WHOLE}")
+    return tuple(cells), tuple(cuts)
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadPolicy(f"{where} must be a JSON object, got {_shown(value)}")
+    return value
+
+
+def _list(fields: dict[str, Any], field: str) -> list[object]:
+    value = _get(fields, field, field)
+    if not isinstance(value, list):
+        raise BadPolicy(f"{field} must be a JSON array, got {_shown(value)}")
+    return value
+
+
+def _whole(fields: dict[str, Any], field: str, where: str = "") -> int:
+    place = f"{where}.{field}" if where else field
+    value = _get(fields, field, place)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= WHOLE:
+        raise BadPolicy(f"{place} must be a whole number from 0 to 2^53, got {_shown(value)}")
+    return value
+
+
+def _number(fields: dict[str, Any], field: str) -> float:
+    value = _get(fields, field, field)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e15:
+        raise BadPolicy(f"{field} must be a number of seconds, got {_shown(value)}")
+    return float(value)
+
+
+def _word(fields: dict[str, Any], field: str, where: str = "") -> str:
+    place = f"{where}.{field}" if where else field
+    value = _get(fields, field, place)
+    if not isinstance(value, str) or not value:
+        raise BadPolicy(f"{place} must be a text of at least one character, got {_shown(value)}")
+    if "\0" in value:
+        raise BadPolicy(f"{place} is {_shown(value)}, which holds a NUL; it parts what is hashed, so no name has one")
+    _check_text(value, place)
+    return value
+
+
+def _check_text(value: str, place: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadPolicy(f"{place} is {_shown(value)}, which holds half a surrogate pair, which no text may") from None
+
+
+def _get(fields: dict[str, Any], field: str, place: str) -> Any:
+    try:
+        return fields[field]
+    except KeyError:
+        raise BadPolicy(f"{place} is missing from the policy") from None
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."
