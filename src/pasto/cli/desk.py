@@ -1,0 +1,103 @@
+"""How a command reaches its studies: a running service by its address, or the store itself where none runs."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pasto.errors import MissingExtra, StoreRefused
+
+if TYPE_CHECKING:
+    from pasto.service.desk import Desk
+    from pasto.store import Store
+
+STORE = "pasto-data"
+"""The directory of a store that nobody named."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def store_option(command: Command) -> Command:
+    """Give a command --store."""
+    return click.option(
+        "--store",
+        envvar="PASTO_STORE",
+        default=STORE,
+        show_default=True,
+        metavar="PLACE",
+        help="A directory, or postgresql://user@host/database.",
+    )(command)
+
+
+def desk_options(command: Command) -> Command:
+    """Give a command --store, --url and --key."""
+    command = click.option(
+        "--key", envvar="PASTO_KEY", metavar="KEY", help="The service's key, best given as PASTO_KEY."
+    )(command)
+    command = click.option("--url", envvar="PASTO_URL", metavar="URL", help="A running service, instead of a store.")(
+        command
+    )
+    return store_option(command)
+
+
+@contextmanager
+def opened(store: str) -> Iterator[Store]:
+    """A store for as long as the command runs."""
+    from pasto.store import open_store
+
+    found = open_store(store)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def reached(store: str, url: str | None, key: str | None) -> Iterator[Desk]:
+    """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself."""
+    try:
+        from pasto.service.remote import Remote
+        from pasto.service.service import Service
+    except ImportError as missing:
+        raise MissingExtra(f"studies need {missing.name}: pip install 'pasto[serve]'") from missing
+    if url:
+        yield Remote(url, key)
+        return
+    from pasto.store import open_store
+
+    try:
+        kept = open_store(store)
+    except StoreRefused:
+        if (running := _running(store)) is None:
+            raise
+        yield Remote(running, key)
+        return
+    service = Service(kept)
+    try:
+        yield service
+    finally:
+        service.shutdown()
+        kept.close()
+
+
+def _running(store: str) -> str | None:
+    """The address of the service that runs on a directory, which it writes there."""
+    try:
+        address = json.loads((Path(store) / "service.json").read_text(encoding="utf-8"))["url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return address if isinstance(address, str) else None
+
+
+def me() -> str:
+    """Who is at this terminal, for the audit log."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "unknown"

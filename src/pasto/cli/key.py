@@ -1,0 +1,91 @@
+"""`pasto key`: who may talk to the service."""
+
+from __future__ import annotations
+
+import click
+
+from pasto.cli.desk import desk_options, me, reached
+from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.study import as_json_option, when
+from pasto.errors import BadOption
+
+SCOPES = ("admin", "evaluate", "ingest", "read")
+
+
+@click.group(
+    short_help="Create and revoke the service's keys.",
+    epilog="\b\nExample:\n  pasto key create --name ranker --scope evaluate --scope ingest\n",
+)
+def key() -> None:
+    """Create, list and revoke the keys that the service asks for.
+
+    A key has scopes: evaluate reads policies and assigns, ingest sends events, read looks, admin does everything. To
+    change a key without an outage, create the new one, move the callers over, then revoke the old one.
+    """
+
+
+@key.command(
+    short_help="Make a key; it is shown once.",
+    epilog="\b\nExample:\n  pasto key create --name ranker --scope evaluate --scope ingest\n",
+)
+@click.option("--name", required=True, metavar="TEXT", help="Whose it is, as the audit log will call it.")
+@click.option(
+    "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="What it may do; repeatable."
+)
+@click.option("--days", type=float, metavar="DAYS", help="After how many days it expires; never, if left out.")
+@desk_options
+@as_json_option
+def create(
+    name: str,
+    scopes: tuple[str, ...],
+    days: float | None,
+    store: str,
+    url: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key and print it: the only time it is shown, since only its hash is kept."""
+    if days is not None and not days > 0:
+        raise BadOption(f"--days must be more than 0, got {days:g}")
+    with reached(store, url, key) as desk:
+        made = desk.create_key(name, scopes, expires_in=None if days is None else days * 86400.0, who=me())
+    if as_json:
+        print_json(made)
+        return
+    click.echo(made["key"])
+    click.echo("keep it now: it is not shown again", err=True)
+
+
+@key.command("list", short_help="Every key by its prefix.", epilog="\b\nExample:\n  pasto key list\n")
+@desk_options
+@as_json_option
+def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """List every key by its prefix, with its scopes and whether it still works."""
+    with reached(store, url, key) as desk:
+        found = desk.keys()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            each["prefix"],
+            each["name"],
+            " ".join(each["scopes"]),
+            when(each["created_at"]),
+            "never" if each["expires_at"] is None else when(each["expires_at"]),
+            "" if each["revoked_at"] is None else when(each["revoked_at"]),
+        ]
+        for each in found
+    ]
+    print_table(console(), ["prefix", "name", "scopes", "created", "expires", "revoked"], rows, text=(0, 1, 2, 3, 4, 5))
+
+
+@key.command(short_help="Stop a key from working.", epilog="\b\nExample:\n  pasto key revoke 3f9a2c\n")
+@click.argument("prefix")
+@desk_options
+def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
+    """Revoke a key by its prefix; running services refuse it within seconds."""
+    with reached(store, url, key) as desk:
+        if not desk.revoke_key(prefix, who=me()):
+            raise BadOption(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
+    click.echo(f"revoked {prefix}", err=True)

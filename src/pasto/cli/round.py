@@ -1,0 +1,48 @@
+"""`pasto round`: rounds by hand."""
+
+from __future__ import annotations
+
+import click
+
+from pasto.cli.desk import desk_options, me, reached
+from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.study import as_json_option
+
+
+@click.group("round", short_help="Close a round by hand.", epilog="\b\nExample:\n  pasto round close feed\n")
+def round_() -> None:
+    """Close rounds by hand, and look back at those that were closed."""
+
+
+@round_.command(short_help="Close the open round now.", epilog="\b\nExample:\n  pasto round close feed\n")
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@desk_options
+@as_json_option
+def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Close the open round: learn from the rounds that are ripe, and publish the next policy."""
+    with reached(store, url, key) as desk:
+        found = desk.close_round(name, who=me(), reason=reason)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
+
+
+@round_.command("list", short_help="The rounds that were closed.", epilog="\b\nExample:\n  pasto round list feed\n")
+@click.argument("name")
+@click.option("--after", default=0, metavar="ROUND", help="Only rounds behind this one.")
+@click.option("--limit", default=100, show_default=True, help="At most so many.")
+@desk_options
+@as_json_option
+def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """List closed rounds: what each measured, and the policy that followed."""
+    with reached(store, url, key) as desk:
+        found = desk.rounds(name, after=after, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [str(each["round"]), str(each["version"]), str(each["next_version"]), f"{each['units']:,}"] for each in found
+    ]
+    print_table(console(), ["round", "policy", "next policy", "units learned from"], rows)

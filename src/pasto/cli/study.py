@@ -1,0 +1,230 @@
+"""`pasto study`: a study from its file to its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pasto.cli.desk import desk_options, me, reached
+from pasto.cli.screen import console, print_json, print_table
+from pasto.errors import BadInput
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+
+
+@click.group(
+    short_help="Create, watch and steer studies.",
+    epilog="""\b
+Examples:
+  pasto study init feed.yaml
+  pasto study create feed.yaml
+  pasto study start feed
+  pasto study show feed
+""",
+)
+def study() -> None:
+    """Create, watch and steer studies.
+
+    A study is described by a file, which `pasto study init` writes an example of. Its life is draft, learning,
+    confirming, deployed, archived; it can be paused and resumed in between. Every change is kept in an audit log with
+    who made it and why.
+
+    The commands talk to the service at --url, to the one that runs on the store, or, where none runs, to the store.
+    """
+
+
+@study.command(short_help="Write a commented study file.", epilog="\b\nExample:\n  pasto study init feed.yaml\n")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="study.yaml")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def init(file: Path, force: bool) -> None:
+    """Write an example of a study file, every field explained, to begin from."""
+    from pasto.service.spec import EXAMPLE
+
+    if file.exists() and not force:
+        raise BadInput(f"{str(file)!r} is there already; name another file, or pass --force to write over it")
+    try:
+        file.write_text(EXAMPLE, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
+
+
+@study.command(
+    short_help="Take in a study file, as a draft.", epilog="\b\nExample:\n  pasto study create feed.yaml --start\n"
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--start", is_flag=True, help="Start it at once.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@desk_options
+@as_json_option
+def create(file: Path, start: bool, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Take in a study file (YAML, JSON or TOML); the study is then a draft, and `pasto study start` begins it."""
+    from pasto.service.spec import load_spec
+
+    spec = load_spec(file)
+    for warning in spec.warnings:
+        click.echo(f"note: {warning}", err=True)
+    with reached(store, url, key) as desk:
+        made = desk.create(spec.document, who=me(), reason=reason)
+        if start:
+            made = desk.change(spec.name, "start", who=me(), reason=reason)
+    _tell(made, as_json)
+
+
+@study.command("list", short_help="Every study with its state.", epilog="\b\nExample:\n  pasto study list\n")
+@desk_options
+@as_json_option
+def list_studies(store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """List every study with its state, round and policy."""
+    with reached(store, url, key) as desk:
+        found = desk.studies()
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        click.echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
+        return
+    rows = [[each["name"], each["state"], str(each["round"]), str(each["version"]), each["goal"]] for each in found]
+    print_table(console(), ["study", "state", "round", "policy", "goal"], rows, text=(0, 1, 4))
+
+
+@study.command(short_help="One study as it stands.", epilog="\b\nExample:\n  pasto study show feed --json\n")
+@click.argument("name")
+@desk_options
+@as_json_option
+def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Show one study: its state, what it serves, and the answer so far."""
+    with reached(store, url, key) as desk:
+        found = desk.show(name)
+    _tell(found, as_json)
+
+
+def _action(
+    name: str, sentence: str, *, needs_reason: bool = False, options: tuple[click.Option, ...] = ()
+) -> Callable[..., None]:
+    """A command that moves a study along its life."""
+
+    def move(
+        study_name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool, **given: Any
+    ) -> None:
+        with reached(store, url, key) as desk:
+            found = desk.change(
+                study_name,
+                name,
+                who=me(),
+                reason=reason,
+                **{option: value for option, value in given.items() if value not in (None, False)},
+            )
+        _tell(found, as_json)
+
+    move.__doc__ = sentence
+    decorated: Any = click.argument("study_name", metavar="NAME")(move)
+    decorated = click.option(
+        "--reason",
+        required=needs_reason,
+        default=None if needs_reason else "",
+        metavar="TEXT",
+        help="Why, for the log.",
+    )(decorated)
+    command: click.Command = study.command(
+        name, short_help=sentence.split(";")[0].rstrip(".") + ".", epilog=f"\b\nExample:\n  pasto study {name} feed\n"
+    )(desk_options(as_json_option(decorated)))
+    command.params.extend(options)
+    return move
+
+
+_action("start", "Begin to learn; the first policy is published at once.")
+_action("pause", "Stop learning; every unit gets the last certified blend, or the baseline.", needs_reason=True)
+_action("resume", "Go on where the study was paused.")
+_action("confirm", "Freeze the blend, and run it beside the best single candidate and the baseline.")
+_action(
+    "deploy",
+    "Serve the blend to everybody but the control.",
+    options=(
+        click.Option(
+            ["--without-confirmation", "without_confirmation"],
+            is_flag=True,
+            help="Deploy what was learned without an A/B test of it.",
+        ),
+    ),
+)
+_action("archive", "End a study for good; its records stay.", needs_reason=True)
+
+
+@study.command(short_help="Who did what, when and why.", epilog="\b\nExample:\n  pasto study audit feed\n")
+@click.argument("name")
+@desk_options
+@as_json_option
+def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Print the audit log, oldest first."""
+    lines: list[dict[str, Any]] = []
+    with reached(store, url, key) as desk:
+        while more := desk.audit(name, after=lines[-1]["sequence"] if lines else 0, limit=1000):
+            lines += more
+    if as_json:
+        print_json(lines)
+        return
+    rows = [[when(line["at"]), line["who"], line["action"], line["reason"]] for line in lines]
+    print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
+
+
+@study.command(
+    short_help="Compute every policy again from the log.", epilog="\b\nExample:\n  pasto study replay feed\n"
+)
+@click.argument("name")
+@desk_options
+@as_json_option
+def replay(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Compute every policy again from the log and say whether each is identical; exit code 1 where one is not."""
+    with reached(store, url, key) as desk:
+        found = desk.replay(name)
+    if as_json:
+        print_json(found)
+    elif found["identical"]:
+        click.echo(f"{name}: {found['rounds']} rounds computed again, every policy identical")
+    else:
+        click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
+    if not found["identical"]:
+        raise click.exceptions.Exit(1)
+
+
+def _tell(found: dict[str, Any], as_json: bool) -> None:
+    """One study for people, or for machines."""
+    if as_json:
+        print_json(found)
+        return
+    screen = console()
+    screen.print(f"{found['name']}: {found['state']}", style="bold")
+    for label, value in _facts(found):
+        screen.print(f"  {label:<12} {value}")
+    shares = found.get("policy", {}).get("shares", [])
+    if shares:
+        rows = [[each["name"], f"{each['share']:.1%}"] for each in shares[:10]]
+        screen.print()
+        print_table(screen, ["served now", "share"], rows)
+        if len(shares) > 10:
+            rest = sum(each["share"] for each in shares[10:])
+            screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [("objective", found["objective"]), ("candidates", f"{found['candidates']:,}")]
+    facts.append(("round", f"{found['round']} under policy {found['version']}"))
+    if (closes := found.get("closes_at")) is not None:
+        facts.append(("closes at", when(closes)))
+    facts.append(("created", when(found["created_at"])))
+    return facts
+
+
+def when(at: float) -> str:
+    """A moment in the terminal's own time zone.
+
+    >>> len(when(0.0))
+    19
+    """
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

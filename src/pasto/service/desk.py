@@ -1,0 +1,60 @@
+"""What can be asked of a running system, whether it runs in this process or behind an address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Desk(Protocol):
+    """The control plane in plain values: the service itself answers it, and so does `Remote` over HTTP."""
+
+    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+        """Take in a study file; the study is then a draft."""
+        ...
+
+    def studies(self) -> list[dict[str, Any]]:
+        """Every study in a few words."""
+        ...
+
+    def show(self, name: str) -> dict[str, Any]:
+        """One study as it stands."""
+        ...
+
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+        """Start, pause, resume, confirm, deploy or archive a study."""
+        ...
+
+    def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Close the open round now."""
+        ...
+
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Closed rounds in order."""
+        ...
+
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, and why."""
+        ...
+
+    def report(self, name: str) -> dict[str, Any]:
+        """The answer so far, and the books."""
+        ...
+
+    def replay(self, name: str) -> dict[str, Any]:
+        """Compute every policy again from the log, and compare."""
+        ...
+
+    def create_key(
+        self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
+    ) -> dict[str, Any]:
+        """Make a key; the only time it is shown."""
+        ...
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Every key by its prefix, never the key itself."""
+        ...
+
+    def revoke_key(self, prefix: str, *, who: str = "") -> bool:
+        """Stop a key from working."""
+        ...

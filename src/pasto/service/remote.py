@@ -1,0 +1,155 @@
+"""The control plane of a service somewhere else, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from pasto.errors import (
+    BadInput,
+    BadOption,
+    BadSpec,
+    OutOfDate,
+    PastoError,
+    StoreBusy,
+    StoreError,
+    StudyExists,
+    UnknownStudy,
+    WrongState,
+)
+
+PATIENCE = 60.0
+"""Seconds to wait for an answer; a replay may take minutes."""
+REPLAY_PATIENCE = 3600.0
+ERRORS: dict[str, type[PastoError]] = {
+    "bad_request": BadInput,
+    "out_of_date": OutOfDate,
+    "store_busy": StoreBusy,
+    "study_exists": StudyExists,
+    "unknown_study": UnknownStudy,
+    "wrong_state": WrongState,
+}
+"""What the service's error codes mean here; any other is a BadInput below 500 and a StoreError from there."""
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, which could carry the key to a stranger."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Refuse."""
+
+
+class Remote:
+    """A running service by its address: the same questions, the same answers, the same errors.
+
+    >>> Remote("http://127.0.0.1:8300/").url
+    'http://127.0.0.1:8300'
+    """
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+            raise BadOption(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
+        self.url = url.rstrip("/")
+        self._key = key
+        # An empty ProxyHandler keeps loopback traffic out of a proxy that the environment names.
+        local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+        proxy = [urllib.request.ProxyHandler({})] if local else []
+        self._opener = urllib.request.build_opener(_Straight, *proxy)
+
+    def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+        """Take in a study file."""
+        return self._ask("POST", "/v1/studies", dict(document))
+
+    def studies(self) -> list[dict[str, Any]]:
+        """Every study in a few words."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/studies")["studies"]
+        return found
+
+    def show(self, name: str) -> dict[str, Any]:
+        """One study as it stands."""
+        return self._ask("GET", _path(name))
+
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+        """Start, pause, resume, confirm, deploy or archive a study."""
+        return self._ask("PATCH", _path(name), {"action": action, "reason": reason, **options})
+
+    def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Close the open round now."""
+        return self._ask("POST", _path(name, "rounds/close"), {"reason": reason})
+
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Closed rounds in order."""
+        found: list[dict[str, Any]] = self._ask("GET", _path(name, f"rounds?after={after}&limit={limit}"))["rounds"]
+        return found
+
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, and why."""
+        found: list[dict[str, Any]] = self._ask("GET", _path(name, f"audit?after={after}&limit={limit}"))["audit"]
+        return found
+
+    def report(self, name: str) -> dict[str, Any]:
+        """The answer so far, and the books."""
+        return self._ask("GET", _path(name, "report"))
+
+    def replay(self, name: str) -> dict[str, Any]:
+        """Compute every policy again from the log, and compare."""
+        return self._ask("POST", _path(name, "replay"), {}, patience=REPLAY_PATIENCE)
+
+    def create_key(
+        self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
+    ) -> dict[str, Any]:
+        """Make a key."""
+        asked = {"name": name, "scopes": list(scopes)}
+        return self._ask("POST", "/v1/keys", asked if expires_in is None else {**asked, "expires_in": expires_in})
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Every key by its prefix."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/keys")["keys"]
+        return found
+
+    def revoke_key(self, prefix: str, *, who: str = "") -> bool:
+        """Stop a key from working."""
+        return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}")["revoked"])
+
+    def _ask(self, method: str, path: str, body: Any = None, *, patience: float = PATIENCE) -> dict[str, Any]:
+        request = urllib.request.Request(self.url + path, method=method)  # noqa: S310 -- http or https, checked above
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        if self._key:
+            request.add_header("Authorization", f"Bearer {self._key}")
+        try:
+            with self._opener.open(request, timeout=patience) as answer:
+                found: dict[str, Any] = json.loads(answer.read() or b"{}")
+                return found
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise _error(refused, self._key is not None) from None
+        except (OSError, ValueError) as error:
+            told = getattr(error, "reason", None) or error
+            raise StoreError(
+                f"no service answers at {self.url} ({told}); start one with `pasto serve`, or name another with --url"
+            ) from error
+
+
+def _path(name: str, rest: str = "") -> str:
+    return f"/v1/studies/{quote(name, safe='')}" + (f"/{rest}" if rest else "")
+
+
+def _error(refused: urllib.error.HTTPError, with_key: bool) -> PastoError:
+    """The library's own error for an answer that is one."""
+    if refused.code == 401:
+        cure = "the key is wrong, revoked or expired" if with_key else "it wants a key: pass --key or set PASTO_KEY"
+        return BadOption(f"the service refused: {cure}")
+    try:
+        told = json.loads(refused.read())["error"]
+        message, code = str(told["message"]), str(told["code"])
+    except (ValueError, KeyError, TypeError):
+        return StoreError(f"the service answered {refused.code} {refused.reason}, which is no answer of PASTO's")
+    if isinstance(problems := told.get("problems"), dict):
+        return BadSpec({str(field): str(problem) for field, problem in problems.items()})
+    return ERRORS.get(code, BadInput if refused.code < 500 else StoreError)(message)
