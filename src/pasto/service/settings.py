@@ -1,0 +1,175 @@
+"""Everything that can be set on a running service: one table, from which its flags, variables and pages come."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pasto.errors import BadOption
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    >>> setting = SETTINGS["body_limit"]
+    >>> setting.variable, setting.flag, setting.default
+    ('PASTO_BODY_LIMIT', '--body-limit', 5000000)
+    """
+
+    name: str
+    kind: type
+    default: Any
+    meaning: str
+    least: float
+    most: float
+    choices: tuple[str, ...]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"PASTO_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        """The flag of `pasto serve` that sets it."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def word(self) -> str:
+        """What to write, in a word."""
+        if self.choices:
+            return "|".join(self.choices)
+        return {int: "N", float: "SECONDS", bool: "yes|no"}.get(self.kind, "TEXT")
+
+    def read(self, given: object, where: str) -> Any:
+        """The value, checked; `where` names what the user typed.
+
+        >>> SETTINGS["port"].read("80", "--port")
+        80
+        """
+        value = self._converted(given)
+        if value is None:
+            raise BadOption(f"{where} needs {self._needed()}, got {given!r}")
+        return value
+
+    def _converted(self, given: object) -> Any:
+        text = str(given).strip()
+        if self.kind is bool:
+            return {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
+        if self.kind is str:
+            return text if not self.choices or text in self.choices else None
+        try:
+            number = self.kind(text)
+        except ValueError:
+            return None
+        return number if math.isfinite(number) and self.least <= number <= self.most else None
+
+    def _needed(self) -> str:
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is bool:
+            return "yes or no"
+        return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,g} to {self.most:,g}"
+
+
+def _setting(
+    default: Any, meaning: str, least: float = 0, most: float = math.inf, choices: tuple[str, ...] = ()
+) -> Any:
+    return field(default=default, metadata={"meaning": meaning, "least": least, "most": most, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a service runs; every field can be set by a flag, by a variable, or left as it is.
+
+    >>> Settings().port, Settings(port=9000).port
+    (8300, 9000)
+    """
+
+    store: str = _setting(
+        "pasto-data", "Where records rest: a directory, postgresql://… for several nodes, or memory: to try things out."
+    )
+    host: str = _setting("127.0.0.1", "The address to listen on; beyond loopback only when the store holds a key.")
+    port: int = _setting(8300, "The port to listen on; 0 takes a free one.", most=65535)
+    keys_required: bool = _setting(False, "Ask every caller for a key, also on loopback in a store without keys.")
+    allowed_hosts: str = _setting(
+        "", "Names that callers may use for this service beside localhost while no key exists, with commas between."
+    )
+    log_level: str = _setting("info", "The least that is logged.", choices=("debug", "info", "warning", "error"))
+    log_format: str = _setting("json", "One JSON object a line, or text for people.", choices=("json", "text"))
+    poll: float = _setting(
+        1.0, "How often to look for rounds to close, and for policies and keys of other nodes.", 0.05, 60
+    )
+    ofrep_exposures: str = _setting(
+        "single",
+        "Which flag evaluations count as exposures: of single flags, all, or none (the caller then sends them).",
+        choices=("single", "all", "none"),
+    )
+    body_limit: int = _setting(5_000_000, "Bytes of a request's body, unpacked.", 1_000, 1_000_000_000)
+    batch_limit: int = _setting(10_000, "Events, or units to assign, in one request.", 1, 1_000_000)
+    depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)
+    inflate_ratio: int = _setting(20, "How many times larger a gzip body may become, once it is beyond 1 MB.", 1, 1100)
+    request_timeout: float = _setting(
+        30.0, "For a request to arrive, and for its answer; waiting for a policy not counted.", 0.1, 3600
+    )
+    keep_alive: int = _setting(30, "Seconds that an idle connection is kept.", 1, 3600)
+    max_concurrent: int = _setting(1_000, "Requests in work at once; more are asked to come back.", 1, 1_000_000)
+    max_waiters: int = _setting(10_000, "Callers waiting for a policy to change at once.", 1, 1_000_000)
+    retry_after: int = _setting(1, "Seconds after which a caller is asked to come back.", 1, 3600)
+    threads: int = _setting(8, "Threads for reports, life cycles and other slow requests.", 1, 256)
+    shutdown_timeout: int = _setting(10, "Seconds that running requests are given to end on shutdown.", 0, 3600)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        return is_loopback(self.host)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The allowed names, in lower case."""
+        return frozenset(name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip())
+
+
+SETTINGS: Mapping[str, Setting] = {
+    each.name: Setting(each.name, type(each.default), each.default, **each.metadata) for each in fields(Settings)
+}
+"""The table, by name."""
+
+
+def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flags (by name, None where not given), else from variables, else as they are.
+
+    >>> read_settings({"port": "9000", "poll": None}, {"PASTO_POLL": "2", "PASTO_PORT": "1"}).poll
+    2.0
+    >>> read_settings({}, {"PASTO_PORT": "http"})
+    Traceback (most recent call last):
+    pasto.errors.BadOption: PASTO_PORT needs a whole number from 0 to 65,535, got 'http'
+    """
+    environment = environment or {}
+    values: dict[str, Any] = {}
+    for setting in SETTINGS.values():
+        flag, variable = given.get(setting.name), environment.get(setting.variable)
+        if flag is not None:
+            values[setting.name] = setting.read(flag, setting.flag)
+        elif variable:
+            values[setting.name] = setting.read(variable, setting.variable)
+    return Settings(**values)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine's own and no other can reach it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    host = host.strip("[]").lower()
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
