@@ -12,19 +12,18 @@ release may add some; whatever would change a decision comes with another `forma
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 from pasto.assign.cell import ARMS, WHOLE, Cell
 from pasto.errors import BadPolicy
 from pasto.records import Value
 
 FORMAT = 1
-MODES = ("shuffled", "sticky")
 
 Candidates = Mapping[int, tuple[str, Mapping[str, Value]]]
 """Name and values by index."""
@@ -38,12 +37,11 @@ class Document:
     version: int
     round: int
     state: str
-    mode: str
+    mode: Literal["shuffled", "sticky"]
     salt: str
     baseline: int
     candidates: Candidates
     cells: tuple[Cell, ...]
-    cuts: tuple[int, ...]
     valid_from: float
     expires_after: float
     text: str
@@ -52,10 +50,12 @@ class Document:
 
 def read(text: str | bytes, checksum: str | None = None) -> Document:
     """Read a document; whatever does not add up is a BadPolicy that names the field."""
+    if not isinstance(text, (str, bytes)):
+        raise BadPolicy(f"a policy is read from text or bytes, got {_shown(text)} ({type(text).__name__})")
     try:
-        encoded = text.encode() if isinstance(text, str) else bytes(text)
+        encoded = text.encode() if isinstance(text, str) else text
         decoded = encoded.decode()
-    except (TypeError, UnicodeError) as error:
+    except UnicodeError as error:
         raise BadPolicy(f"the policy is no UTF-8 text: {error}") from error
     found = sha256(encoded).hexdigest()
     if checksum is not None and checksum != found:
@@ -66,12 +66,10 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
     if (format_ := _get(fields, "format", "format")) is True or format_ != FORMAT or not isinstance(format_, int):
         raise BadPolicy(f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one")
     candidates = _candidates(_list(fields, "candidates"))
-    cells, cuts = _cells(_list(fields, "cells"), candidates)
+    cells = _cells(_list(fields, "cells"), candidates)
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
         raise BadPolicy(f"baseline is {baseline}, which is not among the candidates")
-    if (mode := _word(fields, "mode")) not in MODES:
-        raise BadPolicy(f"mode is {mode!r}; it can be {' or '.join(MODES)}")
     if (expires_after := _number(fields, "expires_after")) <= 0:
         raise BadPolicy(f"expires_after is {expires_after:g}; it must be a positive number of seconds")
     return Document(
@@ -79,12 +77,11 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
         version=_whole(fields, "version"),
         round=_whole(fields, "round"),
         state=_word(fields, "state"),
-        mode=mode,
+        mode=_mode(fields),
         salt=_word(fields, "salt"),
         baseline=baseline,
         candidates=candidates,
         cells=cells,
-        cuts=cuts,
         valid_from=_number(fields, "valid_from"),
         expires_after=expires_after,
         text=decoded,
@@ -110,6 +107,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _mode(fields: dict[str, Any]) -> Literal["shuffled", "sticky"]:
+    mode = _word(fields, "mode")
+    if mode not in ("shuffled", "sticky"):
+        raise BadPolicy(f"mode is {mode!r}; it can be shuffled or sticky")
+    return "sticky" if mode == "sticky" else "shuffled"
+
+
 def _candidates(listed: list[object]) -> Candidates:
     candidates: dict[int, tuple[str, Mapping[str, Value]]] = {}
     names: set[str] = set()
@@ -132,13 +136,13 @@ def _check_value(parameter: str, value: object, where: str) -> None:
     _check_text(parameter, f"a name in {where}")
     if isinstance(value, str):
         _check_text(value, f"{where}[{parameter!r}]")
-    elif not isinstance(value, (int, float)) or not math.isfinite(value):
+    elif not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise BadPolicy(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
 
 
-def _cells(listed: list[object], candidates: Candidates) -> tuple[tuple[Cell, ...], tuple[int, ...]]:
+def _cells(listed: list[object], candidates: Candidates) -> tuple[Cell, ...]:
     cells: list[Cell] = []
-    cuts: list[int] = []
+    last = 0
     seen: set[tuple[str, int]] = set()
     left: set[str] = set()
     for place, item in enumerate(listed):
@@ -157,16 +161,16 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[tuple[Cell, ..
             left.add(cells[-1].arm)
         if arm in left:
             raise BadPolicy(f"{where} returns to arm {arm!r}; the cells of one arm must be neighbours")
-        width = until - (cuts[-1] if cuts else 0)
+        width = until - last
         if width <= 0:
             raise BadPolicy(f"{where}.until is {until}, which is not above the cut before it; cuts must increase")
         name, values = candidates[candidate]
         seen.add((arm, candidate))
-        cuts.append(until)
+        last = until
         cells.append(Cell(arm, candidate, name, values, width, width / WHOLE))
-    if not cells or cuts[-1] != WHOLE:
-        raise BadPolicy(f"the last cell ends at {cuts[-1] if cuts else 0}; the cells must cover the line up to {WHOLE}")
-    return tuple(cells), tuple(cuts)
+    if last != WHOLE:
+        raise BadPolicy(f"the last cell ends at {last}; the cells must cover the line up to {WHOLE}")
+    return tuple(cells)
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:

@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import groupby
-from math import log
+from itertools import accumulate, groupby
+from math import inf, log
+from struct import Struct
 from types import MappingProxyType
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal
 
 from pasto.assign.cell import WHOLE, Cell
 from pasto.assign.document import Document, read
 from pasto.errors import BadInput
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
 LONGEST = 256
 """Characters in a unit."""
 
-_Entry = tuple[bytes, int, Cell]
+_first_64_bits = Struct(">Q").unpack_from
+_SPARE = 64 - 53
+_WHOLE = float(WHOLE)
 
 
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A candidate that competes for the units of its arm."""
+
+    start: Hash
+    """Has taken in salt and name; each draw goes on from a copy."""
+    width: float
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Published:
     """An immutable policy: which candidate each unit gets, and with what probability.
 
@@ -42,25 +60,6 @@ class Published:
     True
     """
 
-    __slots__ = (
-        "_arms",
-        "_cuts",
-        "_start",
-        "baseline",
-        "cells",
-        "checksum",
-        "expires_after",
-        "mode",
-        "named",
-        "round",
-        "salt",
-        "state",
-        "study",
-        "text",
-        "valid_from",
-        "version",
-    )
-
     study: str
     version: int
     round: int
@@ -68,12 +67,12 @@ class Published:
     """Of the study's life when it was published."""
     mode: Literal["shuffled", "sticky"]
     salt: str
-    cells: tuple[Cell, ...]
-    """Their widths sum to WHOLE; those of one arm are neighbours."""
     baseline: Cell
     """What to serve where nothing else may be: arm "none", propensity 0."""
     named: Mapping[str, Cell]
     """Every candidate of the document by its name, as an override would serve it: arm "none", propensity 0."""
+    cells: tuple[Cell, ...]
+    """Their widths sum to WHOLE; those of one arm are neighbours."""
     valid_from: float
     """In seconds since 1970."""
     expires_after: float
@@ -82,65 +81,71 @@ class Published:
     """The document as published."""
     checksum: str
     """SHA-256 of the text, in hexadecimal."""
-    _start: bytes
-    _cuts: list[int]
-    _arms: tuple[Cell | tuple[_Entry, ...], ...]
-    """When sticky: what to draw from in each arm. Empty when shuffled."""
+    _start: Hash = field(init=False)
+    """Has taken in the salt; each draw goes on from a copy."""
+    _cuts: tuple[int, ...] = field(init=False)
+    """Where each entry of `_entries` ends."""
+    _entries: tuple[Cell | tuple[Runner, ...], ...] = field(init=False)
+    """What a place on the line leads to: a cell, or the runners of an arm."""
 
-    def __init__(self, document: Document) -> None:
-        for field in ("study", "version", "round", "state", "mode", "salt", "cells", "valid_from", "expires_after"):
-            object.__setattr__(self, field, getattr(document, field))
-        named = {
-            name: Cell("none", index, name, values, 0, 0.0) for index, (name, values) in document.candidates.items()
-        }
-        start = self.salt.encode() + b"\0"
-        cuts = list(document.cuts)
-        arms: list[Cell | tuple[_Entry, ...]] = []
-        if self.mode == "sticky":
-            cuts = []
-            for _, group in groupby(document.cells, lambda cell: cell.arm):
-                own = tuple(group)
-                cuts.append((cuts[-1] if cuts else 0) + sum(cell.width for cell in own))
-                entries = tuple((start + cell.name.encode() + b"\0", cell.width, cell) for cell in own)
-                arms.append(own[0] if len(own) == 1 else entries)
-        object.__setattr__(self, "named", MappingProxyType(named))
-        object.__setattr__(self, "baseline", named[document.candidates[document.baseline][0]])
-        object.__setattr__(self, "text", document.text)
-        object.__setattr__(self, "checksum", document.checksum)
-        object.__setattr__(self, "_start", start)
-        object.__setattr__(self, "_cuts", cuts)
-        object.__setattr__(self, "_arms", tuple(arms))
+    def __post_init__(self) -> None:
+        start = sha256(self.salt.encode() + b"\0")
+        entries = self.cells if self.mode == "shuffled" else _arms(self.cells, start)
+        ends = accumulate(_width(entry) for entry in entries)
+        for name, value in (("_start", start), ("_cuts", tuple(ends)), ("_entries", entries)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_text(cls, text: str | bytes, checksum: str | None = None) -> Published:
-        """Read a document, checking all of it; a checksum, where given, must be that of the text."""
-        return cls(read(text, checksum))
+        """Read a document, checking all of it; a checksum, where given, must be that of the text.
+
+        >>> Published.from_text('{"format": 2}')
+        Traceback (most recent call last):
+        pasto.errors.BadPolicy: format is 2 and only 1 can be read here; upgrade pasto to read a newer one
+        """
+        return cls._of(read(text, checksum))
+
+    @classmethod
+    def _of(cls, document: Document) -> Published:
+        named = {
+            name: Cell("none", index, name, values, 0, 0.0) for index, (name, values) in document.candidates.items()
+        }
+        return cls(
+            study=document.study,
+            version=document.version,
+            round=document.round,
+            state=document.state,
+            mode=document.mode,
+            salt=document.salt,
+            baseline=named[document.candidates[document.baseline][0]],
+            named=MappingProxyType(named),
+            cells=document.cells,
+            valid_from=document.valid_from,
+            expires_after=document.expires_after,
+            text=document.text,
+            checksum=document.checksum,
+        )
 
     def draw(self, unit: str) -> Cell:
-        """The unit's cell: the same for the same unit, wherever and whenever it is asked."""
+        """The unit's cell: the same for the same unit, wherever and whenever it is asked.
+
+        A unit is a string of 1 to 256 characters.
+        """
         try:
             encoded = unit.encode()
+            hashed = self._start.copy()
+            hashed.update(encoded)
             if not 0 < len(unit) <= LONGEST:
-                _refuse(unit)
-            place = int.from_bytes(sha256(self._start + encoded).digest()[:7], "big") >> 3
+                raise _refusal(unit)
         except (AttributeError, TypeError, UnicodeEncodeError):
-            _refuse(unit)
-        chosen = bisect_right(self._cuts, place)
-        if self._arms:
-            arm = self._arms[chosen]
-            return arm if isinstance(arm, Cell) else _rendezvous(arm, encoded)
-        return self.cells[chosen]
+            raise _refusal(unit) from None
+        entry = self._entries[bisect_right(self._cuts, _first_64_bits(hashed.digest())[0] >> _SPARE)]
+        return entry if isinstance(entry, Cell) else _winner(entry, encoded)
 
     def draw_many(self, units: Iterable[str]) -> list[Cell]:
         """The cell of each unit, in their order."""
         draw = self.draw
         return [draw(unit) for unit in units]
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a published policy never changes: {name} cannot be set; publish another version")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a published policy never changes: {name} cannot be deleted; publish another version")
 
     def __eq__(self, other: object) -> bool:
         return self.text == other.text if isinstance(other, Published) else NotImplemented
@@ -155,25 +160,45 @@ class Published:
         return f"<Published {self.study!r} version {self.version}: {self.state}, {self.mode}, {len(self.cells)} cells>"
 
 
-def _rendezvous(entries: tuple[_Entry, ...], unit: bytes) -> Cell:
+def _arms(cells: Iterable[Cell], start: Hash) -> tuple[Cell | tuple[Runner, ...], ...]:
+    """Each arm as its runners, or as its cell where it has but one."""
+    arms: list[Cell | tuple[Runner, ...]] = []
+    for _, group in groupby(cells, lambda cell: cell.arm):
+        own = tuple(group)
+        arms.append(own[0] if len(own) == 1 else tuple(_runner(cell, start) for cell in own))
+    return tuple(arms)
+
+
+def _runner(cell: Cell, start: Hash) -> Runner:
+    hashed = start.copy()
+    hashed.update(cell.name.encode() + b"\0")
+    return Runner(hashed, float(cell.width), cell)
+
+
+def _width(entry: Cell | tuple[Runner, ...]) -> int:
+    return entry.width if isinstance(entry, Cell) else sum(runner.cell.width for runner in entry)
+
+
+def _winner(runners: tuple[Runner, ...], unit: bytes) -> Cell:
     """Who wins the unit within an arm: each candidate's chance is its width's part of the arm's."""
-    best, winner = float("inf"), entries[0][2]
-    for start, width, cell in entries:
-        place = int.from_bytes(sha256(start + unit).digest()[:7], "big") >> 3
-        score = -log((place + 0.5) / WHOLE) / width
+    best, winner = inf, runners[0]
+    for runner in runners:
+        hashed = runner.start.copy()
+        hashed.update(unit)
+        score = -log(((_first_64_bits(hashed.digest())[0] >> _SPARE) + 0.5) / _WHOLE) / runner.width
         if score < best:
-            best, winner = score, cell
-    return winner
+            best, winner = score, runner
+    return winner.cell
 
 
-def _refuse(unit: object) -> NoReturn:
-    """Say why a unit cannot be drawn for."""
+def _refusal(unit: object) -> BadInput:
+    """Why a unit cannot be drawn for."""
     if not isinstance(unit, str):
-        raise BadInput(f"a unit must be a string, got {unit!r} ({type(unit).__name__}); use str(...) on a number")
+        return BadInput(f"a unit must be a string, got {unit!r} ({type(unit).__name__}); use str(...) on a number")
     if not unit:
-        raise BadInput("a unit must have at least one character, got ''; leave out units that nobody can name")
+        return BadInput("a unit must have at least one character, got ''; leave out units that nobody can name")
     if len(unit) > LONGEST:
-        raise BadInput(
+        return BadInput(
             f"a unit may have {LONGEST} characters, got {len(unit)} ({unit[:20]!r}...); use a hash of it instead"
         )
-    raise BadInput(f"the unit {unit!r} holds half a surrogate pair, which no text may; decode it as UTF-8 first")
+    return BadInput(f"the unit {unit!r} holds half a surrogate pair, which no text may; decode it as UTF-8 first")
