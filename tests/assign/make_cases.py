@@ -1,0 +1,247 @@
+"""Writes src/pasto/assign/cases.json: decisions that every language must repeat. Run it after a change of format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pasto.assign import WHOLE, Published, publish
+from pasto.records import Value
+
+WHERE = Path(__file__).parents[2] / "src" / "pasto" / "assign" / "cases.json"
+
+ABOUT = (
+    "policies: each has a document (text, with its checksum) and draws as [place in units, arm, candidate's index, "
+    "width]; the propensity is width / 2^53. refused_documents must not be read; refused_units must not be drawn for, "
+    "by any policy. Everything outside ASCII is escaped."
+)
+
+UNITS = [
+    "a",
+    " ",
+    "0",
+    "\0",
+    "nul\0inside",
+    "\0\0",
+    "user-1",
+    "user-1 ",
+    "User-1",
+    "müller",
+    "mu\u0308ller",
+    "用户一",
+    "ユーザー",
+    "사용자",
+    "пользователь",
+    "مستخدم",
+    "משתמש",
+    "\u202eright to left\u202c",
+    "👍",
+    "👩‍👩‍👧‍👦",
+    "🏳️‍🌈🇫🇷",
+    "e\u0301\u0302\u0303",
+    "\ufeffbom",
+    "\uffff",
+    "\U0010ffff",
+    "line\nbreak\r\ttab",
+    '"quoted\\"',
+    "</script>",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "x" * 256,
+    "é" * 256,
+    "用" * 256,
+    "👍" * 256,
+    *("p" * length for length in (40, 47, 48, 49, 55, 56, 57, 63, 64, 65, 112, 119, 120, 127, 128)),
+    *(f"unit-{number}" for number in range(17)),
+]
+
+Shares = list[tuple[str, int, float]]
+
+
+def policy(
+    shares: Shares,
+    *,
+    salt: str = "feed/1",
+    mode: Literal["shuffled", "sticky"] = "shuffled",
+    state: str = "learning",
+    version: int = 1,
+    names: dict[int, str] | None = None,
+    baseline: int = 0,
+) -> Published:
+    candidates: dict[int, tuple[str, dict[str, Value]]]
+    candidates = {index: (f"c{index}", {"weight": index / 4}) for index in {baseline, *(k for _, k, _ in shares)}}
+    named: dict[int, tuple[str, dict[str, Value]]]
+    named = {index: (name, {"weight": index, "label": name, "on": True}) for index, name in (names or {}).items()}
+    return publish(
+        study="feed",
+        version=version,
+        round=version,
+        state=state,
+        mode=mode,
+        salt=salt,
+        candidates={**candidates, **named},
+        baseline=baseline,
+        shares=shares,
+        valid_from=1_700_000_000.5,
+        expires_after=86_400,
+    )
+
+
+def policies() -> Iterator[tuple[str, Published, list[str]]]:
+    """What it shows, the policy, and units beside the usual ones."""
+    rng = random.Random(20)
+    weights = [rng.random() ** 3 for _ in range(40)]
+    uneven = [weight / sum(weights) for weight in weights]
+    floors = [("learner", 0, 1 - 99e-6), *(("learner", k, 1e-6) for k in range(1, 100))]
+    learning = [("control", 4, 0.1), *(("learner", k, 0.7 / 10) for k in range(10)), ("outside", 4, 0.2)]
+    confirming = [("control", 4, 1 / 3), ("single", 7, 1 / 3), ("blend", 2, 0.2), ("blend", 7, 1 / 3 - 0.2)]
+    deployed = [("control", 4, 0.05), ("blend", 2, 0.57), ("blend", 7, 0.3), ("blend", 8, 0.08)]
+    names = {0: "weight=1, label='ä'", 1: "用户 👍", 2: "mu\u0308", 3: "מ", 4: "b"}
+
+    yield "one candidate", policy([("learner", 0, 1.0)]), []
+    yield "two halves", policy([("learner", 0, 0.5), ("learner", 1, 0.5)]), []
+    yield "three thirds, which no binary fraction is", policy([("learner", k, 1 / 3) for k in range(3)]), []
+    yield "control, learner and outside", policy(learning, baseline=4), []
+    yield "the next version shuffles anew", policy(learning, baseline=4, version=2, salt="feed/2"), []
+    rare = policy(floors)
+    found = [unit for unit in (f"rare-{n}" for n in range(60_000)) if rare.draw(unit).candidate]
+    yield "floors of one in a million, and units that fall on them", rare, found
+    yield "uneven shares", policy([("learner", k, share) for k, share in enumerate(uneven)]), []
+    yield "a thousand candidates", policy([("learner", k, 1 / 1000) for k in range(1000)]), []
+    yield "cells one part wide", policy([("learner", 0, 1e-300), ("learner", 1, 1.0), ("learner", 2, 1e-20)]), []
+    yield "cuts on either side of a unit's place", *edges()
+    yield "a salt beyond one block of the hash", policy(learning, baseline=4, salt="s" * 130), []
+    yield "names and salt outside ASCII", policy([("learner", k, 0.2) for k in names], names=names, salt="ψ/1"), []
+    yield "confirming: sticky arms", policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4), []
+    yield "deployed: a sticky blend", policy(deployed, state="deployed", mode="sticky", salt="feed", baseline=4), []
+    moved = [("control", 4, 0.05), ("blend", 2, 0.5), ("blend", 7, 0.45)]
+    yield "a later blend keeps most units", policy(moved, state="deployed", mode="sticky", salt="feed", version=2), []
+    yield "deployed by request", policy(deployed, state="deployed", salt="feed/9", version=9), []
+    yield "paused on the baseline", policy([("held", 4, 1.0)], state="paused", salt="feed", baseline=4), []
+    held = [("held", 2, 0.6), ("held", 7, 0.4)]
+    yield "paused on a blend", policy(held, state="paused", mode="sticky", salt="feed"), []
+    sticky = policy([("blend", k, 0.2) for k in names], names=names, mode="sticky", salt="ψ", state="deployed")
+    yield "sticky, names and salt outside ASCII", sticky, []
+    many = [("blend", k, share) for k, share in enumerate(uneven)]
+    yield "a sticky blend of forty", policy(many, mode="sticky", salt="feed", state="deployed"), []
+    lopsided = [("blend", 0, 1e-6), ("blend", 1, 1 - 2e-6), ("blend", 2, 1e-6)]
+    yield "a sticky blend with floors", policy(lopsided, mode="sticky", salt="feed", state="deployed"), []
+
+
+def edges() -> tuple[Published, list[str]]:
+    """A cut at a unit's own place leaves it to the next cell; a cut one above takes it in."""
+    units = [f"edge-{number}" for number in range(20)]
+    places = {unit: int(hashlib.sha256(b"feed/1\0" + unit.encode()).hexdigest()[:16], 16) >> 11 for unit in units}
+    cuts = sorted(place + number % 2 for number, place in enumerate(places.values()))
+    shares = [(until - before) / WHOLE for before, until in zip([0, *cuts], [*cuts, WHOLE], strict=True)]
+    made = policy([("learner", index, share) for index, share in enumerate(shares)])
+    if [cell["until"] for cell in json.loads(made.text)["cells"]] != [*cuts, WHOLE]:
+        raise AssertionError("shares of whole widths must come back as these widths")
+    return made, units
+
+
+def broken() -> Iterator[tuple[str, str]]:
+    """What is wrong, and a document in which just that is wrong."""
+    good = policy([("control", 0, 0.25), ("learner", 0, 0.25), ("learner", 1, 0.5)])
+
+    def changed(*path: str | int, to: object) -> str:
+        document = json.loads(good.text)
+        place: Any = document
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = to
+        return json.dumps(document)
+
+    yield "nothing", ""
+    yield "no JSON", "<html>502 Bad Gateway</html>"
+    yield "cut short", good.text[:-20]
+    yield "no object", "[]"
+    yield "an empty object", "{}"
+    yield "null", "null"
+    yield "nested too deep", "[" * 100_000
+    for field in json.loads(good.text):
+        yield f"{field} missing", json.dumps({k: v for k, v in json.loads(good.text).items() if k != field})
+        yield f"{field} null", changed(field, to=None)
+        yield f"{field} an object", changed(field, to={})
+    yield "another format", changed("format", to=2)
+    yield "a format in words", changed("format", to="1")
+    yield "format true", changed("format", to=True)
+    yield "version true", changed("version", to=True)
+    yield "version below zero", changed("version", to=-1)
+    yield "version a fraction", changed("version", to=1.5)
+    yield "version beyond 2^53", changed("version", to=2**53 + 2)
+    yield "round in words", changed("round", to="1")
+    yield "no name", changed("study", to="")
+    yield "another mode", changed("mode", to="random")
+    yield "a salt with NUL", changed("salt", to="feed\0")
+    yield "a salt with half a surrogate pair", changed("salt", to="feed\ud800")
+    yield "an unknown baseline", changed("baseline", to=7)
+    yield "baseline true", changed("baseline", to=True)
+    yield "expired at birth", changed("expires_after", to=0)
+    yield "an expiry below zero", changed("expires_after", to=-1)
+    yield "an expiry in words", changed("expires_after", to="86400")
+    yield "an expiry that is no number", good.text.replace("86400", "NaN")
+    yield "an endless expiry", good.text.replace("86400", "1e999")
+    yield "valid from true", changed("valid_from", to=True)
+    yield "no candidates", changed("candidates", to=[])
+    yield "candidates by name", changed("candidates", to={"c0": {}})
+    yield "a candidate without values", changed("candidates", 0, to={"index": 0, "name": "c0"})
+    yield "a candidate without name", changed("candidates", 0, to={"index": 0, "values": {}})
+    yield "a candidate twice", changed("candidates", 1, "index", to=0)
+    yield "a name twice", changed("candidates", 1, "name", to="c0")
+    yield "an empty name", changed("candidates", 0, "name", to="")
+    yield "a name with NUL", changed("candidates", 0, "name", to="c\0")
+    yield "a name that is a number", changed("candidates", 0, "name", to=7)
+    yield "an index true", changed("candidates", 1, "index", to=True)
+    yield "values in a list", changed("candidates", 0, "values", to=[1])
+    yield "a value that is a list", changed("candidates", 0, "values", "weight", to=[1])
+    yield "a value that is null", changed("candidates", 0, "values", "weight", to=None)
+    yield "a value beyond every float", good.text.replace('"weight":0.25', '"weight":1e999')
+    yield "a value with half a surrogate pair", changed("candidates", 0, "values", "weight", to="\udc00")
+    yield "a parameter with half a surrogate pair", changed("candidates", 0, "values", "\ud83d", to=1)
+    yield "no cells", changed("cells", to=[])
+    yield "a cell that is a list", changed("cells", 0, to=["control", 0, 1])
+    yield "an unknown arm", changed("cells", 0, "arm", to="treatment")
+    yield "an unknown candidate", changed("cells", 0, "candidate", to=2)
+    yield "a candidate twice in an arm", changed("cells", 2, "candidate", to=0)
+    yield "an arm that returns", changed("cells", 2, "arm", to="control")
+    yield "a cut at zero", changed("cells", 0, "until", to=0)
+    yield "a cut below zero", changed("cells", 0, "until", to=-1)
+    yield "a cut in words", changed("cells", 0, "until", to="1")
+    yield "a cut between whole numbers", changed("cells", 0, "until", to=0.5)
+    yield "a cut true", changed("cells", 0, "until", to=True)
+    yield "cuts that stand still", changed("cells", 1, "until", to=2**51)
+    yield "cuts that fall", changed("cells", 0, "until", to=2**53 - 1)
+    yield "a line that ends early", changed("cells", 2, "until", to=2**53 - 1)
+    yield "a line that ends late", changed("cells", 2, "until", to=2**53 + 2)
+
+
+def text() -> str:
+    """The file, one decision a line."""
+    blocks = []
+    units = list(UNITS)
+    for about, made, further in policies():
+        drawn = [*range(len(UNITS)), *range(len(units), len(units) + len(further))]
+        units += further
+        cells = zip(drawn, made.draw_many(units[place] for place in drawn), strict=True)
+        lines = ",\n".join(json.dumps([place, cell.arm, cell.candidate, cell.width]) for place, cell in cells)
+        head = json.dumps({"about": about, "checksum": made.checksum, "text": made.text})
+        blocks.append(f'{head[:-1]}, "draws": [\n{lines}\n]}}')
+    documents = ",\n".join(json.dumps({"about": about, "text": bad}) for about, bad in broken() if len(bad) < 10_000)
+    refused = json.dumps(
+        ["", "x" * 257, "👍" * 257, "\ud800", "\udc00", "a\ud83d", "\udc4d\ud83d", "\ud83d\ud83d\udc4d"]
+    )
+    return (
+        f'{{"about": {json.dumps(ABOUT)},\n"units": [\n'
+        + ",\n".join(map(json.dumps, units))
+        + '\n],\n"policies": [\n'
+        + ",\n".join(blocks)
+        + f'\n],\n"refused_units": {refused},\n"refused_documents": [\n{documents}\n]}}\n'
+    )
+
+
+if __name__ == "__main__":
+    WHERE.write_text(text(), encoding="utf-8", newline="\n")

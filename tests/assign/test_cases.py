@@ -1,0 +1,93 @@
+"""The decisions that every language repeats, checked against a second reading of the rule in exact arithmetic."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import runpy
+from collections import Counter
+from decimal import Decimal, localcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pasto.assign
+from pasto.assign import Published
+from pasto.errors import BadInput, BadPolicy
+
+FILE = Path(pasto.assign.__file__).parent / "cases.json"
+CASES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+POLICIES = CASES["policies"]
+
+
+def place(*parts: str) -> int:
+    """The top 53 of the 256 bits of SHA-256 over the parts, a zero byte between them."""
+    bits = bin(int(hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest(), 16))[2:].rjust(256, "0")
+    return int(bits[:53], 2)
+
+
+def decide(document: dict[str, Any], unit: str) -> list[Any]:
+    """Arm, candidate and width by the rule as it is written down; logarithms to fifty digits."""
+    names = {candidate["index"]: candidate["name"] for candidate in document["candidates"]}
+    cells = []
+    begin = 0
+    for cell in document["cells"]:
+        cells.append((cell["arm"], cell["candidate"], begin, cell["until"]))
+        begin = cell["until"]
+    mine = place(document["salt"], unit)
+    [cell] = [cell for cell in cells if cell[2] <= mine < cell[3]]
+    if document["mode"] == "sticky":
+        rivals = [rival for rival in cells if rival[0] == cell[0]]
+        with localcontext() as context:
+            context.prec = 50
+            scores = {
+                rival: -((Decimal(place(document["salt"], names[rival[1]], unit)) + Decimal("0.5")) / 2**53).ln()
+                / (rival[3] - rival[2])
+                for rival in rivals
+            }
+        cell = min(rivals, key=lambda rival: scores[rival])
+    return [cell[0], cell[1], cell[3] - cell[2]]
+
+
+def test_the_file_is_what_its_generator_writes() -> None:
+    made = runpy.run_path(str(Path(__file__).with_name("make_cases.py")))
+    assert made["text"]() == FILE.read_text(encoding="utf-8")
+
+
+def test_there_are_enough_of_every_kind() -> None:
+    documents = [json.loads(policy["text"]) for policy in POLICIES]
+    drawn = Counter(arm for policy in POLICIES for _, arm, _, _ in policy["draws"])
+    assert sum(drawn.values()) >= 1000
+    assert set(drawn) == set(pasto.assign.ARMS)
+    assert {document["state"] for document in documents} == {"learning", "confirming", "deployed", "paused"}
+    assert {document["mode"] for document in documents} == {"shuffled", "sticky"}
+    assert {1, 1000} <= {len(document["cells"]) for document in documents}
+    assert max(map(len, CASES["units"])) == 256
+    rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * pasto.assign.WHOLE]
+    assert len(rare) >= 5
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=[policy["about"] for policy in POLICIES])
+def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -> None:
+    published = Published.from_text(policy["text"], policy["checksum"])
+    document = json.loads(policy["text"])
+    for number, *expected in policy["draws"]:
+        unit = CASES["units"][number]
+        cell = published.draw(unit)
+        assert [cell.arm, cell.candidate, cell.width] == expected
+        assert cell.propensity == cell.width / 2**53
+        assert decide(document, unit) == expected
+
+
+@pytest.mark.parametrize("unit", CASES["refused_units"], ids=ascii)
+def test_no_policy_draws_for_what_is_no_unit(unit: str) -> None:
+    for policy in POLICIES:
+        with pytest.raises(BadInput, match="unit"):
+            Published.from_text(policy["text"]).draw(unit)
+
+
+@pytest.mark.parametrize("broken", CASES["refused_documents"], ids=lambda broken: broken["about"])
+def test_a_broken_document_is_refused(broken: dict[str, str]) -> None:
+    with pytest.raises(BadPolicy):
+        Published.from_text(broken["text"])
