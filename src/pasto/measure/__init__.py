@@ -1,0 +1,21 @@
+"""Metric definitions, and what events make of them: mean and covariance by arm and candidate."""
+
+from pasto.measure.definitions import Column, Condition, Metric
+from pasto.measure.engines import ENGINES, Engine, Request
+from pasto.measure.measuring import measure
+from pasto.measure.moments import Moments, covariances, moments
+from pasto.measure.parse import parse_metrics
+
+__all__ = [
+    "ENGINES",
+    "Column",
+    "Condition",
+    "Engine",
+    "Metric",
+    "Moments",
+    "Request",
+    "covariances",
+    "measure",
+    "moments",
+    "parse_metrics",
+]

@@ -1,0 +1,68 @@
+"""What a metric is: which events it reads, what it makes of one unit's, and between which bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pasto.records import Value
+
+Aggregate = Literal["sum", "count", "mean", "any", "max", "last"]
+Comparison = Literal["=", "!=", "<", "<=", ">", ">=", "in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an event's field must be for the event to count; an event without the field does not.
+
+    >>> Condition("surface", "in", ("home", "search")).comparison
+    'in'
+    """
+
+    field: str
+    comparison: Comparison
+    values: tuple[Value, ...]
+    """One value, or for "in" several; a number, a text and a bool never equal one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number per unit: the linear piece that metrics are made of.
+
+    >>> Column("watch_time", "watch", "seconds", "sum", 0.0, 7200.0).high
+    7200.0
+    """
+
+    name: str
+    event: str
+    value: str | None
+    """The field that holds an event's number; None where events are only counted."""
+    per_unit: Aggregate
+    low: float | None = None
+    """A unit's number is raised to it, and that is counted."""
+    high: float | None = None
+    """A unit's number is cut down to it, and that is counted."""
+    where: tuple[Condition, ...] = ()
+    by: str | None = None
+    """For "last": the field that says which event is the latest; of several the one with the largest value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a study measures and people see: a column's mean over units, or the ratio of two such means."""
+
+    name: str
+    numerator: Column
+    denominator: Column | None = None
+    """Of a ratio; None for a plain metric."""
+    lower_is_better: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns it is made of."""
+        return (self.numerator,) if self.denominator is None else (self.numerator, self.denominator)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every column's values lie between two stated bounds."""
+        return all(column.low is not None and column.high is not None for column in self.columns)

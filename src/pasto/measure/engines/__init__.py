@@ -1,0 +1,17 @@
+"""Where metrics are computed: one file an engine, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pasto.measure.engines import postgres, sqlite
+from pasto.measure.engines.request import Request
+from pasto.measure.moments import Moments
+
+Engine = Callable[[Any, Request], tuple[Moments, ...]]
+"""Takes a connection and a request; gives the moments sorted by arm and candidate."""
+
+ENGINES: dict[str, Engine] = {"sqlite": sqlite.measure, "postgres": postgres.measure}
+
+__all__ = ["ENGINES", "Engine", "Request"]

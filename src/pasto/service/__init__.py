@@ -1,0 +1,1 @@
+"""The running system: studies over HTTP, events in, rounds closed, policies out."""

@@ -1,0 +1,115 @@
+"""Amounts as people write them: shares of traffic, lengths of time, levels of a metric."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import NamedTuple
+
+from pasto.measure.document import LARGEST, Problems, shown
+
+_PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})\s*%")
+_SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|w)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+YEAR = 366 * 86400.0
+
+
+class Level(NamedTuple):
+    """A place on a metric's scale: in its own units, or in percent over the baseline.
+
+    >>> Level(-2.0, True).written(), Level(0.03, False).written()
+    ('-2%', 0.03)
+    """
+
+    number: float
+    relative: bool
+
+    def written(self) -> str | float:
+        """As a study file writes it, signed where it is relative."""
+        return f"{plain(self.number, signed=True)}%" if self.relative else self.number
+
+
+def plain(number: float, *, signed: bool = False) -> str:
+    """A number in full, without an exponent; it reads back as the same number.
+
+    >>> plain(1e-07), plain(2.0, signed=True)
+    ('0.0000001', '+2')
+    """
+    text = format(Decimal(repr(number)), "+f" if signed else "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def read_level(problems: Problems, path: str, given: object) -> Level | None:
+    """A number in the metric's own units, or a signed percentage."""
+    if not isinstance(given, str):
+        number = problems.number(path, given)
+        return None if number is None else Level(number, False)
+    match = _PERCENT.fullmatch(given.strip())
+    if match is None:
+        problems.add(
+            path,
+            f"must be a number in the metric's own units (0.03) or a signed percentage over the baseline ('-2%'), got "
+            f"{shown(given)}",
+        )
+        return None
+    number = float(match[2])
+    if not match[1] and number:
+        problems.add(path, f"is {given!r}, which could mean a rise or a fall; write '+{match[2]}%' or '-{match[2]}%'")
+        return None
+    return Level((-number if match[1] == "-" else number) + 0.0, True)
+
+
+def read_loss(problems: Problems, path: str, given: object, *, relative: bool) -> float | None:
+    """How much of a metric may be lost, in the units of its guardrail: percent, or the metric's own."""
+    if relative:
+        match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
+        if match is None or match[1]:
+            problems.add(path, f"must be a percentage such as '1%', as its guardrail is one, got {shown(given)}")
+            return None
+        return float(match[2])
+    if isinstance(given, str) and given.strip().endswith("%"):
+        problems.add(path, f"must be a number in the metric's own units, as its guardrail is one, got {shown(given)}")
+        return None
+    return problems.number(path, given, low=0.0)
+
+
+def read_share(
+    problems: Problems, path: str, given: object, *, low: float = 0.0, high: float = 1.0, open_ends: str = ""
+) -> float | None:
+    """A share: '10%' or 0.1; `open_ends` tells which ends ("low", "high") it may not reach."""
+    share: float | None
+    if isinstance(given, str):
+        match = _PERCENT.fullmatch(given.strip())
+        share = None if match is None or match[1] == "-" else float(Decimal(match[2]) / 100)
+    else:
+        share = None if isinstance(given, bool) or not isinstance(given, (int, float)) else float(given)
+    outside = share is None or not low <= share <= high
+    if outside or (share == low and "low" in open_ends) or (share == high and "high" in open_ends):
+        above = "above" if "low" in open_ends else "from"
+        below = "to below" if "high" in open_ends else "to"
+        hint = ""
+        if share is not None and 1 < share <= 100:
+            hint = f"; for {share:g} percent write '{share:g}%'"
+        problems.add(
+            path, f"must be a share {above} {low:g} {below} {high:g}, such as '10%' or 0.1, got {shown(given)}{hint}"
+        )
+        return None
+    return share
+
+
+def read_span(problems: Problems, path: str, given: object, *, low: float = 0.0, high: float = YEAR) -> float | None:
+    """A length of time in seconds: '90s', '1h', '2d', or a number of seconds."""
+    seconds: float | None = None
+    if isinstance(given, str):
+        match = _SPAN.fullmatch(given.strip())
+        seconds = None if match is None else float(match[1]) * _SECONDS[match[2]]
+    elif isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) <= LARGEST:
+        seconds = float(given)
+    if seconds is None or not low <= seconds <= high:
+        problems.add(
+            path,
+            f"must be a length of time from {low:g} s to {high / 86400:g} d, such as '90s', '30m', '1h' or '2d', or a "
+            f"number of seconds, got {shown(given)}",
+        )
+        return None
+    return seconds

@@ -1,0 +1,208 @@
+"""Every field of a study file, in one table: the parser refuses what is not in it, the reference lists what is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """One field, as people are told about it."""
+
+    path: str
+    """NAME stands for a name that the file's author chooses."""
+    kind: str
+    default: str
+    """As the file would write it; "required" where there is none, "—" where leaving it out means none."""
+    meaning: str
+    example: str
+
+
+_COLUMN = (
+    ("event", "text", "required", "The event it reads", "watch"),
+    ("value", "text", "—", "The event's field that holds its number; for `sum`, `mean`, `max` and `last`", "seconds"),
+    (
+        "per_unit",
+        "`sum`, `count`, `mean`, `any`, `max` or `last`",
+        "`sum` with a value, else `count`",
+        "What is made of one unit's events; a unit without any counts 0",
+        "sum",
+    ),
+    ("cap", "number", "—", "A unit's number is cut down to it: short for `range: [0, cap]`", "7200"),
+    ("range", "two numbers", "—", "Between which a unit's number lies, 0 among them; beyond, it is cut", "[-50, 50]"),
+    (
+        "where",
+        "mapping",
+        "—",
+        "Which events count, by field: a value, a list of values, or comparisons",
+        '{surface: home, seconds: {">=": 3}}',
+    ),
+    ("by", "text", "—", "For `last`: the event's field, such as a timestamp, that says which is the latest", "at"),
+)
+
+FIELDS = (
+    Field("name", "text", "required", "What the study is called everywhere: up to 63 of a-z, 0-9, `_`, `-`", "feed"),
+    Field(
+        "unit", "text", "user", "What is assigned, and averaged over: `user`, `session`, `request`, any word", "session"
+    ),
+    Field("description", "text", "—", "What it is for, in up to 2,000 characters", "Weights of the home feed"),
+    Field(
+        "baseline",
+        "mapping or text",
+        "required",
+        "What is served today: a setting, or a candidate's name",
+        "{weight: 1}",
+    ),
+    Field(
+        "parameters",
+        "mapping of lists",
+        "one of three",
+        "The levels of each parameter; every combination is a candidate",
+        "{weight: [0, 1, 2]}",
+    ),
+    Field(
+        "candidates",
+        "list",
+        "one of three",
+        "Settings one by one: rows of values, or `{name: …, values: …}` to name one",
+        "[{weight: 0}, {name: bold, values: {weight: 2}}]",
+    ),
+    Field(
+        "ranges",
+        "mapping",
+        "one of three",
+        "A continuous space: each parameter a range, or a list of options; new settings are found as it learns",
+        "{weight: {from: 0, to: 2}}",
+    ),
+    Field("ranges.NAME.from", "number", "required", "Where a range begins", "0"),
+    Field("ranges.NAME.to", "number", "required", "Where it ends", "2"),
+    Field("ranges.NAME.whole", "bool", "false", "Whether only whole numbers are meant", "true"),
+    Field(
+        "constraints",
+        "list of texts",
+        "[]",
+        "Linear constraints that every setting meets; with `parameters` or `ranges`",
+        '["search + 2*social <= 100"]',
+    ),
+    Field("metrics", "mapping", "required", "What is measured, up to 64 definitions by name", "{likes: {event: like}}"),
+    *(Field(f"metrics.NAME.{name}", *rest) for name, *rest in _COLUMN),
+    Field(
+        "metrics.NAME.ratio",
+        "two definitions",
+        "—",
+        "Numerator and denominator, each with the fields above; their means are divided, not each unit's numbers",
+        "[{event: like}, {event: view}]",
+    ),
+    Field("metrics.NAME.lower_is_better", "bool", "false", "Whether a fall is good news, as for a load time", "true"),
+    Field("goal", "mapping", "required", "What the study is for: one of the two below", "{maximize: watch_time}"),
+    Field(
+        "goal.maximize",
+        "text or mapping",
+        "—",
+        "A metric to raise, or weights by metric",
+        "{watch_time: 1, comments: 0.3}",
+    ),
+    Field("goal.minimize", "text or mapping", "—", "A metric to lower, or weights by metric", "load_time"),
+    Field("guardrails", "list", "[]", "What must hold meanwhile, up to 64", "[{keep: like_rate, at_least: -2%}]"),
+    Field("guardrails.keep", "text", "required", "The metric", "like_rate"),
+    Field(
+        "guardrails.at_least",
+        "number or percentage",
+        "one of two",
+        "Its lowest value: a number in its own units, or a signed percentage over the baseline",
+        "-2%",
+    ),
+    Field("guardrails.at_most", "number or percentage", "one of two", "Its highest value, likewise", "+1%"),
+    Field(
+        "guardrails.penalty",
+        "number",
+        "—",
+        "Makes it soft: what a breach costs, in goal units per squared unit of breach (percents where relative); "
+        "without one it is hard, and the answer meets it with the stated confidence",
+        "5",
+    ),
+    Field(
+        "guardrails.budget",
+        "number or percentage",
+        "—",
+        "By how much the served policy may miss it while learning, in the guardrail's own terms",
+        "1%",
+    ),
+    Field(
+        "guardrails.floor",
+        "number or percentage",
+        "`at_least` less the tolerance (`at_most` plus it)",
+        "The breaker's: when the metric is surely beyond it, traffic is pulled",
+        "-5%",
+    ),
+    Field(
+        "guardrails.tolerance",
+        "number or percentage",
+        "hard: 0; soft: a tenth of the target, or as much again and at least 1% where relative",
+        "How far beyond the threshold the floor lies where none is named",
+        "3%",
+    ),
+    Field("traffic", "mapping", "{}", "Who may be served what, as shares", "{control: 10%, cap: 30%}"),
+    Field("traffic.control", "share", "10%", "Of all units: held on the baseline, to compare with", "5%"),
+    Field(
+        "traffic.explore", "share", "100%", "Of the others: steered by the learner; the rest gets the baseline", "20%"
+    ),
+    Field("traffic.floor", "share", "1%", "Of the learner's units: spread evenly over all candidates", "2%"),
+    Field(
+        "traffic.cap", "share", "—", "The most that any candidate but the baseline gets of the learner's units", "30%"
+    ),
+    Field("traffic.entry", "share", "—", "The most that a candidate nobody has measured yet gets of them", "1%"),
+    Field("rounds", "mapping", "{every: 1h}", "When a round ends, and when it is learned from", "{every: 1h}"),
+    Field("rounds.every", "time", "1h", "How long a round lasts", "30m"),
+    Field("rounds.exposures", "whole number", "—", "Instead of `every`: end it after so many exposures", "50000"),
+    Field("rounds.maturity", "time", "0s", "How long late events are waited for before a round is learned", "2h"),
+    Field("learner", "text or mapping", "thompson", "Who learns: a name, or a name with settings", "thompson"),
+    Field("learner.name", "`thompson`, `pasto` or `scgd`", "required", "Which learner, where settings follow", "pasto"),
+    Field("learner.draws", "whole number", "32", "`thompson`: posterior draws behind each policy", "64"),
+    Field(
+        "learner.structure",
+        "`auto`, `independent` or `process`",
+        "auto; process with ranges",
+        "`thompson`: whether neighbouring settings share strength",
+        "independent",
+    ),
+    Field(
+        "learner.contrast",
+        "`difference`, `percent` or null",
+        "difference where there are a control and at most 500 candidates, else null",
+        "`thompson`: learn each round against its own control, so that what moves all candidates alike cancels",
+        "null",
+    ),
+    Field("learner.half_life", "number", "—", "`thompson`: after how many rounds an observation counts half", "48"),
+    Field("learner.step", "number", "0.1 / candidates", "`pasto` and `scgd`: the step of the mirror ascent", "0.001"),
+    Field("confidence", "share", "95%", "With which hard guardrails and budgets hold, from 50% to below 100%", "99%"),
+    Field("expires_after", "time", "1d", "How long a caller that hears nothing new goes on before the baseline", "6h"),
+)
+
+_SETTINGS = {
+    "thompson": ("draws", "structure", "contrast", "half_life"),
+    "pasto": ("step",),
+    "scgd": ("step",),
+}
+
+
+def inside(path: str) -> tuple[str, ...]:
+    """The names of the fields directly inside a section; of the whole file for the empty path.
+
+    >>> inside("rounds")
+    ('every', 'exposures', 'maturity')
+    """
+    prefix = f"{path}." if path else ""
+    return tuple(
+        field.path[len(prefix) :]
+        for field in FIELDS
+        if field.path.startswith(prefix) and "." not in field.path[len(prefix) :]
+    )
+
+
+def learner_settings(name: str) -> tuple[str, ...]:
+    """The settings that a learner takes beside its name.
+
+    >>> learner_settings("pasto")
+    ('step',)
+    """
+    return _SETTINGS[name]

@@ -1,0 +1,119 @@
+"""From a study file's text to its document: YAML, JSON or TOML, and nothing that could hurt the reader."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pasto.errors import BadSpec, MissingExtra
+from pasto.measure.document import shown
+from pasto.service.spec.parse import parse_spec
+from pasto.service.spec.spec import Spec
+
+LARGEST = 4 * 2**20
+"""Bytes of a study file: ten thousand candidates fit well."""
+DEEPEST = 16
+Kind = Literal["yaml", "json", "toml"]
+_ENDINGS: dict[str, Kind] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read a study file; its ending says what it is."""
+    file = Path(path)
+    kind = _ENDINGS.get(file.suffix.lower())
+    if kind is None:
+        raise BadSpec({"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that it is known what it is"})
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise BadSpec({"": f"{file} cannot be read: {error.strerror or error}"}) from error
+    return read_spec(content, kind)
+
+
+def read_spec(text: str | bytes, kind: Kind) -> Spec:
+    """Read a study file's text of that kind.
+
+    >>> read_spec('{"name": "feed", "name": "food"}', "json")
+    Traceback (most recent call last):
+    ...
+    pasto.errors.BadSpec: the json text cannot be read: 'name' stands there twice
+    """
+    return parse_spec(read_document(text, kind))
+
+
+def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
+    """The plain document in a text, not yet checked as a study."""
+    if kind not in _READERS:
+        raise BadSpec({"": f"a study file is yaml, json or toml, got {shown(kind)}"})
+    if len(text) > LARGEST:
+        raise BadSpec({"": f"the {kind} text has over {LARGEST // 2**20} MiB; a study file is smaller"})
+    try:
+        given = text if isinstance(text, str) else text.decode("utf-8-sig")
+        document = _READERS[kind](given)
+    except RecursionError:
+        raise BadSpec({"": f"the {kind} text is nested too deeply"}) from None
+    except (ValueError, OverflowError) as error:
+        raise BadSpec({"": f"the {kind} text cannot be read: {' '.join(str(error).split())[:300]}"}) from None
+    if not isinstance(document, dict):
+        raise BadSpec(
+            {"": f"the {kind} text must be a mapping of fields such as name and metrics, got {shown(document)}"}
+        )
+    return document
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key[:80]!r} stands there twice")
+        found[key] = value
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number that a study can use")
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra(
+            "a YAML study file needs PyYAML: pip install 'pasto[serve]', or write JSON or TOML"
+        ) from error
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Refuses a key that stands there twice."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    place = key.start_mark.line + 1
+                    raise ValueError(f"{str(key.value)[:80]!r} stands there twice (line {place})")
+                if isinstance(key.value, str):
+                    seen.add(key.value)
+            return dict(super().construct_mapping(node, deep=deep))
+
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=base):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError(f"*{event.anchor} repeats another place; write its content out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError(f"it is nested more than {DEEPEST} deep")
+        return yaml.load(text, Loader=Loader)  # noqa: S506 -- a safe loader, made stricter
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+_READERS = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}

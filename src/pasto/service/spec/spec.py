@@ -1,0 +1,112 @@
+"""A study file, read and checked: everything the running system needs to know of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pasto.measure import Column, Metric
+from pasto.objective import Objective
+from pasto.optimize.learners import Learner
+from pasto.records import Value
+from pasto.service.spec.amounts import Level
+from pasto.space import Candidates, Space
+from pasto.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """A guardrail's three numbers: where it is kept, what exploring may cost it, and where traffic is pulled."""
+
+    name: str
+    """As the objective names it."""
+    metric: str
+    at: Level
+    """The target where it is soft, the limit where it is hard."""
+    lower: bool
+    """True for at_least, False for at_most."""
+    penalty: float | None
+    """None makes it hard."""
+    budget: float | None
+    """How far the served policy may miss it while learning, in percent or in the metric's units as `at` is."""
+    floor: Level
+    """The breaker's: a metric surely on the wrong side of it stops the study."""
+    tolerance: float
+    """How far beyond `at` the floor lies where the file names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Who may be served what, as shares."""
+
+    control: float = 0.1
+    """Of all units, held on the baseline to compare with."""
+    explore: float = 1.0
+    """Of the units not in control, those that the learner may steer; the others get the baseline."""
+    floor: float = 0.01
+    """Of the learner's units, spread evenly over all candidates."""
+    cap: float | None = None
+    """The most that any candidate but the baseline may get of the learner's units."""
+    entry: float | None = None
+    """The most that a candidate nobody has measured may get of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """When a round ends, and when it may be learned from."""
+
+    every: float | None = 3600.0
+    """Seconds; None where exposures end it."""
+    exposures: int | None = None
+    maturity: float = 0.0
+    """Seconds that late events are waited for after a round's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One study as its file states it; built by `parse_spec`.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> spec = read_spec(EXAMPLE, "yaml")
+    >>> spec.name, len(spec.candidates), spec.objective.metrics
+    ('feed', 9, ('watch_time', 'like_rate.numerator', 'like_rate.denominator'))
+    >>> spec.study(seed=7).control
+    0.1
+    """
+
+    name: str
+    unit: str
+    description: str
+    candidates: Candidates | Space
+    baseline: Mapping[str, Value]
+    metrics: Mapping[str, Metric]
+    columns: tuple[Column, ...]
+    """What is measured: the objective's metrics in their order, then the others."""
+    objective: Objective
+    guardrails: tuple[Rail, ...]
+    traffic: Traffic
+    rounds: Rounds
+    learner: Learner[Any]
+    confidence: float
+    expires_after: float
+    """Seconds after which a caller that hears nothing new goes back to the baseline."""
+    document: dict[str, Any]
+    """The same as plain JSON, with every default written out."""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What is usable, but probably not what was meant."""
+
+    def study(self, seed: int) -> Study:
+        """A new study of this kind, nothing learned yet."""
+        return Study(
+            self.candidates,
+            self.objective,
+            learner=self.learner,
+            seed=seed,
+            baseline=self.baseline,
+            control=self.traffic.control,
+            budget={rail.name: rail.budget for rail in self.guardrails if rail.budget is not None} or None,
+            confidence=self.confidence,
+            cap=self.traffic.cap,
+            entry=self.traffic.entry,
+        )

@@ -1,0 +1,90 @@
+"""What is usable in a study file, but probably not what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pasto.measure import Metric
+from pasto.service.spec.spec import Rail, Spec
+
+HARMLESS = 1e-3
+"""Of the goal's range: a penalty that costs less at a total breach does nothing."""
+
+
+def warnings_of(spec: Spec) -> Iterator[str]:
+    """One sentence for each finding."""
+    goals = _goals(spec)
+    for metric in goals:
+        if not metric.bounded:
+            yield (
+                f"metrics.{metric.name} is the goal and has neither range nor cap{_halves(metric)}: one extreme unit "
+                "could steer the study; add cap: with a value that no honest unit exceeds"
+            )
+        if metric.lower_is_better == (spec.objective.sign > 0) and len(goals) == 1:
+            verb, better = ("maximize", "lower") if spec.objective.sign > 0 else ("minimize", "higher")
+            yield f"goal.{verb} names {metric.name}, of which {better} is better; turn one of them round"
+    for place, rail in enumerate(spec.guardrails):
+        yield from _rail(spec, f"guardrails[{place}]", rail, goals)
+    if not spec.traffic.control and spec.objective.relative:
+        yield (
+            "traffic.control is 0 while a guardrail is relative to the baseline: it will be judged on what the learner "
+            "itself sends there; hold a share such as 10% as a control"
+        )
+    if spec.rounds.every is not None and spec.expires_after < spec.rounds.every:
+        yield (
+            "expires_after is shorter than a round: a caller that misses one refresh goes back to the baseline before "
+            "the next policy; make it a few rounds long"
+        )
+
+
+def _goals(spec: Spec) -> list[Metric]:
+    names = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    return [spec.metrics[name] for name in names]
+
+
+def _halves(metric: Metric) -> str:
+    return "" if metric.denominator is None else " on both of its halves"
+
+
+def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[str]:
+    metric = spec.metrics[rail.metric]
+    if metric not in goals and not metric.bounded:
+        yield (
+            f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
+            "could trip or mask it; add cap:"
+        )
+    if metric.lower_is_better == rail.lower:
+        side, better = ("at_least", "lower") if rail.lower else ("at_most", "higher")
+        yield f"{path} keeps {metric.name} {side} {rail.at.written()}, of which {better} is better; is the side right?"
+    if rail.penalty is None:
+        return
+    if rail.floor == rail.at:
+        yield (
+            f"{path}.floor is the target itself, and a soft guardrail settles a little beyond its target by design: "
+            "the breaker would trip; name a floor or a tolerance"
+        )
+    most = _worst_cost(rail, metric)
+    span = 100.0 if rail.at.relative else _span(goals)
+    if most is not None and span is not None and most < HARMLESS * span:
+        yield (
+            f"{path}.penalty of {rail.penalty:g} does nothing: losing all of {metric.name} would cost {most:.3g} of a "
+            f"goal that ranges over {span:g}; raise it, or leave it out to make the guardrail hard"
+        )
+
+
+def _worst_cost(rail: Rail, metric: Metric) -> float | None:
+    """What a breach as large as the target itself costs; None where that cannot be told."""
+    if rail.penalty is None:
+        return None
+    if rail.at.relative:
+        return rail.penalty * 100.0**2
+    size = 1.0 if metric.denominator is None else metric.denominator.high
+    return None if size is None or not rail.at.number else rail.penalty * (rail.at.number * size) ** 2
+
+
+def _span(goals: list[Metric]) -> float | None:
+    """The range of a goal of one plain metric."""
+    column = goals[0].numerator
+    if len(goals) > 1 or goals[0].denominator is not None or column.low is None or column.high is None:
+        return None
+    return column.high - column.low
