@@ -1,0 +1,63 @@
+"""What a study's present state needs beside its row: rounds still ripening, and the answer that was frozen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A learning round that has ended and is not learned yet: its events may still be on their way."""
+
+    round: int
+    """Which is also the version of the policy that was served in it."""
+    learned: int
+    """The version of the learner's own policy."""
+    after: int
+    """None of its events has a smaller sequence."""
+    closed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The answer that is being confirmed or deployed."""
+
+    blend: tuple[tuple[int, float], ...]
+    """Candidates and their probabilities."""
+    single: int | None
+    """The best single candidate; None where no arm is given to one."""
+    certified: bool
+    split: Mapping[str, float]
+    """The arms' shares of traffic while it is confirmed."""
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    """The whole blend, to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Everything beside the row.
+
+    >>> details = Details(waiting=(Waiting(round=3, learned=2, after=90, closed_at=7200.0),))
+    >>> Details.from_text(details.to_text()) == details
+    True
+    """
+
+    waiting: tuple[Waiting, ...] = ()
+    paused_from: str | None = None
+    frozen: Frozen | None = None
+
+    def to_text(self) -> str:
+        """As the store keeps it."""
+        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> Details:
+        """What `to_text` wrote; an empty object is a study without any."""
+        saved = json.loads(text)
+        frozen = saved.get("frozen")
+        if frozen is not None:
+            frozen = Frozen(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
+        return cls(tuple(Waiting(**one) for one in saved.get("waiting", ())), saved.get("paused_from"), frozen)

@@ -1,0 +1,220 @@
+"""From events off the wire to rows of the store: everything is checked here, and nothing is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pasto.assign import Published
+from pasto.errors import BadInput, WrongState
+from pasto.service.board import Board, Standing
+from pasto.service.lifecycle import SERVING
+from pasto.service.spec import Spec
+from pasto.service.wire import Event, Exposure, Measurement, Refusal, Tally
+from pasto.space import Candidates
+from pasto.store import EXPOSURE, METRIC, EventRow, TallyRow
+
+LARGEST = 1e15
+"""As for anything measured: beyond it a double no longer tells neighbouring numbers apart."""
+_NUMBERS = (int, float)
+_text = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Sifted:
+    """A batch parted into what is kept and what is not."""
+
+    rows: list[EventRow] = field(default_factory=list)
+    tallies: list[TallyRow] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+def needs(spec: Spec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
+    """By event name: the fields that metrics read numbers from, and whether every such event must have them.
+
+    A field that is only read under a condition may be missing where the condition may not hold.
+    """
+    found: dict[str, dict[str, bool]] = {}
+    for column in spec.columns:
+        fields = found.setdefault(column.event, {})
+        for name in (column.value, column.by):
+            if name is not None:
+                fields[name] = fields.get(name, False) or not column.where
+    return {event: tuple(fields.items()) for event, fields in found.items()}
+
+
+class Sieve:
+    """Checks the events of one study.
+
+    An exposure's candidate must be what its policy draws for its unit, which is drawn again here: so neither arm nor
+    propensity is ever taken from the wire, and nothing forged can be told from a mistake, because both are refused.
+    """
+
+    def __init__(self, board: Board, standing: Standing) -> None:
+        self._board = board
+        self._standing = standing
+        self._needs = needs(standing.spec)
+        rows = standing.spec.candidates
+        self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
+
+    def sift(self, events: Sequence[Event | Refusal]) -> Sifted:
+        """Part a batch; every refusal has its event's place and a reason."""
+        sifted = Sifted()
+        rows, refused = sifted.rows, sifted.refused
+        policies: dict[int, Published | None] = {}
+        for index, event in enumerate(events):
+            kind = type(event)
+            result: EventRow | TallyRow | str
+            if kind is Exposure:
+                result = self._exposure(event, policies)  # type: ignore[arg-type]
+            elif kind is Measurement:
+                result = self._measurement(event, policies)  # type: ignore[arg-type]
+            elif kind is Tally:
+                result = self._tally(event, policies)  # type: ignore[arg-type]
+            else:
+                refused.append(event)  # type: ignore[arg-type]
+                continue
+            if type(result) is EventRow:
+                rows.append(result)
+            elif type(result) is TallyRow:
+                sifted.tallies.append(result)
+            else:
+                refused.append(Refusal(index, event.id, str(result)))
+        return sifted
+
+    def _exposure(self, event: Exposure, policies: dict[int, Published | None]) -> EventRow | str:
+        version = event.version
+        policy = policies[version] if version in policies else self._policy(version, policies)
+        if event.fallback or event.override:
+            return self._excluded(event, policy)
+        if policy is None:
+            return self._unknown(version)
+        try:
+            cell = policy.draw(event.unit)
+        except BadInput as error:
+            return str(error)
+        if cell.name != event.candidate:
+            return _mismatch(event.candidate, version, policy)
+        return EventRow(
+            event.id,
+            EXPOSURE,
+            event.unit,
+            version,
+            cell.arm,
+            cell.candidate,
+            None,
+            None,
+            0,
+            event.source,
+            event.sequence,
+        )
+
+    def _measurement(self, event: Measurement, policies: dict[int, Published | None]) -> EventRow | str:
+        required = self._needs.get(event.name)
+        if required is None:
+            known = ", ".join(map(repr, sorted(self._needs)))
+            return f"name is {event.name!r}, which no metric of this study reads; its metrics read {known}"
+        fields = event.fields
+        for value in fields.values():
+            if type(value) in _NUMBERS and not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
+                return _unfit(fields)
+        for name, always in required:
+            found = fields.get(name)
+            if type(found) not in _NUMBERS and (always or found is not None):
+                return _unlike_a_number(event, name, found)
+        version, arm, candidate, excluded = event.version, None, None, 0
+        if version is not None:
+            policy = policies[version] if version in policies else self._policy(version, policies)
+            if version == 0:
+                excluded = 1
+            elif policy is None:
+                return self._unknown(version)
+            else:
+                try:
+                    cell = policy.draw(event.unit)
+                except BadInput as error:
+                    return str(error)
+                if event.candidate is not None and cell.name != event.candidate:
+                    return _mismatch(event.candidate, version, policy)
+                arm, candidate = cell.arm, cell.candidate
+        elif event.candidate is not None:
+            return "candidate is named without a version; send both as the assignment had them, or neither"
+        return EventRow(
+            event.id,
+            METRIC,
+            event.unit,
+            version,
+            arm,
+            candidate,
+            event.name,
+            _text(fields).decode() if fields else None,
+            excluded,
+            event.source,
+            event.sequence,
+        )
+
+    def _tally(self, event: Tally, policies: dict[int, Published | None]) -> TallyRow | str:
+        version = event.version
+        policy = policies[version] if version in policies else self._policy(version, policies)
+        if version and policy is None:
+            return self._unknown(version)
+        assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
+        return TallyRow(event.source, version, event.sequence, assigned, dropped)
+
+    def _excluded(self, event: Exposure, policy: Published | None) -> EventRow | str:
+        """A unit that was served by fallback or override: kept and counted, never learned from."""
+        if policy is None and (event.version or not event.fallback):
+            return self._unknown(event.version)
+        cell = None if policy is None else policy.named.get(event.candidate)
+        if cell is None and not event.fallback and event.candidate not in self._names:
+            return f"candidate is {event.candidate[:40]!r}, which is no candidate of this study"
+        candidate = None if cell is None else cell.candidate
+        return EventRow(
+            event.id, EXPOSURE, event.unit, event.version, None, candidate, None, None, 1, event.source, event.sequence
+        )
+
+    def _policy(self, version: int, policies: dict[int, Published | None]) -> Published | None:
+        found = self._board.published(self._standing, version) if version else None
+        policies[version] = found
+        return found
+
+    def _unknown(self, version: int) -> str:
+        name = self._standing.row.name
+        return f"version is {version}, which study {name!r} never published; send the version of the policy served"
+
+
+def check_open(standing: Standing) -> None:
+    """WrongState for a study that takes no events: it has not begun, or is over."""
+    row = standing.row
+    if row.state not in SERVING:
+        cure = "start it first" if row.state == "draft" else "it is over, and its log is closed"
+        raise WrongState(f"study {row.name!r} is {row.state} and takes no events; {cure}")
+
+
+def _mismatch(candidate: str, version: int, policy: Published) -> str:
+    shown = repr(candidate[:40])
+    if candidate not in policy.named:
+        return f"candidate is {shown}, which version {version} does not serve"
+    return (
+        f"candidate is {shown}, which is not what version {version} draws for this unit; send what was drawn, or "
+        "mark it as override"
+    )
+
+
+def _unfit(fields: Mapping[str, object]) -> str:
+    name = next(
+        name
+        for name, value in fields.items()
+        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and not -LARGEST <= value <= LARGEST
+    )
+    return (
+        f"fields.{name} is {str(fields[name])[:40]}; a number must be finite and at most {LARGEST:g}; send none instead"
+    )
+
+
+def _unlike_a_number(event: Measurement, name: str, found: object) -> str:
+    if found is None:
+        return f"fields.{name} is missing, which a metric reads from every {event.name!r}; send it as a number"
+    return f"fields.{name} is {repr(found)[:40]}; a metric reads it as a number, so send one, without quotes"

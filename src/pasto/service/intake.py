@@ -1,0 +1,111 @@
+"""Taking events in: checked, handed to the store, and answered when they are durable."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from hashlib import blake2b
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from pasto.assign import Cell, Published
+from pasto.errors import PastoError, WrongState
+from pasto.service.board import Board, Standing
+from pasto.service.ingest import Sieve, Sifted, check_open
+from pasto.service.wire import Event, Refusal
+from pasto.store import EXPOSURE, Appended, EventRow, Store
+
+REMEMBERED = 200_000
+"""Exposures of the service's own that are remembered, so as not to be written again."""
+
+
+class Intake:
+    """The way of every event into the store."""
+
+    def __init__(self, store: Store, board: Board) -> None:
+        self._store = store
+        self._board = board
+        self._sieves: dict[str, tuple[Standing, Sieve]] = {}
+        self._exposed: OrderedDict[tuple[str, int, str], None] = OrderedDict()
+        self._lock = Lock()
+        self.failures: Counter[str] = Counter()
+        """Exposures of the service's own that were not kept, by study."""
+
+    def ingest(self, name: str, events: Sequence[Event | Refusal]) -> Future[dict[str, Any]]:
+        """Take a batch; the answer is there when what was accepted is durable."""
+        standing = self._board.standing(name)
+        try:
+            check_open(standing)
+        except WrongState:  # another node may have started it just now
+            standing = self._board.reread(name)
+            check_open(standing)
+        sifted = self._sieve(name, standing).sift(events)
+        answer: Future[dict[str, Any]] = Future()
+        answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
+        if not sifted.rows and not sifted.tallies:
+            answer.set_result(_answer(sifted, None))
+            return answer
+
+        def kept(done: Future[Appended]) -> None:
+            error = done.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(_answer(sifted, done.result()))
+
+        self._store.append(standing.row.number, sifted.rows, sifted.tallies).add_done_callback(kept)
+        return answer
+
+    def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
+        """Log an exposure that the service itself decided: once for each policy and unit, without waiting."""
+        key = (name, policy.version, unit)
+        with self._lock:
+            if key in self._exposed:
+                self._exposed.move_to_end(key)
+                return
+            self._exposed[key] = None
+            if len(self._exposed) > REMEMBERED:
+                self._exposed.popitem(last=False)
+        row = EventRow(_identity(policy.version, unit), EXPOSURE, unit, policy.version, cell.arm, cell.candidate)
+        try:
+            if "\0" in unit:
+                raise WrongState("a unit with a NUL cannot be kept")
+            standing = self._board.standing(name)
+            self._store.append(standing.row.number, [row]).add_done_callback(lambda done: self._settle(key, done))
+        except PastoError:
+            self._forget(key)
+
+    def _settle(self, key: tuple[str, int, str], done: Future[Appended]) -> None:
+        if done.exception() is not None:
+            self._forget(key)
+
+    def _forget(self, key: tuple[str, int, str]) -> None:
+        with self._lock:
+            self.failures[key[0]] += 1
+            self._exposed.pop(key, None)
+
+    def _sieve(self, name: str, standing: Standing) -> Sieve:
+        known = self._sieves.get(name)
+        if known is None or known[0] is not standing:
+            known = self._sieves[name] = (standing, Sieve(self._board, standing))
+        return known[1]
+
+
+def _answer(sifted: Sifted, appended: Appended | None) -> dict[str, Any]:
+    new = 0 if appended is None else sum(appended.new)
+    return {
+        "accepted": new + len(sifted.tallies),
+        "duplicates": len(sifted.rows) - new,
+        "refused": [msgspec.structs.asdict(refusal) for refusal in sifted.refused],
+    }
+
+
+def _identity(version: int, unit: str) -> str:
+    """The id of the service's own exposure of a unit: the same on every node."""
+    plain = f"served/{version}/{unit}"
+    if len(plain) <= 128:
+        return plain
+    return f"served/{version}/{blake2b(unit.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,80 @@
+"""A study's life: which action leads from where to where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pasto.errors import BadOption, WrongState
+
+SERVING = ("learning", "confirming", "deployed", "paused")
+"""States in which a policy is published, and events are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that can be done to a study."""
+
+    sources: tuple[str, ...]
+    target: str | None
+    """None leads back to where the study was paused."""
+    reason: bool = False
+    """Whether whoever does it must say why."""
+
+
+ACTIONS = {
+    "start": Action(("draft",), "learning"),
+    "pause": Action(("learning", "confirming", "deployed"), "paused", reason=True),
+    "resume": Action(("paused",), None),
+    "confirm": Action(("learning",), "confirming"),
+    "deploy": Action(("confirming",), "deployed"),
+    "archive": Action(("draft", "learning", "confirming", "deployed", "paused"), "archived"),
+}
+
+
+def allowed(state: str) -> tuple[str, ...]:
+    """What can be done to a study in that state.
+
+    >>> allowed("paused"), allowed("archived")
+    (('resume', 'archive'), ())
+    """
+    return tuple(name for name, action in ACTIONS.items() if state in action.sources)
+
+
+def target(
+    study: str,
+    state: str,
+    action: str,
+    *,
+    reason: str = "",
+    paused_from: str | None = None,
+    without_confirmation: bool = False,
+) -> str:
+    """The state that an action leads to; WrongState where it cannot be done now, with what can.
+
+    >>> target("feed", "learning", "confirm"), target("feed", "paused", "resume", paused_from="deployed")
+    ('confirming', 'deployed')
+    >>> target("feed", "draft", "deploy")
+    Traceback (most recent call last):
+    pasto.errors.WrongState: study 'feed' is draft and deploy needs it to be confirming; possible now: start, archive
+    """
+    chosen = ACTIONS.get(action)
+    if chosen is None:
+        raise BadOption(f"{action!r} cannot be done to a study; the actions are {', '.join(ACTIONS)}")
+    sources = chosen.sources
+    if action == "deploy" and without_confirmation:
+        sources = (*sources, "learning")
+    if state not in sources:
+        raise WrongState(_refusal(study, state, action, sources))
+    if chosen.reason and not reason.strip():
+        raise BadOption(f"{action} needs a reason, which the audit log keeps; say why")
+    found = paused_from if chosen.target is None else chosen.target
+    if found is None:
+        raise WrongState(f"study {study!r} does not know where it was paused; archive it and create it again")
+    return found
+
+
+def _refusal(study: str, state: str, action: str, sources: tuple[str, ...]) -> str:
+    message = f"study {study!r} is {state} and {action} needs it to be {' or '.join(sources)}"
+    if action == "deploy" and state == "learning":
+        message += "; confirm it first, or deploy it without_confirmation"
+    return f"{message}; possible now: {', '.join(allowed(state)) or 'nothing, for this is final'}"

@@ -1,0 +1,88 @@
+"""The report: the answer so far, how the policy came about, and the books."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+from pasto.errors import NothingLearned, PastoError
+from pasto.service.accounting import Ledger
+from pasto.service.answer import shown
+from pasto.service.board import Standing
+from pasto.service.details import Details
+from pasto.service.overview import closed
+from pasto.service.rounds.step import unchanged
+from pasto.store import Store
+
+HISTORY = 100
+"""Closed rounds that a report shows, the latest ones."""
+
+
+class Reporter:
+    """Reports on studies; what only changes with a close is computed once for each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._learned: dict[str, tuple[int, int, dict[str, Any], tuple[str, ...]]] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._lock = Lock()
+
+    def report(self, standing: Standing) -> dict[str, Any]:
+        """Everything that is known of a study."""
+        row, spec = standing.row, standing.spec
+        learned, names = self._known(standing)
+        with self._lock:
+            ledger = self._ledgers.setdefault(row.number, Ledger(self._store, row.number))
+        return {
+            "name": row.name,
+            "state": row.state,
+            "round": row.round,
+            "version": row.version,
+            "metrics": list(spec.metrics),
+            **learned,
+            "accounting": ledger.shown(names, [column.name for column in spec.columns]) if row.version else None,
+        }
+
+    def _known(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
+        row = standing.row
+        with self._lock:
+            known = self._learned.get(row.name)
+            if known is not None and known[:2] == (row.number, row.generation):
+                return known[2], known[3]
+        learned, names = self._fresh(standing)
+        with self._lock:
+            self._learned[row.name] = (row.number, row.generation, learned, names)
+        return learned, names
+
+    def _fresh(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
+        row = standing.row
+        details = Details.from_text(row.details)
+        found: dict[str, Any] = {
+            "rounds_learned": 0,
+            "blend": None,
+            "problem": None,
+            "frozen": None if details.frozen is None else dict(details.frozen.answer),
+            "waiting": [one.round for one in details.waiting],
+            "policy": [],
+            "history": [],
+        }
+        saved = self._store.learner(row.number) if row.version else None
+        if saved is None:
+            return found, ()
+        study = unchanged(saved).study
+        names = tuple(study.candidates.names)
+        found["rounds_learned"] = study.rounds
+        found["policy"] = [
+            {"name": name, "probability": share}
+            for name, share in zip(names, study.policy.probabilities, strict=True)
+            if share > 0
+        ]
+        try:
+            found["blend"] = shown(study.blend())
+        except NothingLearned:
+            found["problem"] = "no round has been learned yet"
+        except (PastoError, ArithmeticError) as error:
+            found["problem"] = f"the answer could not be computed: {type(error).__name__}: {error}"
+        first = max(0, row.round - 1 - HISTORY)
+        found["history"] = [closed(close) for close in self._store.closes(row.number, after=first, limit=HISTORY)]
+        return found, names

@@ -1,0 +1,192 @@
+"""The end of a round and the beginning of the next, computed whole before anything is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pasto.assign import Published
+from pasto.errors import StoreError
+from pasto.measure import Moments, covariances, measure
+from pasto.records import Observation
+from pasto.service.details import Details, Frozen, Waiting
+from pasto.service.publishing import freeze, held, published
+from pasto.service.rounds.step import Lesson, Stepped, begun, step, unchanged
+from pasto.service.spec import Spec
+from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the next round shall be."""
+
+    state: str
+    split: Mapping[str, float] | None = None
+    """The arms' shares, where it confirms."""
+    hold: str = "blend"
+    """What to stand still on, where it is paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Everything that one commit writes."""
+
+    after: StudyRow
+    policy: PolicyRow | None
+    close: CloseRow | None
+    learner: str | None
+    learned_from: tuple[int, ...] = ()
+    problems: tuple[str, ...] = ()
+    published: Published | None = None
+
+
+def learns(before: str, terms: Terms) -> bool:
+    """Whether ending a round of one state for one of another state asks the learner.
+
+    A pause never waits for it, and what was frozen does not need it.
+    """
+    return (before == "learning" and terms.state in ("learning", "confirming", "deployed")) or (
+        before == "paused" and terms.state == "learning"
+    )
+
+
+def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
+    """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet."""
+    details = Details.from_text(row.details)
+    if not row.version:
+        return _first(spec, row, terms, now=now)
+    serving = store.policy(row.number, row.version)
+    if serving is None:
+        raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
+    high_water = store.high_water(row.number)
+    waiting = details.waiting
+    if row.state == "learning" and serving.learned is not None:
+        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now))
+    due: tuple[Waiting, ...] = ()
+    learning = learns(row.state, terms)
+    if learning:
+        due = tuple(one for one in waiting if one.closed_at + spec.rounds.maturity <= now)
+    measured = [moments_of(store, spec, row.number, one, high_water) for one in due]
+    saved = store.learner(row.number)
+    if saved is None:
+        raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
+    lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
+    stepped = step(saved, lessons) if learning else unchanged(saved)
+    frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
+    later = Details(
+        waiting=tuple(one for one in waiting if one not in due),
+        paused_from=row.state if terms.state == "paused" else None,
+        frozen=frozen,
+    )
+    close = CloseRow(
+        round=row.round,
+        version=row.version,
+        high_water=high_water,
+        observed=_observed(row, terms, learning, due, measured, stepped.problems),
+        learner_checksum=stepped.checksum,
+        next_version=row.version if policy is None else row.version + 1,
+        closed_at=now,
+    )
+    after = replace(row, generation=row.generation + 1, state=terms.state, details=later.to_text())
+    learned_from = tuple(one.round for one in due)
+    if policy is None:
+        return Turn(after, None, close, None, learned_from, stepped.problems)
+    after = replace(after, round=row.round + 1, version=row.version + 1, opened_at=now)
+    learned = stepped.study.policy.version if terms.state == "learning" else None
+    written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, high_water, now)
+    learner = stepped.text if learning else None
+    return Turn(after, written, close, learner, learned_from, stepped.problems, policy)
+
+
+def publication(
+    spec: Spec, stepped: Stepped, terms: Terms, frozen: Frozen | None, *, version: int, at: float
+) -> tuple[Frozen | None, Published | None]:
+    """What a study in that state has frozen, and the policy it serves; archived ones serve none."""
+    if terms.state == "archived":
+        return frozen, None
+    if terms.state in ("confirming", "deployed") and frozen is None:
+        frozen = freeze(spec.name, stepped.study, terms.split)
+    standing = frozen
+    if terms.state == "paused" and frozen is None and terms.hold == "blend":
+        standing = _held(stepped)
+    policy = published(spec, stepped.study, state=terms.state, version=version, at=at, frozen=standing, hold=terms.hold)
+    return frozen, policy
+
+
+def moments_of(store: Store, spec: Spec, study: int, one: Waiting, until: int) -> tuple[Moments, ...]:
+    """What a round measured, as far as events had come."""
+    with store.reading() as connection:
+        return measure(
+            connection,
+            store.dialect,
+            study=study,
+            version=one.round,
+            after=one.after,
+            until=until,
+            columns=spec.columns,
+        )
+
+
+def lesson(spec: Spec, one: Waiting, measured: Sequence[Moments]) -> Lesson:
+    """A round as the learner sees it: its own units by candidate, and the control's."""
+    seen = [cell for cell in measured if cell.arm in ("learner", "control")]
+    width = len(spec.objective.metrics)
+    observations = []
+    for cell, covariance in zip(seen, covariances(seen), strict=True):
+        observations.append(
+            Observation(
+                version=one.learned,
+                candidate=cell.candidate,
+                units=cell.units,
+                mean=cell.mean[:width],
+                covariance=None if covariance is None else tuple(line[:width] for line in covariance[:width]),
+                control=cell.arm == "control",
+            )
+        )
+    return Lesson(one.round, tuple(observations))
+
+
+def _first(spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
+    """A study's first round; a draft that is archived has none."""
+    if terms.state == "archived":
+        return Turn(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
+    stepped = begun(spec.study(row.seed))
+    _, policy = publication(spec, stepped, terms, None, version=1, at=now)
+    assert policy is not None  # noqa: S101 -- only archived studies serve none
+    after = replace(row, generation=row.generation + 1, state=terms.state, round=1, version=1, opened_at=now)
+    learned = stepped.study.policy.version
+    written = PolicyRow(1, 1, learned, policy.text, policy.checksum, 0, now)
+    return Turn(after, written, None, stepped.text, published=policy)
+
+
+def _held(stepped: Stepped) -> Frozen | None:
+    """A pause must succeed, so an answer that cannot be computed is none."""
+    try:
+        return held(stepped.study)
+    except Exception:  # whatever a learner does, a pause falls back to the baseline
+        return None
+
+
+def _observed(
+    row: StudyRow,
+    terms: Terms,
+    learning: bool,
+    due: Sequence[Waiting],
+    measured: Sequence[Sequence[Moments]],
+    problems: Sequence[str],
+) -> str:
+    """The close in JSON: what was learned from, what it measured, and what came next."""
+    rounds: list[dict[str, Any]] = [
+        {"round": one.round, "learned": one.learned, "after": one.after, "moments": [asdict(cell) for cell in cells]}
+        for one, cells in zip(due, measured, strict=True)
+    ]
+    told = {
+        "state": row.state,
+        "learns": learning,
+        "rounds": rounds,
+        "problems": list(problems),
+        "next": asdict(terms),
+    }
+    return json.dumps(told, separators=(",", ":"), allow_nan=False)

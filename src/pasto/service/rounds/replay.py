@@ -1,0 +1,104 @@
+"""Every close computed again from the study file and the log, and compared with what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from pasto.errors import PastoError
+from pasto.service.details import Frozen, Waiting
+from pasto.service.rounds.close import Terms, lesson, moments_of, publication
+from pasto.service.rounds.step import Stepped, begun, step
+from pasto.service.spec import Spec
+from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+
+Row = TypeVar("Row", CloseRow, PolicyRow)
+PAGE = 200
+
+
+def replay(store: Store, spec: Spec, row: StudyRow) -> dict[str, Any]:
+    """Whether every policy and every state of the learner comes out as it was published, bit for bit.
+
+    Rounds are measured again from the events that their close had seen; whatever arrived later changes nothing. The
+    first difference is told with its round.
+    """
+    if not row.version:
+        return _told(0, None)
+    closes = _pages(lambda after: store.closes(row.number, after=after, limit=PAGE), lambda close: close.round)
+    policies = _pages(lambda after: store.policies(row.number, after=after, limit=PAGE), lambda policy: policy.version)
+    first = next(policies, None)
+    if first is None or first.version != 1:
+        return _told(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
+    stepped = begun(spec.study(row.seed))
+    frozen: Frozen | None = None
+    _, again = publication(spec, stepped, Terms("learning"), None, version=1, at=first.published_at)
+    if again is None or again.text != first.text:
+        return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
+    served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
+    done = 0
+    for close in closes:
+        if close.round != done + 1:
+            return _told(done, _difference(done + 1, "close", "missing", None))
+        try:
+            stepped, frozen, difference = _again(store, spec, row, close, stepped, frozen, served, policies)
+        except (PastoError, KeyError, ValueError) as error:
+            difference = _difference(close.round, "close", None, None, f"{type(error).__name__}: {error}")
+        if difference is not None:
+            return _told(done, difference)
+        done += 1
+    if done < row.round - (row.state != "archived"):
+        return _told(done, _difference(done + 1, "close", "missing", None))
+    return _told(done, None)
+
+
+def _again(
+    store: Store,
+    spec: Spec,
+    row: StudyRow,
+    close: CloseRow,
+    stepped: Stepped,
+    frozen: Frozen | None,
+    served: dict[int, Waiting],
+    policies: Iterator[PolicyRow],
+) -> tuple[Stepped, Frozen | None, dict[str, Any] | None]:
+    """One close once more; `served` learns what the next round serves."""
+    told = json.loads(close.observed)
+    if told["learns"]:
+        due = [served.pop(one["round"]) for one in told["rounds"]]
+        lessons = [lesson(spec, one, moments_of(store, spec, row.number, one, close.high_water)) for one in due]
+        stepped = step(stepped.text, lessons)
+    if stepped.checksum != close.learner_checksum:
+        return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
+    terms = Terms(**told["next"])
+    if close.next_version == close.version:
+        return stepped, frozen, None
+    policy = next(policies, None)
+    if policy is None or policy.version != close.next_version:
+        return stepped, frozen, _difference(close.round, "policy", "missing", None)
+    frozen, again = publication(spec, stepped, terms, frozen, version=policy.version, at=policy.published_at)
+    if again is None or again.text != policy.text:
+        found = None if again is None else again.checksum
+        return stepped, frozen, _difference(close.round, "policy", policy.checksum, found)
+    if terms.state == "learning":
+        learned = stepped.study.policy.version
+        served[policy.version] = Waiting(policy.round, learned, close.high_water, 0.0)
+    return stepped, frozen, None
+
+
+def _pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) -> Iterator[Row]:
+    after = 0
+    while rows := read(after):
+        yield from rows
+        after = number(rows[-1])
+
+
+def _told(rounds: int, difference: dict[str, Any] | None) -> dict[str, Any]:
+    return {"identical": difference is None, "rounds": rounds, "first_difference": difference}
+
+
+def _difference(
+    number: int, what: str, published: str | None, computed: str | None, problem: str = ""
+) -> dict[str, Any]:
+    told = {"round": number, "what": what, "published": published, "computed": computed}
+    return {**told, "problem": problem} if problem else told

@@ -1,0 +1,106 @@
+"""The pure step: a learner's state and what rounds measured give the next state and its policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import fsum
+from typing import Any
+
+from pasto.errors import BadMeasurement
+from pasto.records import Observation
+from pasto.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one round measured."""
+
+    round: int
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A study after a step."""
+
+    study: Study
+    text: str
+    """Its state."""
+    problems: tuple[str, ...] = ()
+    """What could not be learned, in sentences."""
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the state."""
+        return sha256(self.text.encode()).hexdigest()
+
+
+def begun(study: Study) -> Stepped:
+    """A study before its first step."""
+    return Stepped(study, _text(study))
+
+
+def unchanged(text: str) -> Stepped:
+    """A study as it was saved."""
+    return Stepped(Study.from_state(json.loads(text)), text)
+
+
+def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
+    """Learn from each round in turn; the study then has a policy of a new version, whatever happens.
+
+    Equal arguments give an equal state, bit for bit. A round that no unit of the learner saw teaches nothing. Where
+    the learner fails, its state stays what it was before, and where it cannot even propose, the last policy's
+    probabilities are served under the new version: a study never stands still because of one round.
+
+    >>> import json, pasto
+    >>> from pasto.records import Observation
+    >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
+    >>> seen = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
+    >>> after = step(json.dumps(study.state()), [Lesson(1, tuple(seen)), Lesson(2, ())])
+    >>> after.study.rounds, after.problems
+    (1, ('round 2 had no units of the learner, so it taught nothing',))
+    """
+    problems: list[str] = []
+    before = json.loads(text)["version"]
+    study = Study.from_state(json.loads(text))
+    for lesson in lessons:
+        if all(seen.control for seen in lesson.observations):
+            problems.append(f"round {lesson.round} had no units of the learner, so it taught nothing")
+            continue
+        try:
+            study.observe(lesson.observations)
+            text = _text(study)
+        except Exception as error:  # whatever a learner does, the study must go on serving
+            problems.append(f"round {lesson.round} could not be learned: {type(error).__name__}: {error}")
+            study = Study.from_state(json.loads(text))
+    if study.policy.version == before:
+        try:
+            study.publish()
+            text = _text(study)
+        except Exception as error:  # as above
+            problems.append(f"no new policy could be proposed: {type(error).__name__}: {error}; the last one is kept")
+            text = _written(_republished(json.loads(text)))
+            study = Study.from_state(json.loads(text))
+    return Stepped(study, text, tuple(problems))
+
+
+def _text(study: Study) -> str:
+    """A study's state as text, if its policy can be served."""
+    shares = study.policy.probabilities
+    if not all(share >= 0 for share in shares) or not abs(fsum(shares) - 1.0) <= 1e-9:
+        raise BadMeasurement(f"the learner's policy is no distribution: it sums to {fsum(shares)!r}")
+    return _written(study.state())
+
+
+def _written(state: dict[str, Any]) -> str:
+    return json.dumps(state, separators=(",", ":"), allow_nan=False)
+
+
+def _republished(state: dict[str, Any]) -> dict[str, Any]:
+    """The same state with its current policy once more, under the next version."""
+    shares = dict(state["policies"])[state["version"]]
+    version = state["version"] + 1
+    return {**state, "version": version, "policies": [*state["policies"], [version, shares]]}

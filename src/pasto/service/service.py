@@ -1,0 +1,280 @@
+"""The running system without its network: studies are created, served, fed and closed here."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from pasto.assign import Cell, Published
+from pasto.errors import BadOption, OutOfDate, UnknownStudy, WrongState
+from pasto.service.board import Board
+from pasto.service.details import Details
+from pasto.service.intake import Intake
+from pasto.service.keys import Keys
+from pasto.service.lifecycle import allowed, target
+from pasto.service.overview import audited, closed, overview, summary
+from pasto.service.publishing import HOLDS
+from pasto.service.reporting import Reporter
+from pasto.service.rounds.ages import Ages
+from pasto.service.rounds.close import Terms, Turn, turn
+from pasto.service.rounds.due import Due
+from pasto.service.rounds.replay import replay
+from pasto.service.spec import parse_spec
+from pasto.service.wire import Event, Refusal, decode
+from pasto.store import AuditRow, Store, StudyRow
+
+TRIES = 50
+"""How often a change is made again onto what someone else changed meanwhile."""
+MOST_ROWS = 1000
+"""Rows of a log that one call returns at most."""
+_OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares",), "pause": ("hold",)}
+
+
+class Service:
+    """Everything that can be asked of the running system; every answer is plain JSON.
+
+    Several may run over one store, in one process or on many machines: each change names the generation it was made
+    from, so exactly one of those that race is written, and the others look again.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> from pasto.store import open_store
+    >>> service = Service(open_store("memory:"))
+    >>> service.create(read_spec(EXAMPLE, "yaml").document, who="ann")["state"]
+    'draft'
+    >>> service.change("feed", "start", who="ann")["round"]
+    1
+    >>> cell = service.board.current("feed").draw("user 7")
+    >>> cell.name in [share["name"] for share in service.show("feed")["policy"]["shares"]]
+    True
+    >>> service.close_round("feed", who="ann")["next_version"]
+    2
+    >>> service.replay("feed")
+    {'identical': True, 'rounds': 1, 'first_difference': None}
+    >>> service.shutdown()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self.board = Board(store)
+        self._clock = clock
+        self._ages = Ages(clock, monotonic)
+        self._due = Due(store, self._ages, monotonic)
+        self._intake = Intake(store, self.board)
+        self._reporter = Reporter(store)
+        self._keys: Keys | None = None
+        self.board.refresh()
+
+    # Studies
+
+    def create(
+        self, document: Mapping[str, Any], *, who: str, reason: str = "", seed: int | None = None
+    ) -> dict[str, Any]:
+        """Take in a study file; the study is then a draft."""
+        spec = parse_spec(document)
+        now = self._clock()
+        text = json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
+        chosen = secrets.randbits(62) if seed is None else seed
+        row = StudyRow(spec.name, 0, 1, "draft", text, chosen, 0, 0, now, now)
+        self.store.create(row, _audit(now, who, "create", reason, {"warnings": list(spec.warnings)}))
+        return self.show(spec.name)
+
+    def studies(self) -> list[dict[str, Any]]:
+        """Every study in a few words."""
+        self.board.refresh()
+        return [summary(standing) for standing in self.board.all()]
+
+    def show(self, name: str) -> dict[str, Any]:
+        """One study as it stands."""
+        standing = self.board.reread(name)
+        return overview(standing, self._ages.now(standing.row))
+
+    def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
+        """Start, pause, resume, confirm, deploy or archive a study; WrongState says what is possible instead.
+
+        Options: `without_confirmation=True` deploys straight from learning; `shares={"control": ..., "single": ...,
+        "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `hold="baseline"` pauses onto
+        the baseline though there is a certified blend.
+        """
+        _check_options(action, options)
+        for _ in range(TRIES):
+            row = self._row(name)
+            paused_from = Details.from_text(row.details).paused_from
+            bold = bool(options.get("without_confirmation"))
+            state = target(name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=bold)
+            terms = Terms(state, options.get("shares"), options.get("hold", "blend"))
+            turned = self._turn(row, terms)
+            detail = {"from": row.state, "to": state, **_shown(turned), **options}
+            if self._commit(row, turned, who, action, reason, detail):
+                return self.show(name)
+        raise OutOfDate(f"study {name!r} changes too often for {action} to be written; try again")
+
+    # Rounds
+
+    def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> dict[str, Any]:
+        """Close the open round: learn what has matured, and publish the next policy.
+
+        Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
+        meant, where it may have been closed before this was asked.
+        """
+        for _ in range(TRIES):
+            row = self._row(name)
+            meant = row.round if round is None else round
+            if row.round > meant and meant > 0:
+                return self._closed(row, meant, False)
+            if row.state != "learning":
+                raise WrongState(
+                    f"study {name!r} is {row.state}, and only a learning study has rounds to close; possible now: "
+                    f"{', '.join(allowed(row.state)) or 'nothing, for this is final'}"
+                )
+            if row.round != meant:
+                raise BadOption(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
+            turned = self._turn(row, Terms("learning"))
+            if self._commit(row, turned, who, "close", reason, {"closed": row.round, **_shown(turned)}):
+                return self._closed(row, meant, True)
+            round = meant
+        raise OutOfDate(f"study {name!r} changes too often for its round to be closed; try again")
+
+    def close_if_due(self, name: str) -> int:
+        """Close a study's round if its time has come; how many were closed."""
+        standing = self.board.standing(name)
+        if not self._due.over(standing):
+            return 0
+        done = self.close_round(name, who="scheduler", reason="due", round=standing.row.round)
+        self.board.reread(name)
+        return int(done["closed"])
+
+    def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Closed rounds in order, from the one behind `after`."""
+        number = self._row(name).number
+        return [closed(row) for row in self.store.closes(number, after=after, limit=_limit(limit))]
+
+    def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what to a study, and why, in order."""
+        number = self._row(name).number
+        return [audited(row) for row in self.store.audit(number, after=after, limit=_limit(limit))]
+
+    def replay(self, name: str) -> dict[str, Any]:
+        """Compute every policy again from the study file and the log, and say whether each is identical."""
+        standing = self.board.reread(name)
+        return replay(self.store, standing.spec, standing.row)
+
+    def report(self, name: str) -> dict[str, Any]:
+        """The answer so far with its certificate and prices, the policies that led there, and the books."""
+        standing = self.board.reread(name)
+        return {
+            **self._reporter.report(standing),
+            "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
+        }
+
+    # Events
+
+    def decode(self, body: bytes, *, lines: bool = False) -> list[Event | Refusal]:
+        """Read a batch off the wire; what is no event is a refusal in its place."""
+        return decode(body, lines=lines)
+
+    def ingest(self, name: str, events: Sequence[Event | Refusal]) -> Future[dict[str, Any]]:
+        """Take a batch in: {"accepted", "duplicates", "refused"}, there when what was accepted is durable."""
+        return self._intake.ingest(name, events)
+
+    def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
+        """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
+        self._intake.expose(name, policy, unit, cell)
+
+    @property
+    def unlogged(self) -> Mapping[str, int]:
+        """Exposures of the service's own that could not be logged, by study."""
+        return self._intake.failures
+
+    # Keys
+
+    def create_key(
+        self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
+    ) -> dict[str, Any]:
+        """Make a key; the only time it is shown."""
+        return self._key_ring().create(name, scopes, expires_in=expires_in)
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Every key by its prefix, never the key itself."""
+        return self._key_ring().listed()
+
+    def revoke_key(self, prefix: str, *, who: str = "") -> bool:
+        """Stop a key from working."""
+        return self._key_ring().revoke(prefix)
+
+    def shutdown(self) -> None:
+        """Write what is waiting, and let go of the store."""
+        self.store.close()
+
+    def _key_ring(self) -> Keys:
+        if self._keys is None:
+            self._keys = Keys(self.store, clock=self._clock)
+        return self._keys
+
+    def _row(self, name: str) -> StudyRow:
+        row = self.store.study(name)
+        if row is None:
+            raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
+        return row
+
+    def _turn(self, row: StudyRow, terms: Terms) -> Turn:
+        spec = self.board.spec(row)
+        return turn(self.store, spec, row, terms, now=self._ages.now(row))
+
+    def _commit(
+        self, row: StudyRow, turned: Turn, who: str, action: str, reason: str, detail: Mapping[str, Any]
+    ) -> bool:
+        at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
+        lines = [_audit(at, who, action, reason, detail)]
+        done = self.store.commit(
+            row, turned.after, policy=turned.policy, close=turned.close, learner=turned.learner, audit=lines
+        )
+        if done:
+            self.board.reread(row.name)
+        return done
+
+    def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:
+        found = self.store.closes(row.number, after=number - 1, limit=1)
+        if not found or found[0].round != number:
+            raise WrongState(f"round {number} of study {row.name!r} was never closed")
+        return {"study": row.name, "closed": own, **closed(found[0])}
+
+
+def _audit(at: float, who: str, action: str, reason: str, detail: Mapping[str, Any]) -> AuditRow:
+    return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
+
+
+def _shown(turned: Turn) -> dict[str, Any]:
+    """What an audit line tells of a turn."""
+    shown: dict[str, Any] = {"round": turned.after.round, "version": turned.after.version}
+    if turned.learned_from:
+        shown["learned_from"] = list(turned.learned_from)
+    if turned.problems:
+        shown["problems"] = list(turned.problems)
+    return shown
+
+
+def _check_options(action: str, options: Mapping[str, Any]) -> None:
+    known = _OPTIONS.get(action, ())
+    for name, value in options.items():
+        if name not in known:
+            raise BadOption(f"{action} takes no {name!r}; it takes {', '.join(known) or 'nothing but a reason'}")
+        if name == "hold" and value not in HOLDS:
+            raise BadOption(f"hold is {value!r}; a paused study stands still on its {' or its '.join(HOLDS)}")
+        if name == "without_confirmation" and not isinstance(value, bool):
+            raise BadOption(f"without_confirmation is {value!r}; it is true or false")
+
+
+def _limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise BadOption(f"limit is {limit!r}; it is a whole number from 1 to {MOST_ROWS}")
+    return min(limit, MOST_ROWS)
