@@ -1,5 +1,6 @@
 """Where records rest: embedded in one directory, or on PostgreSQL for several nodes."""
 
+from pasto.store.opening import open_store
 from pasto.store.protocol import Store
 from pasto.store.rows import (
     EXPOSURE,
@@ -26,4 +27,5 @@ __all__ = [
     "Store",
     "StudyRow",
     "TallyRow",
+    "open_store",
 ]

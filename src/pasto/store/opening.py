@@ -1,0 +1,19 @@
+"""Opening a store by its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pasto.store.protocol import Store
+from pasto.store.sqlite import SqliteStore
+
+
+def open_store(where: str) -> Store:
+    """The store at an address: "memory:", a directory, or "postgresql://…".
+
+    >>> store = open_store("memory:")
+    >>> store.high_water(1)
+    0
+    >>> store.close()
+    """
+    return SqliteStore(None if where == "memory:" else Path(where))

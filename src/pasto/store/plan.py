@@ -1,0 +1,112 @@
+"""What a group of batches will write: which events are new, and to which exposure a unit's metrics belong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from pasto.store.rows import EXPOSURE, METRIC, Appended, EventRow, TallyRow
+
+Row = tuple[Any, ...]
+Place = tuple[int, str]
+"""A study's number, and a unit or an event's id in it."""
+Credit = tuple[int, str | None, int | None]
+"""Version, arm and candidate of an exposure."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One caller's events on their way, and the future that tells it when they are durable."""
+
+    study: int
+    events: Sequence[EventRow]
+    tallies: Sequence[TallyRow] = ()
+    future: Future[Appended] = field(default_factory=Future)
+
+    @property
+    def size(self) -> int:
+        """How much of the queue it takes."""
+        return len(self.events) + len(self.tallies)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The rows to write, in order."""
+
+    events: list[Row]
+    """sequence, study, the event's own fields, received_at."""
+    latest: list[Row]
+    """study, unit, version, arm, candidate, sequence."""
+    tallies: list[Row]
+    """study, version, source, position, assigned, dropped."""
+    answers: list[Appended]
+    """By batch."""
+
+
+def uncredited(batches: Sequence[Batch]) -> list[Place]:
+    """The units whose latest exposure must be known: those with a metric event that names no policy."""
+    return list(
+        {
+            (batch.study, event.unit): None
+            for batch in batches
+            for event in batch.events
+            if event.version is None and event.kind == METRIC
+        }
+    )
+
+
+def plan(
+    batches: Sequence[Batch],
+    *,
+    last: int,
+    sequences: Iterable[int],
+    received_at: float,
+    kept: Collection[Place],
+    credits: Mapping[Place, Credit],
+) -> Plan:
+    """Lay a group of batches out in the store's order.
+
+    `last` is the store's last sequence so far, `sequences` has rising numbers behind it, enough for every event;
+    `kept` are the ids that the store has already, and `credits` the latest exposures before the group. An event
+    counts where its id is met first; what comes after it, in its own batch too, sees it.
+
+    >>> shown = EventRow("e1", EXPOSURE, "ann", 3, "learner", 1)
+    >>> liked = EventRow("m1", METRIC, "ann", None, None, None, "like")
+    >>> batch = Batch(1, [shown, liked, shown])
+    >>> planned = plan([batch], last=0, sequences=range(1, 4), received_at=0.0, kept=(), credits={})
+    >>> [row[5:8] for row in planned.events], planned.answers
+    ([(3, 'learner', 1), (3, 'learner', 1)], [Appended(new=(True, True, False), last=2)])
+    """
+    numbers = iter(sequences)
+    seen: set[Place] = set()
+    moved: dict[Place, Row] = {}
+    rows: list[Row] = []
+    tallies: list[Row] = []
+    answers: list[Appended] = []
+    for batch in batches:
+        study = batch.study
+        new: list[bool] = []
+        for event in batch.events:
+            place = (study, event[0])
+            if place in seen or place in kept:
+                new.append(False)
+                continue
+            seen.add(place)
+            new.append(True)
+            last = next(numbers)
+            if event[1] == EXPOSURE:
+                rows.append((last, study, *event, received_at))
+                if not event[8]:
+                    moved[study, event[2]] = (study, event[2], event[3], event[4], event[5], last)
+            elif event[3] is None:
+                unit = (study, event[2])
+                latest = moved.get(unit)
+                credit = latest[2:5] if latest is not None else credits.get(unit, (None, None, None))
+                rows.append((last, study, *event[:3], *credit, *event[6:], received_at))
+            else:
+                rows.append((last, study, *event, received_at))
+        tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
+        answers.append(Appended(tuple(new), last))
+    return Plan(rows, sorted(moved.values(), key=lambda row: row[:2]), tallies, answers)

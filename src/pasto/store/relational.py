@@ -1,0 +1,196 @@
+"""What the stores on SQL databases share: the same tables, read and written by the same statements."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pasto.errors import StoreError, StudyExists
+from pasto.store import statements
+from pasto.store.plan import Batch, Row
+from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+from pasto.store.writer import Writer
+
+T = TypeVar("T")
+
+
+class RelationalStore(ABC):
+    """A store on an SQL database: what is left to each kind is how it connects and how it takes in events."""
+
+    dialect: str
+    _conflict: ClassVar[type[Exception]]
+    """What the database raises where a key is in use."""
+    _writer: Writer
+
+    # What each kind does in its own way
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Any]:
+        """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is waiting, then let go of everything."""
+
+    @abstractmethod
+    def high_water(self, study: int) -> int:
+        """The last sequence of the store, behind which no event of this study can still appear."""
+
+    @abstractmethod
+    def backup(self, target: Path) -> None:
+        """Write everything into one new file, while others go on writing."""
+
+    @abstractmethod
+    def restore(self, source: Path) -> None:
+        """Fill an empty store from a backup."""
+
+    @abstractmethod
+    def check(self) -> Iterable[str]:
+        """Look for damage, and tell each finding in a sentence."""
+
+    @abstractmethod
+    def _writing(self, action: Callable[[Any], T]) -> T:
+        """Do something with the writing connection, in one transaction of its own."""
+
+    @staticmethod
+    def _sql(statement: str) -> str:
+        """The statement with this database's placeholders."""
+        return statement
+
+    # Studies
+
+    def create(self, study: StudyRow, audit: AuditRow) -> StudyRow:
+        """Take in a new study and return it with its number; a name in use raises StudyExists."""
+
+        def write(connection: Any) -> StudyRow:
+            number = 1 + self._do(connection, statements.LAST_STUDY).fetchone()[0]
+            created = replace(study, number=number)
+            row = astuple(created)
+            self._do(connection, statements.ADD_STUDY, (*row[:5], str(study.seed), *row[6:]))
+            self._add_audit(connection, number, [audit])
+            return created
+
+        try:
+            return self._writing(write)
+        except self._conflict as error:
+            raise StudyExists(f"there is a study {study.name!r} already; choose another name") from error
+
+    def commit(
+        self,
+        before: StudyRow,
+        after: StudyRow,
+        *,
+        policy: PolicyRow | None = None,
+        close: CloseRow | None = None,
+        learner: str | None = None,
+        audit: Sequence[AuditRow] = (),
+    ) -> bool:
+        """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing."""
+        number, seen = before.number, before.generation
+        change = (after.state, after.document, after.round, after.version, after.opened_at, after.details)
+
+        def write(connection: Any) -> bool:
+            if self._do(connection, statements.CHANGE_STUDY, (seen + 1, *change, number, seen)).rowcount != 1:
+                return False
+            if policy is not None:
+                self._do(connection, statements.ADD_POLICY, (number, *astuple(policy)))
+            if close is not None:
+                self._do(connection, statements.ADD_CLOSE, (number, *astuple(close)))
+            if learner is not None:
+                self._do(connection, statements.SET_LEARNER, (number, learner))
+            self._add_audit(connection, number, audit)
+            return True
+
+        try:
+            return self._writing(write)
+        except self._conflict:
+            return False
+
+    def study(self, name: str) -> StudyRow | None:
+        """The study of that name as it stands."""
+        rows = self._all(statements.STUDY, (name,))
+        return _to_study(rows[0]) if rows else None
+
+    def studies(self) -> list[StudyRow]:
+        """Every study, by name."""
+        # Sorted here: databases disagree about the order of text.
+        return sorted(map(_to_study, self._all(statements.STUDIES)), key=lambda study: study.name)
+
+    def learner(self, study: int) -> str | None:
+        """The learner's state after the last close, as text."""
+        rows = self._all(statements.LEARNER, (study,))
+        return str(rows[0][0]) if rows else None
+
+    def policy(self, study: int, version: int) -> PolicyRow | None:
+        """One published policy."""
+        rows = self._all(statements.POLICY, (study, version))
+        return PolicyRow(*rows[0]) if rows else None
+
+    def policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
+        """Published policies in order, from the version behind `after`."""
+        return [PolicyRow(*row) for row in self._all(statements.POLICIES, (study, after, limit))]
+
+    def closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
+        """Closed rounds in order, from the round behind `after`."""
+        return [CloseRow(*row) for row in self._all(statements.CLOSES, (study, after, limit))]
+
+    def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        """The audit log of one study in order, from the sequence behind `after`."""
+        return [AuditRow(*row) for row in self._all(statements.AUDIT, (study, after, limit))]
+
+    # Events
+
+    def append(self, study: int, events: Sequence[EventRow], tallies: Sequence[TallyRow] = ()) -> Future[Appended]:
+        """Keep a batch: counted once by id for the study's life, done when durable."""
+        return self._writer.append(Batch(study, events, tallies))
+
+    def tallies(self, study: int, version: int) -> list[TallyRow]:
+        """The latest tally of each sender for one policy."""
+        return sorted(TallyRow(*row) for row in self._all(statements.TALLIES, (study, version)))
+
+    # Keys
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a new key; a prefix in use raises StoreError."""
+        row = astuple(replace(key, scopes=()))
+        values = (*row[:3], json.dumps(key.scopes), *row[4:])
+        try:
+            self._writing(lambda connection: self._do(connection, statements.ADD_KEY, values))
+        except self._conflict as error:
+            raise StoreError(f"there is a key {key.prefix!r} already; make another") from error
+
+    def revoke_key(self, prefix: str, at: float) -> bool:
+        """Revoke a key; False where there is none, or it was revoked before."""
+        return self._writing(
+            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix)).rowcount == 1)
+        )
+
+    def keys(self) -> list[KeyRow]:
+        """Every key, revoked ones included."""
+        found = [replace(KeyRow(*row), scopes=tuple(json.loads(row[3]))) for row in self._all(statements.KEYS)]
+        return sorted(found, key=lambda key: (key.created_at, key.prefix))
+
+    # Statements
+
+    def _do(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+        return connection.execute(self._sql(statement), values)
+
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self.reading() as connection:
+            rows: list[Row] = self._do(connection, statement, values).fetchall()
+        return rows
+
+    def _add_audit(self, connection: Any, study: int, rows: Iterable[AuditRow]) -> None:
+        for row in rows:
+            values = (study, row.at, row.who, row.action, row.reason, row.detail)
+            self._do(connection, statements.ADD_AUDIT, values)
+
+
+def _to_study(row: Any) -> StudyRow:
+    return replace(StudyRow(*row), seed=int(row[5]))

@@ -1,0 +1,84 @@
+"""The SQL that both kinds of database understand, with ? where a value goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STUDIES: Final = (
+    "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
+    "FROM studies"
+)
+STUDY: Final = (
+    "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
+    "FROM studies WHERE name = ?"
+)
+LAST_STUDY: Final = "SELECT coalesce(max(number), 0) FROM studies"
+ADD_STUDY: Final = (
+    "INSERT INTO studies (name, number, generation, state, document, seed, round, version, opened_at, created_at, "
+    "details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+CHANGE_STUDY: Final = (
+    "UPDATE studies SET generation = ?, state = ?, document = ?, round = ?, version = ?, opened_at = ?, details = ? "
+    "WHERE number = ? AND generation = ?"
+)
+
+POLICY: Final = (
+    "SELECT version, round, learned, text, checksum, after_sequence, published_at FROM policies "
+    "WHERE study = ? AND version = ?"
+)
+POLICIES: Final = (
+    "SELECT version, round, learned, text, checksum, after_sequence, published_at FROM policies "
+    "WHERE study = ? AND version > ? ORDER BY version LIMIT ?"
+)
+ADD_POLICY: Final = (
+    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+CLOSES: Final = (
+    "SELECT round, version, high_water, observed, learner_checksum, next_version, closed_at FROM closes "
+    "WHERE study = ? AND round > ? ORDER BY round LIMIT ?"
+)
+ADD_CLOSE: Final = (
+    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+LEARNER: Final = "SELECT state FROM learners WHERE study = ?"
+SET_LEARNER: Final = (
+    "INSERT INTO learners (study, state) VALUES (?, ?) ON CONFLICT (study) DO UPDATE SET state = excluded.state"
+)
+
+AUDIT: Final = (
+    "SELECT at, who, action, reason, detail, sequence FROM audit "
+    "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+)
+ADD_AUDIT: Final = (
+    "INSERT INTO audit (sequence, study, at, who, action, reason, detail) "
+    "VALUES ((SELECT coalesce(max(sequence), 0) + 1 FROM audit), ?, ?, ?, ?, ?, ?)"
+)
+
+KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM keys"
+ADD_KEY: Final = (
+    "INSERT INTO keys (prefix, digest, name, scopes, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+REVOKE_KEY: Final = "UPDATE keys SET revoked_at = ? WHERE prefix = ? AND revoked_at IS NULL"
+
+TALLIES: Final = "SELECT source, version, position, assigned, dropped FROM tallies WHERE study = ? AND version = ?"
+SET_TALLY: Final = (
+    "INSERT INTO tallies (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, version, source) DO UPDATE SET "
+    "position = excluded.position, assigned = excluded.assigned, dropped = excluded.dropped "
+    "WHERE excluded.position > tallies.position"
+)
+
+LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
+ADD_EVENT: Final = (
+    "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
+    "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+SET_LATEST: Final = (
+    "INSERT INTO latest (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
+    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
+)
