@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pasto import sdk as sdk
     from pasto.errors import PastoError
     from pasto.objective import maximize, minimize, ratio, utility
     from pasto.optimize import solve
@@ -51,7 +52,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its room the first time it is used."""
+    """Load a public name from its room the first time it is used, or the room of the SDK."""
+    if name == "sdk":
+        return importlib.import_module("pasto.sdk")
     if name not in _HOMES:
         raise AttributeError(f"module 'pasto' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,158 @@
+"""The link to the service: two threads, one that fetches policies and one that brings events."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pasto.sdk.http import Http
+from pasto.sdk.journal import Journal
+from pasto.sdk.lane import Lane
+from pasto.sdk.live import Holder
+from pasto.sdk.outbox import Outbox
+from pasto.sdk.refresher import Refresher
+from pasto.sdk.sender import Sender
+from pasto.sdk.transport import Transport
+
+RETRY_START = 1.0
+"""Seconds before a thread is asked for again that the system would not give."""
+
+
+class Link:
+    """Runs the refresher and the sender: in threads of their own, or in the caller's where there are to be none."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        outbox: Outbox,
+        transport: Transport,
+        url: str,
+        headers: Mapping[str, str],
+        journal: Journal,
+        *,
+        refresh: float,
+        flush: float,
+        file: Path | None,
+        background: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._holder = holder
+        self._outbox = outbox
+        self._transport = transport
+        self._url = url
+        self._headers = headers
+        self._journal = journal
+        self._refresh = refresh
+        self._flush = flush
+        self._file = file
+        self._background = background
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything that belongs to one process alone: locks, threads and what they have under way."""
+        # Reentrant, for a signal handler may come in while its own thread is inside.
+        self._turn = threading.RLock()
+        self._start_again = -math.inf
+        self._stopped = False
+        self.started = not self._background
+        """False in a process whose threads are yet to be started: at first, and after a fork."""
+        self._refresher = Refresher(
+            self._holder,
+            self._transport,
+            f"{self._url}/policy",
+            self._headers,
+            self._journal,
+            refresh=self._refresh,
+            file=self._file,
+            clock=self._clock,
+        )
+        self._sender = Sender(
+            self._outbox,
+            self._transport,
+            f"{self._url}/events",
+            self._headers,
+            self._journal,
+            flush=self._flush,
+            clock=self._clock,
+        )
+        self._refreshing = Lane("refresh", self._refresher.step, self._journal)
+        self._sending = Lane("send", self._sender.step, self._journal)
+
+    def restore(self) -> None:
+        """Take the policy that an earlier process left on disk."""
+        self._refresher.restore()
+
+    def start(self) -> None:
+        """Start the threads, where they do not run in this process."""
+        if self.started or self._stopped or time.monotonic() < self._start_again:
+            return
+        with self._turn:
+            try:
+                self._refreshing.start()
+                self._sending.start()
+                self.started = True
+            except RuntimeError as error:
+                self._journal.note(f"no thread could be started: {error}")
+                self._start_again = time.monotonic() + RETRY_START
+
+    def nudge(self) -> None:
+        """Send a full batch at once."""
+        self.start()
+        self._sending.wake()
+
+    def ready(self, timeout: float) -> bool:
+        """Wait for a policy that has not expired; returns whether there is one."""
+        if self._background:
+            self.start()
+            return self._refreshing.wait_for(self._holder.fresh, timeout)
+        with self._turn:
+            self._refresher.step()
+        return self._holder.fresh()
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is waiting now; returns whether the service has answered for all of it in time."""
+        last = self._outbox.sequence
+        self._sender.urgent = True
+        try:
+            if self._background:
+                self.start()
+                self._sending.wake()
+                return self._sending.wait_for(lambda: self._outbox.settled(last), timeout)
+            return self._flush_here(last, self._clock() + timeout)
+        finally:
+            self._sender.urgent = False
+
+    def close(self, timeout: float) -> None:
+        """Send what is waiting, then end the threads; both together within the time given."""
+        ends = time.monotonic() + timeout
+        if not self._outbox.settled(self._outbox.sequence):
+            self.flush(timeout)
+        self._stopped = True
+        lanes = (self._refreshing, self._sending)
+        for lane in lanes:
+            lane.stop(0)
+        if isinstance(self._transport, Http):
+            self._transport.close()  # Wakes whoever waits for an answer.
+        for lane in lanes:
+            lane.stop(max(0.1, ends - time.monotonic()))
+
+    def renew(self) -> None:
+        """Begin anew in a child after a fork, with nothing of the parent's but the policy."""
+        if isinstance(self._transport, Http):
+            self._transport.forsake()
+        self._outbox.renew()
+        self._holder.renew()
+        self._begin()
+
+    def _flush_here(self, last: int, ends: float) -> bool:
+        """The sender's work in the caller's own thread, as long as it goes well."""
+        with self._turn:
+            while not self._outbox.settled(last) and self._clock() < ends:
+                self._sender.step()
+                if self._sender.failing:
+                    break
+        return self._outbox.settled(last)

@@ -1,0 +1,181 @@
+"""Brings events to the service: in batches, again and again with the same ids, until each is answered for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pasto.sdk.backoff import LEAST, Backoff
+from pasto.sdk.journal import Journal
+from pasto.sdk.outbox import Outbox, Tally
+from pasto.sdk.transport import Request, Response, Transport
+
+BATCH = 1000
+"""Events in one request."""
+LARGE = 1_000_000
+"""Bytes at which a batch is full, before compression."""
+WORTH_COMPRESSING = 4096
+PATIENCE = 10.0
+"""Seconds for an answer."""
+BREATH = 20
+"""Events written in one go; then the callers' threads are let in, so that none waits for a whole batch."""
+TALLY_EVERY = 30.0
+"""Seconds in which the books are told even while events never stop coming."""
+TOO_LARGE = 413
+ABOUT_THE_BATCH = (400, 422)
+"""Answers that are about what was sent, where they come from the service itself."""
+
+
+class Sender:
+    """Sends what waits in the outbox, one request a step.
+
+    Only an answer that accounts for the batch settles it. What the service refuses by name is counted and let go; a
+    batch that it will not take at all is cut in half until the event at fault is alone; on every other answer, and on
+    none, the same batch is sent again later.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        transport: Transport,
+        url: str,
+        headers: Mapping[str, str],
+        journal: Journal,
+        *,
+        flush: float,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] | None = None,
+    ) -> None:
+        self._outbox = outbox
+        self._transport = transport
+        self._url = url
+        self._headers = {**headers, "Content-Type": "application/json"}
+        self._journal = journal
+        self._flush = flush
+        self._clock = clock
+        self._backoff = Backoff(random)
+        self._limit = BATCH
+        self._under_way: Request | None = None
+        """The batch that was taken and not yet answered for, written once."""
+        self._tallies: list[Tally] = []
+        self._tallied = clock()
+        self._apart = False
+        """Whether the books go in a request of their own, for they are large."""
+        self._tried = -LEAST
+        self._due = -LEAST
+        self.urgent = False
+        """Somebody waits: try again as soon as may be, instead of when it is due."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last try failed."""
+        return self._backoff.failures > 0
+
+    def step(self) -> float:
+        """Send one batch, if there is anything to send and it is due; returns the seconds until the next."""
+        now = self._clock()
+        due = self._tried + LEAST if self.urgent and self.failing else self._due
+        if now < due:
+            return due - now
+        request = self._under_way or self._write()
+        if request is None:
+            self.urgent = False
+            return self._flush
+        self._tried = now
+        try:
+            response = self._transport(request)
+        except Exception as error:
+            return self._failed(f"{type(error).__name__}: {error}")
+        answer = _answer(response)
+        if answer is None and response.status != TOO_LARGE:
+            problem = f"the service answered {response.status} and does not account for the batch"
+            if response.status in ABOUT_THE_BATCH and _from_the_service(response):
+                self._split(problem)
+            return self._failed(problem, response.header("retry-after"))
+        if answer is None:
+            self._split("it is too large for the service")
+        else:
+            self._settle(answer)
+        self._backoff.succeeded()
+        self._due = now
+        return 0.0 if self.urgent or len(self._outbox.waiting) >= self._limit else self._flush
+
+    def _write(self) -> Request | None:
+        """Take the next batch and write it, with the books behind the last events that wait; None for nothing."""
+        outbox = self._outbox
+        overdue = self._clock() - self._tallied >= TALLY_EVERY
+        events = [] if self._apart and overdue else outbox.take(self._limit)
+        texts: list[str] = []
+        size = 0
+        for place, event in enumerate(events):
+            texts.append(json.dumps(outbox.wire(event), separators=(",", ":"), allow_nan=False))
+            size += len(texts[-1])
+            if size >= LARGE:
+                outbox.put_back(events[place + 1 :])
+                break
+            if place % BREATH == BREATH - 1:
+                time.sleep(0)
+        if not (self._apart and events) and (overdue or not outbox.waiting):
+            self._tallies = outbox.tallies()
+            self._tallied = self._clock()
+        texts.extend(json.dumps(tally.wire, separators=(",", ":")) for tally in self._tallies)
+        self._under_way = self._request(f"[{','.join(texts)}]".encode()) if texts else None
+        return self._under_way
+
+    def _request(self, body: bytes) -> Request:
+        if len(body) < WORTH_COMPRESSING:
+            return Request("POST", self._url, self._headers, body, PATIENCE)
+        headers = {**self._headers, "Content-Encoding": "gzip"}
+        return Request("POST", self._url, headers, gzip.compress(body, compresslevel=1, mtime=0), PATIENCE)
+
+    def _settle(self, refused: Mapping[int, str]) -> None:
+        for reason in refused.values():
+            self._journal.refuse(reason)
+        self._outbox.settle({place for place in refused if place < len(self._outbox.flying)})
+        # A tally that was refused would be refused again; the next change makes a new one.
+        self._outbox.told(self._tallies)
+        self._limit = min(BATCH, self._limit * 2)
+        self._under_way, self._tallies = None, []
+
+    def _split(self, problem: str) -> None:
+        """Send less at once: the books apart, then half the events; what is refused on its own is let go."""
+        flying = self._outbox.flying
+        if len(flying) + len(self._tallies) <= 1 or not flying:
+            self._settle(dict.fromkeys(range(len(flying) + len(self._tallies)), problem))
+            return
+        if self._tallies:
+            self._apart = True
+        else:
+            self._limit = len(flying) // 2
+        self._outbox.put_back(flying)
+        self._under_way, self._tallies = None, []
+
+    def _failed(self, problem: str, retry_after: str = "") -> float:
+        self._journal.note(f"events do not reach {self._url}: {problem}")
+        delay = self._backoff.failed(retry_after)
+        self._due = self._clock() + delay
+        return delay if not self.urgent else LEAST
+
+
+def _answer(response: Response) -> dict[int, str] | None:
+    """The reasons of refused events by place; None where this does not answer for the batch."""
+    if response.status not in (200, 422):
+        return None
+    try:
+        found: Any = json.loads(response.body)
+        if not isinstance(found["accepted"], int) or not isinstance(found["duplicates"], int):
+            return None
+        return {int(refused["index"]): str(refused["reason"]) for refused in found["refused"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _from_the_service(response: Response) -> bool:
+    """Whether an error is the service's own, and not that of something on the way."""
+    try:
+        return isinstance(json.loads(response.body)["error"]["code"], str)
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,39 @@
+"""How a request reaches the service: an argument of the client, so that tests and proxies can bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to the service."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    timeout: float = 10.0
+    """Seconds in which the whole answer has to be here, however slowly it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One whole answer.
+
+    >>> Response(200, {"ETag": '"abc"'}).header("etag")
+    '"abc"'
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        """A header's value by its name in any case; empty where it is missing."""
+        return next((value for key, value in self.headers.items() if key.lower() == name.lower()), "")
+
+
+Transport = Callable[[Request], Response]
+"""Sends one request and returns the answer, whatever its status; raises where there is none. Called by two threads."""
