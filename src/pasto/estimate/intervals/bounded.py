@@ -1,0 +1,189 @@
+"""Confidence sequences that need no large numbers: for metrics with a range or a cap declared beforehand.
+
+An empirical-Bernstein process: for a unit's deviation ξ ≥ −c from a centre chosen before it was seen,
+exp(λξ − ψ(λ)ξ²) has a mean of at most exp(λ E ξ), with ψ(λ) = (−log(1 − cλ) − cλ)/c² and 0 ≤ λ < 1/c. The squares are
+summed about the centre, so what a round's moments say is all that is needed. Several λ are tried side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from pasto.errors import BadOption
+from pasto.estimate.intervals.interval import Array, Interval
+
+BETS = 4.0 * 0.5 ** np.arange(16)
+"""λ times the range: each half of the one before, for effects from large to tiny."""
+EDGE = 0.9
+"""λ stays below this share of 1/c, where ψ goes to infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Between which a unit's value lies, declared before the study.
+
+    >>> Range(0.0, 7200.0).width
+    7200.0
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise BadOption(f"a range needs two finite ends, the lower first, got [{self.low}, {self.high}]")
+
+    @property
+    def width(self) -> float:
+        """From end to end."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pulls:
+    """What every round adds to a bounded process: (…, rounds) each.
+
+    The upward sum Σ(ξ − E ξ) is `gain` − `counted` · θ, with θ the mean that is asked for.
+    """
+
+    gain: Array
+    """Σ ξ, had θ been at the origin."""
+    counted: Array
+    """How much of θ is in E Σ ξ."""
+    squares: Array
+    """Σ ξ² about the centre."""
+    scale: Array
+    """c: no single ξ is below −c."""
+    width: float
+    """The range that bets are scaled by."""
+
+
+def pulls_of_mean(
+    units: Array, mean: Array, cross: Array, within: Range, *, upward: bool = True, start: float | None = None
+) -> Pulls:
+    """A metric's rounds as pulls on its mean, (…, rounds) each.
+
+    The first round is centred at `start`; without one, it sets the centre and tells nothing else.
+
+    >>> units, mean, cross = np.array([10.0, 10.0]), np.array([0.2, 0.4]), np.array([1.6, 2.4])
+    >>> pulls_of_mean(units, mean, cross, Range(0, 1)).squares.round(6).tolist()
+    [0.0, 2.8]
+    """
+    centre = centres(units, mean)
+    if start is not None:
+        centre = np.where(np.isnan(centre), min(max(start, within.low), within.high), centre)
+    sign = 1.0 if upward else -1.0
+    counted = units * np.isfinite(centre)
+    middle = np.where(counted > 0, centre, within.low)
+    offset = np.where(counted > 0, mean - middle, 0.0)
+    scale = middle - within.low if upward else within.high - middle
+    return Pulls(
+        gain=sign * counted * np.where(counted > 0, mean, 0.0),
+        counted=sign * counted,
+        squares=np.where(counted > 0, cross + units * offset**2, 0.0),
+        scale=np.maximum(scale, 1e-12 * within.width),
+        width=within.width,
+    )
+
+
+def pulls_of_contrast(
+    treated: tuple[Array, Array, Array], control: tuple[Array, Array, Array], factor: float, within: Range
+) -> Pulls:
+    """Two arms' (units, mean, cross) as pulls on factor · control − treated: evidence that the treated falls short.
+
+    Every unit counts by its arm's share of the round's information, 1/(1/n₁ + factor²/n₀); θ is the shortfall, and the
+    first round of both arms only sets their centres.
+
+    >>> arm = (np.array([10.0, 10.0]), np.array([0.2, 0.4]), np.array([1.6, 2.4]))
+    >>> pulls_of_contrast(arm, arm, 1.0, Range(0, 1)).scale.round(3).tolist()
+    [1.0, 0.4]
+    """
+    middles = [centres(arm[0], arm[1]) for arm in (treated, control)]
+    usable = np.isfinite(middles[0]) & np.isfinite(middles[1]) & (treated[0] > 0) & (control[0] > 0)
+    parts = []
+    units = [np.where(usable, arm[0], 1.0) for arm in (treated, control)]
+    information = 1.0 / (1.0 / units[0] + factor**2 / units[1])
+    for arm, size, middle, sign in zip((treated, control), units, middles, (-1.0, factor), strict=True):
+        centre, mean = np.where(usable, middle, within.low), np.where(usable, arm[1], within.low)
+        each = np.abs(sign) * information / size
+        squares = each**2 * (np.where(usable, arm[2], 0.0) + size * (mean - centre) ** 2)
+        room = within.high - centre if sign < 0 else centre - within.low
+        parts.append((sign * information * mean, squares, each * room))
+    scale = np.where(usable, np.maximum(parts[0][2], parts[1][2]), within.width)
+    return Pulls(
+        gain=np.where(usable, parts[0][0] + parts[1][0], 0.0),
+        counted=np.where(usable, information, 0.0),
+        squares=np.where(usable, parts[0][1] + parts[1][1], 0.0),
+        scale=np.maximum(scale, 1e-12 * within.width),
+        width=within.width,
+    )
+
+
+def centres(units: Array, mean: Array) -> Array:
+    """The mean over all earlier rounds' units, (…, rounds); NaN before there were any.
+
+    >>> centres(np.array([10.0, 30.0, 5.0]), np.array([1.0, 2.0, 9.0])).tolist()
+    [nan, 1.0, 1.75]
+    """
+    before = np.cumsum(units, axis=-1) - units
+    sums = units * np.where(units > 0, mean, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(before > 0, (np.cumsum(sums, axis=-1) - sums) / before, np.nan))
+
+
+def log_wealth(pulls: Pulls, theta: float | Array) -> Array:
+    """Each bet's logarithm of evidence that the mean lies beyond θ, added up round by round: (…, rounds, bets)."""
+    bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
+    reduced = bets * pulls.scale[..., None]
+    with np.errstate(invalid="ignore"):
+        cost = np.where(reduced > 1e-4, (-np.log1p(-reduced) - reduced) / pulls.scale[..., None] ** 2, 0.5 * bets**2)
+    deviation = pulls.gain - pulls.counted * np.asarray(theta)
+    return np.asarray(np.cumsum(bets * deviation[..., None] - cost * pulls.squares[..., None], axis=-2))
+
+
+def log_bounded_evidence(pulls: Pulls, theta: float | Array) -> Array:
+    """The bets' evidence together, (…, rounds): that it ever exceeds 1/α has a chance of at most α.
+
+    >>> rng = np.random.default_rng(1)
+    >>> draws = (rng.random((20, 500)) < 0.03).astype(float)
+    >>> pulls = pulls_of_mean(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), Range(0, 1))
+    >>> (log_bounded_evidence(pulls, np.array([[0.01], [0.03]]))[:, -1] > np.log(20)).tolist()
+    [True, False]
+    """
+    return np.asarray(logsumexp(log_wealth(pulls, theta), axis=-1) - np.log(len(BETS)))
+
+
+def bounded_mean(units: Array, mean: Array, cross: Array, within: Range, error: float) -> Interval:
+    """A confidence sequence for a bounded metric's mean after every round, (…, rounds) each, the mean standing still.
+
+    >>> rng = np.random.default_rng(1)
+    >>> draws = (rng.random((20, 500)) < 0.03).astype(float)
+    >>> found = bounded_mean(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), Range(0, 1), 0.05)
+    >>> [round(float(end[-1]), 3) for end in (found.low, found.high)], float(found.high[0])
+    ([0.023, 0.036], 1.0)
+    """
+    ends = []
+    for upward in (True, False):
+        pulls = pulls_of_mean(units, mean, cross, within, upward=upward)
+        ends.append(_last_refused(pulls, within, np.log(2.0 / error), upward=upward))
+    total = np.cumsum(units, axis=-1)
+    estimate = np.cumsum(units * np.where(units > 0, mean, 0.0), axis=-1) / np.maximum(total, 1.0)
+    return Interval(np.asarray(estimate), *ends)
+
+
+def _last_refused(pulls: Pulls, within: Range, enough: float, *, upward: bool) -> Array:
+    """The θ nearest to the estimate against which there is enough evidence after each round, by halving."""
+    bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
+    fixed = log_wealth(pulls, 0.0)
+    slope = np.cumsum(bets * pulls.counted[..., None], axis=-2)
+    outer = np.full(pulls.gain.shape, within.low if upward else within.high)
+    inner = np.full(pulls.gain.shape, within.high if upward else within.low)
+    for _ in range(40):
+        middle = 0.5 * (outer + inner)
+        evidence = logsumexp(fixed - middle[..., None] * slope, axis=-1) - np.log(len(BETS))
+        refused = evidence >= enough
+        outer, inner = np.where(refused, middle, outer), np.where(refused, inner, middle)
+    return np.asarray(outer)

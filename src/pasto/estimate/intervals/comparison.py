@@ -1,0 +1,168 @@
+"""Two sides compared within every round, and the rounds put together with weights that no outcome had a say in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pasto.errors import BadOption
+from pasto.estimate.intervals.cells import Array, Side
+from pasto.estimate.intervals.interval import Interval
+from pasto.estimate.intervals.reach import TIGHT, Sides, around, progress_of, reach_at_any_time, reach_at_horizon
+from pasto.estimate.intervals.relative import relative_lift
+
+Weights = Literal["traffic", "even"]
+WARM = 50.0
+"""Units on either side before a sequence says anything: it leans on the central limit theorem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A metric by its columns: a mean per unit, or the ratio of two such means.
+
+    >>> Quantity(0), Quantity(1, 2)
+    (Quantity(numerator=0, denominator=None), Quantity(numerator=1, denominator=2))
+    """
+
+    numerator: int
+    denominator: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What two sides measured over all rounds, or after every round where it was asked to run along."""
+
+    treated: Array
+    control: Array
+    treated_variance: Array
+    control_variance: Array
+    freedom: Array
+    """Welch's degrees of freedom."""
+    information: Array
+    """In rounds the size of the first: what the sequence's progress is counted in."""
+    warm: Array
+    """The smaller side's units so far."""
+
+    @property
+    def difference(self) -> Array:
+        """Treated less control."""
+        return np.asarray(self.treated - self.control)
+
+    @property
+    def variance(self) -> Array:
+        """Of the difference."""
+        return np.asarray(self.treated_variance + self.control_variance)
+
+    def reach(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Array:
+        """Standard errors to either side, for one look at a horizon or for looking at any time."""
+        if not sequential:
+            return reach_at_horizon(error, self.freedom, sides)
+        at_any_time = reach_at_any_time(progress_of(self.information, tight), error, sides)
+        return np.asarray(np.where(self.warm >= WARM, at_any_time, np.inf))
+
+    def lift(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Interval:
+        """The difference, with its interval."""
+        return around(
+            self.difference, self.variance, self.reach(error, sequential=sequential, tight=tight, sides=sides)
+        )
+
+    def relative(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Interval:
+        """The difference as a share of the control, with its interval."""
+        reach = self.reach(error, sequential=sequential, tight=tight, sides=sides)
+        return relative_lift(self.treated, self.control, self.treated_variance, self.control_variance, reach)
+
+
+def compare(
+    treated: Side,
+    control: Side,
+    quantity: Quantity,
+    *,
+    weights: Weights = "traffic",
+    covariate: int | None = None,
+    running: bool = False,
+) -> Comparison:
+    """Compare two sides round by round and combine.
+
+    `traffic` weighs a round by the treated side's units: the lift of what was served, whatever changed meanwhile.
+    `even` weighs every round's standardised contrast alike: for a candidate whose share rises and falls with what it
+    showed, only that leaves a normal law (information that depends on outcomes does not). Either way a weight knows
+    counts and shares only. `covariate` is a column measured before the study, used to take noise away.
+    """
+    if weights not in ("traffic", "even"):
+        raise BadOption(f"rounds are weighed by 'traffic' or 'even', got {weights!r}")
+    usable = (treated.units > 0) & (control.units > 0)
+    inverse = np.where(usable, 1.0 / np.maximum(treated.units, 1e-300) + 1.0 / np.maximum(control.units, 1e-300), 1.0)
+    weight = np.where(usable, treated.units if weights == "traffic" else 1.0 / np.sqrt(inverse), 0.0)
+    added = np.where(usable, weight**2 * inverse, 0.0)
+    first = np.take_along_axis(added, np.argmax(usable, axis=-1)[..., None], axis=-1)[..., 0]
+    total = _add(weight, -1, running)
+    safe = np.where(total > 0, total, 1.0)
+    levels, spreads = [], []
+    for one in (treated, control):
+        levels.append(_add(weight[..., None] * one.mean, -2, running) / safe[..., None])
+        spreads.append(_add((weight**2)[..., None, None] * one.covariance, -3, running) / safe[..., None, None] ** 2)
+    found = [_value(level, quantity) for level in levels]
+    values, forms = [value for value, _ in found], [form for _, form in found]
+    if covariate is not None:
+        values, forms = _adjusted(values, forms, levels, spreads, covariate)
+    variances = [
+        np.einsum("...i,...ij,...j->...", form, spread, form) for form, spread in zip(forms, spreads, strict=True)
+    ]
+    nothing = total <= 0
+    variances = [np.where(nothing, np.inf, np.maximum(variance, 0.0)) for variance in variances]
+    freedoms = [np.maximum(_add(np.where(usable, one.freedom, 0.0), -1, running), 1.0) for one in (treated, control)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = [variance / (variances[0] + variances[1]) for variance in variances]
+        freedom = 1.0 / (shares[0] ** 2 / freedoms[0] + shares[1] ** 2 / freedoms[1])
+    counted = _add(added, -1, running)
+    reference = first[..., None] if running else first
+    return Comparison(
+        treated=values[0],
+        control=values[1],
+        treated_variance=variances[0],
+        control_variance=variances[1],
+        freedom=np.where(np.isfinite(freedom), freedom, 1.0),
+        information=np.asarray(counted / np.where(reference > 0, reference, 1.0)),
+        warm=np.minimum(*(_add(np.where(usable, one.units, 0.0), -1, running) for one in (treated, control))),
+    )
+
+
+def _add(values: Array, axis: int, running: bool) -> Array:
+    return np.asarray(np.cumsum(values, axis=axis) if running else values.sum(axis=axis))
+
+
+def _value(level: Array, quantity: Quantity) -> tuple[Array, Array]:
+    """A quantity's value and its derivative by the columns."""
+    form = np.zeros_like(level)
+    value = level[..., quantity.numerator]
+    if quantity.denominator is None:
+        form[..., quantity.numerator] = 1.0
+        return value, form
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = value / level[..., quantity.denominator]
+        form[..., quantity.numerator] = 1.0 / level[..., quantity.denominator]
+        form[..., quantity.denominator] = -ratio / level[..., quantity.denominator]
+    return np.asarray(ratio), form
+
+
+def _adjusted(
+    values: list[Array], forms: list[Array], levels: list[Array], spreads: list[Array], covariate: int
+) -> tuple[list[Array], list[Array]]:
+    """Values less what the covariate explains of them (CUPED), both sides moved to the same covariate."""
+    explained = [
+        np.einsum("...i,...i->...", form, spread[..., covariate]) for form, spread in zip(forms, spreads, strict=True)
+    ]
+    noise = [spread[..., covariate, covariate] for spread in spreads]
+    whole = noise[0] + noise[1]
+    slope = np.where(whole > 0, (explained[0] + explained[1]) / np.where(whole > 0, whole, 1.0), 0.0)
+    here = [level[..., covariate] for level in levels]
+    middle = np.where(whole > 0, (noise[1] * here[0] + noise[0] * here[1]) / np.where(whole > 0, whole, 1.0), here[0])
+    moved = [np.asarray(value - slope * (place - middle)) for value, place in zip(values, here, strict=True)]
+    lean = []
+    for form in forms:
+        less = form.copy()
+        less[..., covariate] -= slope
+        lean.append(less)
+    return moved, lean
