@@ -11,6 +11,7 @@ from pasto import __version__
 from pasto.cli.bench import bench
 from pasto.cli.demo import demo
 from pasto.cli.paper import paper
+from pasto.cli.serve import serve
 from pasto.cli.simulate import simulate
 from pasto.cli.solve import solve
 from pasto.errors import PastoError, PastoWarning, SolverFailed
@@ -62,5 +63,5 @@ def main() -> None:
     """
 
 
-for command in (solve, simulate, demo, paper, bench):
+for command in (serve, solve, simulate, demo, paper, bench):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import math
 from collections.abc import Mapping
@@ -44,6 +45,13 @@ class Setting:
         if self.choices:
             return "|".join(self.choices)
         return {int: "N", float: "SECONDS", bool: "yes|no"}.get(self.kind, "TEXT")
+
+    @property
+    def shown(self) -> str:
+        """The default as one would write it."""
+        if self.kind is bool:
+            return "yes" if self.default else "no"
+        return f"{self.default:g}" if self.kind is float else str(self.default) or "none"
 
     def read(self, given: object, where: str) -> Any:
         """The value, checked; `where` names what the user typed.
@@ -160,6 +168,7 @@ def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | 
     return Settings(**values)
 
 
+@functools.lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether an address or name is this machine's own and no other can reach it.
 

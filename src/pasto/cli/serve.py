@@ -1,0 +1,53 @@
+"""`pasto serve`: the running system on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from pasto.errors import MissingExtra
+from pasto.service.settings import SETTINGS, Setting, read_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _meaning(setting: Setting) -> str:
+    return f"{setting.meaning}  [{setting.variable}; default: {setting.shown}]"
+
+
+def settings_options(command: Command) -> Command:
+    """Give a command a flag for every setting there is."""
+    for setting in reversed(list(SETTINGS.values())):
+        command = click.option(setting.flag, setting.name, metavar=setting.word, help=_meaning(setting))(command)
+    return command
+
+
+@click.command(
+    short_help="Run the service: assign, ingest, learn, publish.",
+    epilog="""\b
+Examples:
+  pasto serve
+  pasto serve --store /var/lib/pasto --port 9000
+  pasto serve --store postgresql://pasto@db/pasto --host 0.0.0.0
+""",
+)
+@settings_options
+def serve(**given: str | None) -> None:
+    """Serve studies over HTTP until interrupted.
+
+    Everything is kept in the store. Listens on this machine only, unless the store holds a key: `pasto key create`
+    makes one. Each setting below can also be given by the environment variable beside it; a flag goes before it.
+    """
+    settings = read_settings(given, os.environ)
+    try:
+        from pasto.service.http.logs import start_logging
+        from pasto.service.http.server import Running
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(f"`pasto serve` needs {missing.name}: pip install 'pasto[serve]'") from missing
+    running = Running(settings)
+    start_logging(settings.log_level, settings.log_format)
+    click.echo(f"pasto is serving {settings.store} on {running.url}")
+    running.serve()

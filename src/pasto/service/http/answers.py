@@ -1,0 +1,166 @@
+"""What goes back to a caller: an answer, or an error in the one form that all of them have."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pasto.errors import (
+    BadInput,
+    BadSpec,
+    MissingExtra,
+    NothingLearned,
+    OutOfDate,
+    PastoError,
+    StoreBusy,
+    StoreError,
+    StudyExists,
+    UnknownStudy,
+    Unsupported,
+    WrongState,
+)
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+JSON: Headers = ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
+CLOSE: Headers = ((b"connection", b"close"),)
+encode = msgspec.json.Encoder().encode
+
+
+class Answer(NamedTuple):
+    """A response, whole."""
+
+    status: int
+    body: bytes = b""
+    headers: Headers = JSON
+
+
+def answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
+    """A JSON answer.
+
+    >>> answer({"studies": []}).body
+    b'{"studies":[]}'
+    """
+    return Answer(status, encode(value), JSON + headers)
+
+
+class Refused(Exception):  # noqa: N818 -- reads as what happened
+    """A request that is refused here, before the library sees it."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
+        headers: Headers = (),
+        rest: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.field = field
+        self.headers = headers
+        self.rest = rest
+        """Whether some of the body was not read: the connection is then closed behind the answer."""
+
+
+def problem(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    field: str | None = None,
+    problems: Mapping[str, str] | None = None,
+    headers: Headers = (),
+) -> Answer:
+    """An error in the form that all errors have.
+
+    >>> problem(404, "unknown_study", "there is no study feed").body
+    b'{"error":{"code":"unknown_study","message":"there is no study feed"}}'
+    """
+    told: dict[str, Any] = {"code": code, "message": message}
+    if field:
+        told["field"] = field
+    if problems:
+        told["problems"] = dict(problems)
+    return answer({"error": told}, status, headers)
+
+
+STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
+    UnknownStudy: (404, "unknown_study"),
+    StudyExists: (409, "study_exists"),
+    WrongState: (409, "wrong_state"),
+    OutOfDate: (409, "out_of_date"),
+    NothingLearned: (409, "nothing_learned"),
+    BadSpec: (422, "bad_spec"),
+    BadInput: (400, "bad_request"),
+    Unsupported: (422, "unsupported"),
+    StoreBusy: (503, "store_busy"),
+    StoreError: (503, "store_unavailable"),
+    MissingExtra: (501, "missing_extra"),
+}
+"""The library's errors as answers; a class not named here answers as its nearest parent that is."""
+
+
+def explained(error: Exception, retry_after: int) -> Answer | None:
+    """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
+    if isinstance(error, Refused):
+        return problem(error.status, error.code, error.message, field=error.field, headers=error.headers)
+    if full(error):
+        return problem(
+            507, "storage_full", "the disk that the store is on is full; nothing was kept, send it again later"
+        )
+    for kind in type(error).__mro__:
+        if kind in STATUSES:
+            status, code = STATUSES[kind]
+            return problem(
+                status,
+                code,
+                str(error),
+                problems=error.problems if isinstance(error, BadSpec) else None,
+                headers=retry(retry_after) if status == 503 else (),
+            )
+    return None
+
+
+def retry(seconds: int) -> Headers:
+    """The header that asks a caller to come back."""
+    return ((b"retry-after", str(seconds).encode()),)
+
+
+def full(error: BaseException) -> bool:
+    """Whether an error says, itself or by its cause, that a disk is full."""
+    return any(
+        (isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT))
+        or (isinstance(each, sqlite3.Error) and getattr(each, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL)
+        or type(each).__name__ == "DiskFull"  # PostgreSQL's, whose driver may not be installed
+        for each in causes(error)
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what it was raised from, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def placed(error: msgspec.ValidationError) -> tuple[str, str | None]:
+    """What msgspec says is wrong, and the field it says it of.
+
+    >>> placed(msgspec.ValidationError("Expected `str`, got `int` - at `$.unit`"))
+    ('expected `str`, got `int`', 'unit')
+    """
+    message, _, path = str(error).partition(" - at ")
+    field = re.sub(r"^`?(key in )?`?\$\.?|`$", "", path)
+    return message[:1].lower() + message[1:], field or None

@@ -1,0 +1,153 @@
+"""The service as an ASGI application: hot routes are reached straight, all others through Starlette's router."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as StarletteRoute
+
+from pasto.service.http.answers import Answer, problem
+from pasto.service.http.body import Receive
+from pasto.service.http.calls import Context, Endpoint, Scope, Send, unforeseen
+from pasto.service.http.guard import Guard
+from pasto.service.http.meters import Meters
+from pasto.service.http.operations import gauges
+from pasto.service.http.table import ROUTES
+from pasto.service.http.waiting import Waiting
+from pasto.service.keys import Keys
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.service import Service
+from pasto.service.settings import Settings
+
+log = logging.getLogger("pasto.http")
+
+
+class Application:
+    """Everything that a service answers over HTTP.
+
+    `pages` are further routes of Starlette's, reached where none of the table's fits.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        settings: Settings | None = None,
+        *,
+        scheduler: Scheduler | None = None,
+        pages: Sequence[BaseRoute] = (),
+    ) -> None:
+        settings = settings or Settings()
+        keys = Keys(service.store)
+        self.context = context = Context(
+            service=service,
+            store=service.store,
+            settings=settings,
+            keys=keys,
+            guard=Guard(keys, settings),
+            meters=Meters(),
+            waiting=Waiting(),
+            threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
+            scheduler=scheduler,
+        )
+        context.meters.watch(lambda: gauges(context))
+        service.board.listen(context.waiting.changed)
+        endpoints = {(route.method, route.path): Endpoint(route, context) for route in ROUTES}
+        self._hot = {
+            (method, path.rpartition("/")[2]): endpoint
+            for (method, path), endpoint in endpoints.items()
+            if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
+        }
+        self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
+        self._behind = Starlette(
+            routes=[
+                *(StarletteRoute(path, _Mounted(each), methods=[method]) for (method, path), each in endpoints.items()),
+                *pages,
+            ],
+            exception_handlers={HTTPException: _refused, Exception: _failed},
+            lifespan=self._running,
+        )
+        self._behind.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or begin and end with the server."""
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if path.startswith("/v1/studies/"):
+                name, _, last = path[12:].partition("/")
+                endpoint = self._hot.get((scope["method"], last))
+                if endpoint is not None and name:
+                    scope["path_params"] = {"name": name}
+                    await endpoint(scope, receive, send)
+                    return
+            elif path.startswith("/ofrep/v1/evaluate/flags/") and scope["method"] == "POST":
+                scope["path_params"] = {"key": path[25:]}
+                await self._flag(scope, receive, send)
+                return
+        await self._behind(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def _running(self, _: Starlette) -> AsyncIterator[None]:
+        """What goes on beside the requests."""
+        context = self.context
+        context.waiting.begin(asyncio.get_running_loop())
+        watching = asyncio.create_task(self._watch_keys())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            context.waiting.end()
+            context.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _watch_keys(self) -> None:
+        """Learn of keys that other nodes made or revoked."""
+        context = self.context
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(context.settings.poll)
+            try:
+                await loop.run_in_executor(context.threads, context.keys.refresh)
+            except Exception as error:  # the keys known so far stay in force
+                log.warning("the keys could not be read: %s", error)
+
+
+class _Mounted:
+    """An endpoint as Starlette mounts it; an instance of a class, for it would wrap a function."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._endpoint(scope, receive, send)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """The router's own refusals, in the form that all errors have."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    code, message = {
+        404: ("not_found", "there is nothing at this address; /openapi.json lists what there is"),
+        405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
+    }.get(status, ("bad_request", "the request cannot be served"))
+    return _response(problem(status, code, message), headers)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return _response(unforeseen(error, request.url.path), {})
+
+
+def _response(found: Answer, headers: dict[str, str]) -> Response:
+    response = Response(found.body, found.status, headers)
+    for name, value in found.headers:
+        response.headers[name.decode()] = value.decode()
+    return response

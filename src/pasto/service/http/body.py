@@ -1,0 +1,173 @@
+"""Reading what a caller sends, never more of it than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from pasto.service.http.answers import CLOSE, Refused, placed
+from pasto.service.settings import Settings
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Sent = Iterable[tuple[bytes, bytes]]
+Wanted = TypeVar("Wanted")
+
+HARMLESS = 1_000_000
+"""Bytes up to which nobody asks how well a body was packed."""
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def header(headers: Sent, name: bytes) -> bytes | None:
+    """The first header of that name (in lower case), as sent."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
+
+
+async def read_body(headers: Sent, receive: Receive, settings: Settings) -> bytes:
+    """The whole body, unpacked; refused as soon as it is too long, too slow or packed too well."""
+    encoding = (header(headers, b"content-encoding") or b"identity").strip().lower()
+    if encoding not in (b"identity", b"gzip"):
+        raise Refused(
+            415,
+            "unsupported_encoding",
+            "a body is sent as it is or with Content-Encoding: gzip",
+            headers=((b"accept-encoding", b"gzip"),),
+        )
+    announced = header(headers, b"content-length")
+    if announced is not None and announced.isdigit() and int(announced) > settings.body_limit:
+        raise _too_long(settings)
+    try:
+        async with asyncio.timeout(settings.request_timeout):
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            if message.get("more_body"):
+                body = await _rest(body, receive, settings)
+            elif len(body) > settings.body_limit:
+                raise _too_long(settings)
+    except TimeoutError:
+        raise Refused(
+            408,
+            "too_slow",
+            f"the request did not arrive within {settings.request_timeout:g} seconds",
+            headers=CLOSE,
+            rest=True,
+        ) from None
+    if message["type"] == "http.disconnect":
+        raise Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
+    return inflated(body, settings) if encoding == b"gzip" else body
+
+
+async def _rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
+    parts, length, more = [first], len(first), True
+    while more:
+        if length > settings.body_limit:
+            raise _too_long(settings)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
+        parts.append(message.get("body", b""))
+        length += len(parts[-1])
+        more = message.get("more_body", False)
+    if length > settings.body_limit:
+        raise _too_long(settings)
+    return b"".join(parts)
+
+
+def inflated(packed: bytes, settings: Settings) -> bytes:
+    """A gzip body unpacked, as long as that stays within the limits.
+
+    >>> import gzip
+    >>> inflated(gzip.compress(b"[]"), Settings())
+    b'[]'
+    """
+    whole = b""
+    allowed = min(settings.body_limit, max(HARMLESS, len(packed) * settings.inflate_ratio))
+    try:
+        while packed:
+            unpacker = zlib.decompressobj(wbits=31)
+            whole += unpacker.decompress(packed, allowed + 1 - len(whole))
+            if len(whole) > allowed:
+                raise Refused(
+                    413,
+                    "too_large",
+                    f"a gzip body may hold {settings.body_limit} bytes and, beyond {HARMLESS} of them, be at most "
+                    f"{settings.inflate_ratio} times as long as its packed form",
+                )
+            if not unpacker.eof:
+                raise Refused(400, "bad_request", "the gzip body ends before it is whole")
+            packed = unpacker.unused_data
+    except zlib.error as error:
+        raise Refused(400, "bad_request", f"the body is no gzip: {error}") from None
+    return whole
+
+
+async def drained(receive: Receive, settings: Settings) -> None:
+    """Take a little of what a refused caller still sends, so that it reads the answer instead of a broken pipe."""
+    length = 0
+    try:
+        async with asyncio.timeout(min(1.0, settings.request_timeout)):
+            while length < settings.body_limit:
+                message = await receive()
+                length += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return
+
+
+def content_type(headers: Sent) -> str:
+    """The media type alone, in lower case; JSON where none is sent."""
+    sent = header(headers, b"content-type")
+    return "application/json" if sent is None else sent.split(b";", 1)[0].strip().lower().decode("latin-1")
+
+
+def check_depth(body: bytes, limit: int) -> None:
+    """Refuse a JSON text that nests deeper than allowed, before anything tries to build it.
+
+    >>> check_depth(b'{"a": "[[[[[[[["}', 4)
+    >>> check_depth(b"[" * 10_000, 32)
+    Traceback (most recent call last):
+    pasto.service.http.answers.Refused: a document may nest 32 deep, and this one goes deeper
+    """
+    if body.count(b"[") + body.count(b"{") <= limit:
+        return
+    depth = 0
+    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limit:
+            raise _too_deep(limit)
+
+
+def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> Wanted:
+    """The body as the record that the route takes; what does not fit is a 400 that names the field."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        message, field = placed(error)
+        raise Refused(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
+    except msgspec.DecodeError as error:
+        raise Refused(400, "not_json", f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep(limit) from None
+
+
+def _too_long(settings: Settings) -> Refused:
+    return Refused(
+        413,
+        "too_large",
+        f"a body may have {settings.body_limit} bytes; send it in parts, or ask for a higher body_limit",
+        headers=CLOSE,
+        rest=True,
+    )
+
+
+def _too_deep(limit: int) -> Refused:
+    return Refused(400, "too_deep", f"a document may nest {limit} deep, and this one goes deeper")

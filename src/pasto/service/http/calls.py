@@ -1,0 +1,256 @@
+"""One request on its way through: what an endpoint sees of it, and what is done around every endpoint alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from pasto.assign import Published
+from pasto.service.http.answers import Answer, Refused, explained, problem, retry
+from pasto.service.http.body import Receive, check_depth, content_type, decoded, drained, header, read_body
+from pasto.service.http.guard import Guard, who
+from pasto.service.http.meters import Meters
+from pasto.service.keys import Keys
+from pasto.service.settings import Settings
+from pasto.store import KeyRow, Store
+
+if TYPE_CHECKING:
+    from pasto.service.http.table import Route
+    from pasto.service.http.waiting import Waiting
+    from pasto.service.rounds.scheduler import Scheduler
+    from pasto.service.service import Service
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Wanted = TypeVar("Wanted")
+Given = TypeVar("Given")
+
+log = logging.getLogger("pasto.http")
+
+
+@dataclass(slots=True)
+class Context:
+    """What every endpoint works with."""
+
+    service: Service
+    store: Store
+    settings: Settings
+    keys: Keys
+    guard: Guard
+    meters: Meters
+    waiting: Waiting
+    threads: ThreadPoolExecutor
+    scheduler: Scheduler | None = None
+    working: int = 0
+    """Requests in work now."""
+    known: set[str] = field(default_factory=set)
+    """Studies that this process has met, so that asking for them reads no store."""
+
+
+class Call:
+    """One request, as its endpoint sees it."""
+
+    __slots__ = ("_receive", "context", "headers", "key", "scope", "service", "settings")
+
+    def __init__(self, scope: Scope, receive: Receive, context: Context, key: KeyRow | None) -> None:
+        self.scope = scope
+        self.headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self.context = context
+        self.service = context.service
+        self.settings = context.settings
+        self.key = key
+        self._receive = receive
+
+    @property
+    def who(self) -> str:
+        """The caller as the audit log names it."""
+        return who(self.key)
+
+    def path(self, name: str) -> str:
+        """A part of the path that the route leaves open."""
+        found: str = self.scope["path_params"][name]
+        return found
+
+    def header(self, name: bytes) -> str | None:
+        """A header by its name in lower case."""
+        found = header(self.headers, name)
+        return None if found is None else found.decode("latin-1")
+
+    def query(self, *known: str) -> dict[str, str]:
+        """The query's fields; unknown and repeated ones are refused."""
+        sent = self.scope["query_string"]
+        if not sent:
+            return {}
+        try:
+            pairs = parse_qsl(sent.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
+        except ValueError:
+            raise Refused(400, "bad_request", "the query cannot be read; it is name=value with & between") from None
+        found = dict(pairs)
+        for name in found:
+            if name not in known:
+                raise Refused(
+                    400, "bad_request", f"{name[:60]} is no field of this query; there is {', '.join(known) or 'none'}"
+                )
+        if len(found) < len(pairs):
+            raise Refused(400, "bad_request", "a field of a query comes once")
+        return found
+
+    def number(self, sent: dict[str, str], name: str, default: int, least: int, most: int) -> int:
+        """A whole number in the query."""
+        text = sent.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most):
+            raise Refused(
+                400, "bad_request", f"{name} is a whole number from {least} to {most}, got {text[:60]!r}", field=name
+            )
+        return int(text)
+
+    async def met(self, name: str) -> None:
+        """Make sure that a study is known here; a new one is looked up in a thread, for that asks the store."""
+        if name not in self.context.known:
+            await self.run(lambda: self.service.board.standing(name))
+            self.context.known.add(name)
+
+    async def policy(self, name: str) -> Published:
+        """The policy that a study serves."""
+        await self.met(name)
+        return self.service.board.current(name)
+
+    async def body(self) -> bytes:
+        """The whole body, within the limits."""
+        return await read_body(self.headers, self._receive, self.settings)
+
+    async def json(self, decoder: msgspec.json.Decoder[Wanted], *, empty: bytes = b"") -> Wanted:
+        """The body as a record; `empty` stands in for a body that is left out."""
+        sent = content_type(self.headers)
+        if sent != "application/json":
+            raise Refused(
+                415,
+                "unsupported_type",
+                f"the body must be application/json, got {sent[:60]!r}",
+                field="content-type",
+                rest=True,
+            )
+        body = await self.body() or empty
+        check_depth(body, self.settings.depth_limit)
+        return decoded(body, decoder, self.settings.depth_limit)
+
+    async def run(self, work: Callable[[], Given], *, patience: float | None = None) -> Given:
+        """Do slow work in a thread, while others are served."""
+        loop = asyncio.get_running_loop()
+        seconds = self.settings.request_timeout if patience is None else patience
+        done = loop.run_in_executor(self.context.threads, work)
+        try:
+            return await asyncio.wait_for(asyncio.shield(done), seconds)
+        except TimeoutError:
+            if done.done():
+                raise  # the work's own
+            done.add_done_callback(_forget)
+            raise Refused(
+                503,
+                "too_slow",
+                f"this took longer than {seconds:g} seconds; it may still be done: look before asking again",
+                headers=retry(self.settings.retry_after),
+            ) from None
+
+
+def _forget(done: asyncio.Future[Any]) -> None:
+    """Look at what became of work that nobody waits for, so that its error is not reported as unseen."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.warning("work that nobody waited for failed: %s", error)
+
+
+class Endpoint:
+    """One route as an ASGI application: lets in, answers, counts; no error leaves it but as an answer."""
+
+    __slots__ = ("_context", "route")
+
+    def __init__(self, route: Route, context: Context) -> None:
+        self.route = route
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        route, context = self.route, self._context
+        started = perf_counter()
+        rest = False
+        counted = not route.waits
+        if counted:
+            context.working += 1
+        try:
+            if counted and context.working > context.settings.max_concurrent:
+                raise Refused(
+                    503,
+                    "too_busy",
+                    "too many requests are in work; come back in a moment",
+                    headers=retry(context.settings.retry_after),
+                    rest=True,
+                )
+            key = None
+            if route.scopes and not (route.near and context.guard.near(scope)):
+                key = context.guard.admit(scope, route.scopes)
+            found = await route.endpoint(Call(scope, receive, context, key))
+        except Exception as error:
+            found = self._explained(error)
+            rest = isinstance(error, Refused) and error.rest
+        finally:
+            if counted:
+                context.working -= 1
+        await respond(found, scope, receive, send, context.settings, rest)
+        took = perf_counter() - started
+        context.meters.request(route, found.status, took)
+        if not route.hot or found.status >= 500:
+            log.info(
+                "%s %s",
+                route.method,
+                route.path,
+                extra={"status": found.status, "seconds": round(took, 6), "study": scope["path_params"].get("name")},
+            )
+
+    def _explained(self, error: Exception) -> Answer:
+        found = explained(error, self._context.settings.retry_after)
+        if found is None:
+            found = unforeseen(error, self.route.path)
+        return self.route.errors(found) if self.route.errors else found
+
+
+def unforeseen(error: Exception, path: str) -> Answer:
+    """The answer to an error that nobody foresaw: a number to find it in the log by, and nothing else."""
+    number = secrets.token_hex(8)
+    log.error("unforeseen error %s in %s", number, path, exc_info=error, extra={"error_id": number})
+    return problem(500, "internal_error", f"something went wrong; the log has it as {number}")
+
+
+async def respond(
+    found: Answer, scope: Scope, receive: Receive, send: Send, settings: Settings, rest: bool = False
+) -> None:
+    """Send an answer; `rest` where the request's body was not read to its end."""
+    status, body, headers = found
+    length = (b"content-length", str(len(body)).encode())
+    if rest and _has_body(scope):
+        # Say the answer, then linger a little: a connection closed on a caller that still sends breaks its pipe
+        # before it has read why.
+        closing = (*(each for each in headers if each[0] != b"connection"), (b"connection", b"close"), length)
+        await send({"type": "http.response.start", "status": status, "headers": closing})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await drained(receive, settings)
+        await send({"type": "http.response.body", "body": b""})
+        return
+    sent = headers if status == 304 else (*headers, length)
+    await send({"type": "http.response.start", "status": status, "headers": sent})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _has_body(scope: Scope) -> bool:
+    length = header(scope["headers"], b"content-length")
+    return length not in (None, b"0") or header(scope["headers"], b"transfer-encoding") is not None

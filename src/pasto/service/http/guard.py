@@ -1,0 +1,105 @@
+"""Who may pass: keys and their scopes, or anyone on this machine while there is no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pasto.errors import BadOption
+from pasto.service.http.answers import Refused
+from pasto.service.http.body import header
+from pasto.service.keys import Keys, permits
+from pasto.service.settings import Settings, is_loopback
+from pasto.store import KeyRow
+
+CHALLENGE = ((b"www-authenticate", b'Bearer realm="pasto"'),)
+FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"))
+LOCAL = "local"
+"""Who did it, where nobody needs a key."""
+
+
+class Guard:
+    """Lets a request pass, or refuses it without a word about what is behind."""
+
+    def __init__(self, keys: Keys, settings: Settings) -> None:
+        self._keys = keys
+        self._settings = settings
+        self.may_open = settings.loopback and not settings.keys_required
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody needs a key."""
+        return self.may_open and self._keys.none
+
+    def admit(self, scope: Mapping[str, Any], scopes: Iterable[str]) -> KeyRow | None:
+        """The caller's key, None in open mode; refuses with 401 or 403."""
+        headers = scope["headers"]
+        if self.may_open and self._keys.none:
+            self._check_host(headers)
+            return None
+        sent = header(headers, b"authorization")
+        kind, _, text = (sent or b"").decode("latin-1").partition(" ")
+        key = self._keys.check(text.strip()) if kind.lower() == "bearer" else None
+        if key is None:
+            raise Refused(
+                401,
+                "unauthorized",
+                "this needs a valid key, sent as Authorization: Bearer pasto_…",
+                headers=CHALLENGE,
+                rest=True,
+            )
+        if not permits(key, scopes):
+            raise Refused(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
+        return key
+
+    def near(self, scope: Mapping[str, Any]) -> bool:
+        """Whether the caller is on this machine and nobody passed its request on."""
+        client = scope.get("client")
+        return (
+            client is not None
+            and is_loopback(client[0])
+            and is_loopback(_host(scope["headers"]))
+            and not any(name in FORWARDED for name, _ in scope["headers"])
+        )
+
+    def _check_host(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""
+        host = _host(headers)
+        origin = header(headers, b"origin")
+        page = host if origin is None else _host([(b"host", origin.rpartition(b"://")[2])])
+        if not self._ours(host) or not self._ours(page):
+            raise Refused(
+                403,
+                "wrong_host",
+                "without keys this service answers only to localhost; name this host in allowed_hosts, or create a key",
+                rest=True,
+            )
+
+    def _ours(self, host: str) -> bool:
+        return is_loopback(host) or host in self._settings.hosts
+
+
+def check_safe(keys: Keys, settings: Settings) -> None:
+    """Refuse to start where strangers could come in."""
+    if not settings.loopback and not keys.usable:
+        raise BadOption(
+            f"--host {settings.host} can be reached from other machines, and the store holds no valid key; create one "
+            "with `pasto key create` first, or listen on 127.0.0.1"
+        )
+    if settings.keys_required and not keys.usable:
+        raise BadOption(
+            "--keys-required is set and the store holds no valid key; create one with `pasto key create` first"
+        )
+
+
+def who(key: KeyRow | None) -> str:
+    """The caller as the audit log names it."""
+    return LOCAL if key is None else f"{key.name} ({key.prefix})"
+
+
+def _host(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The Host header without its port, in lower case."""
+    sent = (header(headers, b"host") or b"").decode("latin-1").strip().lower()
+    if sent.startswith("["):
+        return sent[1 : sent.find("]")] if "]" in sent else ""
+    return sent.rsplit(":", 1)[0] if sent.count(":") == 1 else sent

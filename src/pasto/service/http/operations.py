@@ -1,0 +1,76 @@
+"""What operators ask: is it alive, is it ready, what does it count, what does it understand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from pasto.service.http.answers import Answer, answer
+from pasto.service.http.calls import Call, Context
+
+PATIENCE = 2.0
+"""Seconds that a store may take to say it is there."""
+QUIET: tuple[str, ...] = ("archived",)
+"""States whose studies are of no interest to an alarm."""
+
+
+async def healthy(call: Call) -> Answer:
+    """Answers as long as the process does."""
+    call.query()
+    return answer({"status": "ok"})
+
+
+async def ready(call: Call) -> Answer:
+    """Whether requests can be served: the store answers and takes writes, and rounds are being closed."""
+    call.query()
+    problems = []
+    try:
+        await call.run(call.context.store.keys, patience=PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.shield(asyncio.wrap_future(call.context.store.append(0, ())))
+    except TimeoutError:
+        problems.append("the store does not take writes")
+    except Exception as error:  # whatever it is, the store does not answer, and that is the news
+        problems.append(f"the store does not answer ({type(error).__name__})")
+    if call.context.scheduler is not None and not call.context.scheduler.alive:
+        problems.append("rounds are not being closed: the scheduler has ended")
+    if problems:
+        return answer({"status": "unavailable", "problems": problems}, 503)
+    return answer({"status": "ok"})
+
+
+async def metrics(call: Call) -> Answer:
+    """Every counter, as Prometheus reads them."""
+    call.query()
+    text = await call.run(call.context.meters.text)
+    return Answer(200, text, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
+
+
+async def interface(call: Call) -> Answer:
+    """The OpenAPI document."""
+    from pasto.service.http.openapi import interface as written
+
+    call.query()
+    return Answer(200, written())
+
+
+def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
+    """What is looked up when Prometheus asks: (name, meaning, value, study or None) each."""
+    yield "pasto_requests_in_work", "Requests in work now.", context.working, None
+    yield "pasto_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
+    if context.scheduler is not None:
+        yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
+    waiting = getattr(context.store, "waiting", None)
+    if waiting is not None:
+        yield "pasto_store_waiting", "Events waiting to be written.", float(waiting), None
+    now = time.time()
+    for row in context.store.studies():
+        if row.state not in QUIET:
+            yield "pasto_policy_version", "Of the policy being served.", row.version, row.name
+            yield "pasto_round", "The open round.", row.round, row.name
+            if row.round:
+                age = max(0.0, now - row.opened_at)
+                yield "pasto_round_age_seconds", "How long the open round has been open.", age, row.name

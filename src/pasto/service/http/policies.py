@@ -1,0 +1,125 @@
+"""A study's policy over HTTP: read, awaited, and drawn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pasto.assign import Cell, Published
+from pasto.service.http.answers import JSON, Answer, Refused, encode, retry
+from pasto.service.http.calls import Call
+from pasto.service.http.schemas import Units
+
+LONGEST = 60.0
+"""Seconds that a caller may wait for a policy to change."""
+UNITS = msgspec.json.Decoder(Units)
+
+
+async def policy(call: Call) -> Answer:
+    """The policy being served, or 304 where the caller has it; with `wait`, as soon as it is another one."""
+    name = call.path("name")
+    wait = _wait(call)
+    board, waiting = call.service.board, call.context.waiting
+    held = call.header(b"if-none-match")
+    current = await call.policy(name)
+    if wait and held and _same(held, current):
+        if waiting.number >= call.settings.max_waiters:
+            raise Refused(
+                503, "too_busy", "too many callers are waiting for a policy", headers=retry(call.settings.retry_after)
+            )
+        event = waiting.event(name)
+        current = board.current(name)
+        if _same(held, current):
+            await waiting.wait(event, wait)
+            current = board.current(name)
+    tag = (b"etag", f'"{current.checksum}"'.encode())
+    if held and _same(held, current):
+        return Answer(304, b"", (tag, (b"cache-control", b"no-cache")))
+    return Answer(200, current.text.encode(), (*JSON, tag, (b"cache-control", b"no-cache")))
+
+
+async def assign(call: Call) -> Answer:
+    """Decide for one unit or several, and log that they were exposed."""
+    name = call.path("name")
+    asked = await call.json(UNITS)
+    service = call.service
+    current = await call.policy(name)
+    parts = _parts(current)
+    if asked.unit is not msgspec.UNSET and asked.units is msgspec.UNSET:
+        cell = current.draw(asked.unit)
+        service.expose(name, current, asked.unit, cell)
+        call.context.meters.decisions(name, "assign")
+        head = b'{"study":%b,"version":%d,"round":%d,"unit":%b,' % (
+            encode(name),
+            current.version,
+            current.round,
+            encode(asked.unit),
+        )
+        return Answer(200, head + parts[cell.arm, cell.candidate] + b"}")
+    if asked.units is msgspec.UNSET or asked.unit is not msgspec.UNSET:
+        raise Refused(400, "bad_request", "name one unit under unit, or several under units", field="unit")
+    if len(asked.units) > call.settings.batch_limit:
+        raise Refused(
+            413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
+        )
+    cells = current.draw_many(asked.units)
+    written = []
+    for unit, cell in zip(asked.units, cells, strict=True):
+        service.expose(name, current, unit, cell)
+        written.append(b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]))
+    call.context.meters.decisions(name, "assign", len(cells))
+    head = b'{"study":%b,"version":%d,"round":%d,"assignments":[' % (encode(name), current.version, current.round)
+    return Answer(200, head + b",".join(written) + b"]}")
+
+
+def reason(policy: Published) -> str:
+    """Why units get what they get, in OpenFeature's words."""
+    return "DEFAULT" if policy.state == "paused" else "SPLIT"
+
+
+def described(policy: Published, cell: Cell) -> dict[str, Any]:
+    """A cell as callers see it."""
+    return {
+        "candidate": cell.name,
+        "index": cell.candidate,
+        "values": dict(cell.values),
+        "propensity": cell.propensity,
+        "arm": cell.arm,
+        "reason": reason(policy),
+    }
+
+
+_written: dict[str, tuple[Published, dict[tuple[str, int], bytes]]] = {}
+
+
+def _parts(policy: Published) -> dict[tuple[str, int], bytes]:
+    """The part of an answer that is the same for every unit of a cell, written once a policy."""
+    kept = _written.get(policy.study)
+    if kept is None or kept[0] is not policy:
+        parts = {(cell.arm, cell.candidate): encode(described(policy, cell))[1:-1] for cell in policy.cells}
+        kept = _written[policy.study] = (policy, parts)
+    return kept[1]
+
+
+def _same(held: str, policy: Published) -> bool:
+    """Whether an If-None-Match header names this policy."""
+    if held == f'"{policy.checksum}"':
+        return True
+    tags = [tag.strip().removeprefix("W/") for tag in held.split(",")]
+    return "*" in tags or f'"{policy.checksum}"' in tags
+
+
+def _wait(call: Call) -> float:
+    text = call.query("wait").get("wait")
+    if text is None:
+        return 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST:
+        raise Refused(
+            400, "bad_request", f"wait is a number of seconds from 0 to {LONGEST:g}, got {text[:60]!r}", field="wait"
+        )
+    return seconds

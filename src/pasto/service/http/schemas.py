@@ -1,0 +1,264 @@
+"""The records that cross the wire, as requests are read and as the OpenAPI document tells them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Unit = Annotated[str, Meta(min_length=1, max_length=256, description="Whom to decide for: a user, session or request.")]
+Reason = Annotated[str, Meta(max_length=1000, description="Why, for the audit log.")]
+Share = Annotated[float, Meta(gt=0, lt=1)]
+Scope = Literal["admin", "evaluate", "ingest", "read"]
+
+
+class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a caller sends: a field that nobody knows is refused, so that none is ignored in silence."""
+
+
+class Change(Request, kw_only=True):
+    """One step in a study's life."""
+
+    action: Literal["start", "pause", "resume", "confirm", "deploy", "archive"]
+    reason: Reason = ""
+    without_confirmation: Annotated[bool, Meta(description="deploy: straight from learning.")] | UnsetType = UNSET
+    shares: (
+        Annotated[
+            dict[str, Share], Meta(max_length=3, description="confirm: the arms' shares of traffic, which sum to 1.")
+        ]
+        | UnsetType
+    ) = UNSET
+    hold: (
+        Annotated[Literal["blend", "baseline"], Meta(description="pause: what everyone gets meanwhile.")] | UnsetType
+    ) = UNSET
+
+
+class Close(Request):
+    """Ends the open round now."""
+
+    reason: Reason = ""
+
+
+class Nothing(Request):
+    """An empty object."""
+
+
+class Units(Request):
+    """Whom to decide for: one unit, or several."""
+
+    unit: Unit | UnsetType = UNSET
+    units: Annotated[list[Unit], Meta(max_length=1_000_000)] | UnsetType = UNSET
+
+
+class NewKey(Request, kw_only=True):
+    """A key to be made."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose it is, as the audit log will call it.")]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=4)]
+    expires_in: Annotated[float, Meta(gt=0, le=315_360_000, description="Seconds; never, where left out.")] | None = (
+        None
+    )
+
+
+class Rotation(Request):
+    """How long the old key lives on."""
+
+    grace: Annotated[float, Meta(ge=0, le=2_592_000, description="Seconds.")] = 86400.0
+
+
+class Problem(Struct, omit_defaults=True):
+    """What was wrong."""
+
+    code: str
+    message: str
+    field: str | None = None
+    problems: dict[str, str] | None = None
+
+
+class Error(Struct):
+    """The form of every error."""
+
+    error: Problem
+
+
+class Study(Struct):
+    """A study as it stands; more fields may follow."""
+
+    name: str
+    state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived"]
+    round: int
+    version: int
+
+
+class Studies(Struct):
+    """Every study in a few words."""
+
+    studies: list[Study]
+
+
+class Rounds(Struct):
+    """Closed rounds in order."""
+
+    rounds: list[dict[str, Any]]
+
+
+class AuditEntry(Struct):
+    """Who did what, and why."""
+
+    sequence: int
+    at: float
+    who: str
+    action: str
+    reason: str
+
+
+class Audit(Struct):
+    """The audit log in order."""
+
+    audit: list[AuditEntry]
+
+
+class Report(Struct):
+    """The answer so far, and the books; more fields follow."""
+
+    name: str
+    state: str
+
+
+class Replay(Struct):
+    """Whether the log alone leads to the same policies."""
+
+    identical: bool
+    rounds: int
+    first_difference: Any = None
+
+
+class Assigned(Struct):
+    """One unit's candidate, with the probability it was drawn with."""
+
+    unit: str
+    candidate: str
+    index: int
+    values: dict[str, float | str | bool]
+    propensity: float
+    arm: str
+    reason: Literal["SPLIT", "DEFAULT"]
+
+
+class Assignment(Assigned):
+    """One unit's candidate, and the policy it was drawn from."""
+
+    study: str
+    version: int
+    round: int
+
+
+class Assignments(Struct):
+    """Several units' candidates, in their order."""
+
+    study: str
+    version: int
+    round: int
+    assignments: list[Assigned]
+
+
+class RefusedEvent(Struct):
+    """An event that was not taken."""
+
+    index: int
+    id: str | None
+    reason: str
+
+
+class Taken(Struct):
+    """What became of a batch."""
+
+    accepted: int
+    duplicates: int
+    refused: list[RefusedEvent]
+
+
+class Key(Struct):
+    """A key, without what would let anyone use it."""
+
+    prefix: str
+    name: str
+    scopes: list[Scope]
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    valid: bool
+
+
+class MadeKey(Key):
+    """A new key: the only time that it is shown."""
+
+    key: str
+
+
+class KeyList(Struct):
+    """Every key."""
+
+    keys: list[Key]
+
+
+class Revoked(Struct):
+    """That a key no longer works."""
+
+    revoked: bool
+
+
+class FlagContext(Struct):
+    """Whom a flag is evaluated for; further attributes are ignored."""
+
+    targetingKey: Any = UNSET  # noqa: N815 -- the protocol's own name; its errors are told in the protocol's words
+
+
+class FlagRequest(Struct):
+    """A flag evaluation of the OpenFeature Remote Evaluation Protocol."""
+
+    context: FlagContext | UnsetType | None = UNSET
+
+
+class FlagMetadata(Struct):
+    """How a flag's value came about."""
+
+    study: str
+    candidate: str
+    propensity: float
+    round: int
+    version: int
+    arm: str
+
+
+class Flag(Struct):
+    """A flag's value."""
+
+    key: str
+    value: dict[str, float | str | bool] | float | str | bool
+    reason: Literal["SPLIT", "DEFAULT"]
+    variant: str
+    metadata: FlagMetadata
+
+
+class Flags(Struct):
+    """Every flag's value."""
+
+    flags: list[Flag]
+
+
+class FlagError(Struct, omit_defaults=True):
+    """Why a flag could not be evaluated."""
+
+    errorCode: Literal[  # noqa: N815 -- the protocol's own names
+        "PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"
+    ]
+    errorDetails: str  # noqa: N815
+    key: str | None = None
+
+
+class Health(Struct, omit_defaults=True):
+    """How the service is."""
+
+    status: Literal["ok", "unavailable"]
+    problems: list[str] | None = None

@@ -1,0 +1,196 @@
+"""Running the service: listen, serve, and end without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pasto.errors import BadOption
+from pasto.service.http.application import Application
+from pasto.service.http.guard import check_safe
+from pasto.service.keys import Keys
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.service import Service
+from pasto.service.settings import Settings
+from pasto.store import open_store
+
+log = logging.getLogger("pasto.server")
+ADDRESS = "service.json"
+"""The file in an embedded store's directory that says where its service listens."""
+
+
+class Prompt(HttpToolsProtocol):
+    """A connection that must say what it wants in time; uvicorn alone would wait for its headers for ever."""
+
+    patience = 30.0
+    _timer: asyncio.TimerHandle | None = None
+    _heard = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self.patience, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A request begins to arrive."""
+        self._heard = False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its headers are whole; its body is waited for by whoever reads it."""
+        self._heard = True
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived, and wait for the rest of the headers only so long."""
+        super().data_received(data)
+        if self._heard:
+            if self._timer is not None:
+                self._rest()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.patience, self._give_up)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Quiet(uvicorn.Server):
+    """uvicorn's server, ended by a signal without dying of it."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals that end a service, and give them back; they are not raised again afterwards."""
+        try:
+            before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # in another thread, whoever started it ends it
+            before = {}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Send away those who wait, then those who are being served."""
+        self._ending()
+        await super().shutdown(sockets)
+
+
+class Running:
+    """A service over one store, from its first request to its last.
+
+    `serve` returns when a signal or `stop` ended it: nobody new was let in, whoever was being served was answered,
+    the store wrote what was waiting, and the scheduler stopped.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        store = open_store(settings.store)
+        try:
+            check_safe(Keys(store), settings)
+            self.service = Service(store)
+            self.scheduler = Scheduler(self.service, settings.poll)
+            self.application = Application(self.service, settings, scheduler=self.scheduler)
+            self._socket = _listen(settings.host, settings.port)
+        except BaseException:
+            store.close()
+            raise
+        self._server = Quiet(_config(self.application, settings), self.application.context.waiting.end)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @property
+    def started(self) -> bool:
+        """Whether it answers."""
+        return self._server.started
+
+    def serve(self) -> None:
+        """Serve until ended."""
+        self.service.board.refresh()
+        self.scheduler.start()
+        said = _say(self.settings.store, self.url)
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            if said is not None:
+                said.unlink(missing_ok=True)
+            self.scheduler.stop()
+            self.service.shutdown()
+            self._socket.close()
+            log.info("ended")
+
+    def stop(self) -> None:
+        """End `serve` from another thread."""
+        self._server.should_exit = True
+
+
+def _config(application: Application, settings: Settings) -> uvicorn.Config:
+    prompt = type("Prompt", (Prompt,), {"patience": settings.request_timeout})
+    return uvicorn.Config(
+        application,
+        loop="uvloop",
+        http=prompt,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive,
+        timeout_graceful_shutdown=settings.shutdown_timeout,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host.strip("[]"), port))
+    except OSError as error:
+        listening.close()
+        raise BadOption(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; name another with --host and --port"
+        ) from error
+    listening.set_inheritable(False)
+    return listening
+
+
+def _say(store: str, url: str) -> Path | None:
+    """Leave the address in an embedded store's directory, for the commands that find it taken."""
+    directory = Path(store)
+    if store == "memory:" or "://" in store or not directory.is_dir():
+        return None
+    said = directory / ADDRESS
+    said.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    return said

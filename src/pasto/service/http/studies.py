@@ -1,0 +1,116 @@
+"""Studies over HTTP: create, look, change, close rounds, report."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pasto.service.http.answers import Answer, Refused, answer
+from pasto.service.http.body import check_depth, content_type
+from pasto.service.http.calls import Call
+from pasto.service.http.schemas import Change, Close, Nothing
+from pasto.service.spec import read_document
+
+KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
+    "application/json": "json",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "text/yaml": "yaml",
+    "application/toml": "toml",
+}
+"""The forms of a study file, by their media type."""
+LARGEST = 2**53
+CHANGE = msgspec.json.Decoder(Change)
+CLOSE = msgspec.json.Decoder(Close)
+NOTHING = msgspec.json.Decoder(Nothing)
+REPLAY_PATIENCE = 3600.0
+"""Seconds: a replay goes through every round there was."""
+
+
+async def create(call: Call) -> Answer:
+    """Take in a study file."""
+    sent = content_type(call.headers)
+    kind = KINDS.get(sent)
+    if kind is None:
+        raise Refused(
+            415,
+            "unsupported_type",
+            f"a study file is {', '.join(KINDS)}; got {sent[:60]!r}",
+            field="content-type",
+            rest=True,
+        )
+    body = await call.body()
+    if kind == "json":
+        check_depth(body, call.settings.depth_limit)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
+
+    def work() -> dict[str, Any]:
+        return call.service.create(read_document(text, kind), who=call.who)
+
+    return answer(await call.run(work), 201)
+
+
+async def studies(call: Call) -> Answer:
+    """Every study in a few words."""
+    call.query()
+    return answer({"studies": await call.run(call.service.studies)})
+
+
+async def show(call: Call) -> Answer:
+    """One study as it stands."""
+    call.query()
+    name = call.path("name")
+    return answer(await call.run(lambda: call.service.show(name)))
+
+
+async def change(call: Call) -> Answer:
+    """One step in a study's life."""
+    name = call.path("name")
+    asked = await call.json(CHANGE)
+    given = {"without_confirmation": asked.without_confirmation, "shares": asked.shares, "hold": asked.hold}
+    options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
+    return answer(
+        await call.run(lambda: call.service.change(name, asked.action, who=call.who, reason=asked.reason, **options))
+    )
+
+
+async def close(call: Call) -> Answer:
+    """End the open round now."""
+    name = call.path("name")
+    asked = await call.json(CLOSE, empty=b"{}")
+    return answer(await call.run(lambda: call.service.close_round(name, who=call.who, reason=asked.reason)))
+
+
+async def rounds(call: Call) -> Answer:
+    """Closed rounds in order."""
+    name, (after, limit) = call.path("name"), _page(call)
+    return answer({"rounds": await call.run(lambda: call.service.rounds(name, after, limit))})
+
+
+async def audit(call: Call) -> Answer:
+    """Who did what, and why."""
+    name, (after, limit) = call.path("name"), _page(call)
+    return answer({"audit": await call.run(lambda: call.service.audit(name, after, limit))})
+
+
+async def report(call: Call) -> Answer:
+    """The answer so far, and the books."""
+    call.query()
+    name = call.path("name")
+    return answer(await call.run(lambda: call.service.report(name)))
+
+
+async def replay(call: Call) -> Answer:
+    """Compute every policy again from the log, and compare."""
+    name = call.path("name")
+    await call.json(NOTHING, empty=b"{}")
+    return answer(await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE))
+
+
+def _page(call: Call) -> tuple[int, int]:
+    sent = call.query("after", "limit")
+    return call.number(sent, "after", 0, 0, LARGEST), call.number(sent, "limit", 100, 1, 1000)

@@ -1,0 +1,214 @@
+"""The table of routes: what the router, the key check, the pages and the OpenAPI document are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pasto.service.http import events, flags, key_desk, operations, policies, schemas, studies
+from pasto.service.http.answers import Answer
+from pasto.service.http.calls import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One field of a query."""
+
+    name: str
+    meaning: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that can be asked over HTTP."""
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    """Any one of these lets a key pass, and `admin` does; none: open to everyone."""
+    summary: str
+    endpoint: Callable[[Call], Awaitable[Answer]]
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """By status: a record (or several, one of which it is), a name or media type, or None for an empty body."""
+    request: type | str | None = None
+    """The body: a record, or the name of one written down in the OpenAPI module."""
+    optional: bool = False
+    """Whether the body may be left out."""
+    query: tuple[Query, ...] = ()
+    hot: bool = False
+    """Reached without the router, and not logged."""
+    waits: bool = False
+    """Whether it may take its time, and is not counted among the requests in work."""
+    near: bool = False
+    """Whether callers on this machine need no key."""
+    errors: Callable[[Answer], Answer] | None = None
+    """Rewrites errors into another protocol's form."""
+
+
+READ, EVALUATE, INGEST, ADMIN = ("read",), ("evaluate",), ("ingest",), ("admin",)
+STUDY = "/v1/studies/{name}"
+PAGE = (
+    Query("after", "Only what comes behind this number.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
+    Query("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+)
+WAIT = Query(
+    "wait",
+    "Seconds to wait for another policy than the one in If-None-Match.",
+    {"type": "number", "minimum": 0, "maximum": 60},
+)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "POST",
+        "/v1/studies",
+        ADMIN,
+        "Create a study from a study file; it is then a draft.",
+        studies.create,
+        {201: schemas.Study},
+        "StudyFile",
+    ),
+    Route("GET", "/v1/studies", READ, "List every study in a few words.", studies.studies, {200: schemas.Studies}),
+    Route("GET", STUDY, READ, "Show one study as it stands.", studies.show, {200: schemas.Study}),
+    Route(
+        "PATCH",
+        STUDY,
+        ADMIN,
+        "Start, pause, resume, confirm, deploy or archive a study.",
+        studies.change,
+        {200: schemas.Study},
+        schemas.Change,
+    ),
+    Route(
+        "GET",
+        STUDY + "/audit",
+        READ,
+        "Who did what to a study, and why.",
+        studies.audit,
+        {200: schemas.Audit},
+        query=PAGE,
+    ),
+    Route("GET", STUDY + "/rounds", READ, "Closed rounds in order.", studies.rounds, {200: schemas.Rounds}, query=PAGE),
+    Route(
+        "POST",
+        STUDY + "/rounds/close",
+        ADMIN,
+        "Close the open round now.",
+        studies.close,
+        {200: dict[str, Any]},
+        schemas.Close,
+        optional=True,
+    ),
+    Route(
+        "GET",
+        STUDY + "/policy",
+        EVALUATE + READ,
+        "The policy being served, to draw from locally; waits for the next with wait.",
+        policies.policy,
+        {200: "Policy", 304: None},
+        query=(WAIT,),
+        hot=True,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        STUDY + "/assign",
+        EVALUATE,
+        "Decide for one unit or several, and log their exposure.",
+        policies.assign,
+        {200: (schemas.Assignment, schemas.Assignments)},
+        schemas.Units,
+        hot=True,
+    ),
+    Route(
+        "POST",
+        STUDY + "/events",
+        INGEST,
+        "Take a batch of exposures, metric events and tallies; answered when durable.",
+        events.events,
+        {200: schemas.Taken, 422: schemas.Taken},
+        "Events",
+        hot=True,
+    ),
+    Route(
+        "GET",
+        STUDY + "/report",
+        READ,
+        "The answer so far with its certificate, and the books.",
+        studies.report,
+        {200: schemas.Report},
+    ),
+    Route(
+        "POST",
+        STUDY + "/replay",
+        READ,
+        "Compute every policy again from the log, and compare.",
+        studies.replay,
+        {200: schemas.Replay},
+        schemas.Nothing,
+        optional=True,
+        waits=True,
+    ),
+    Route("GET", "/v1/keys", ADMIN, "List every key by its prefix.", key_desk.listed, {200: schemas.KeyList}),
+    Route(
+        "POST",
+        "/v1/keys",
+        ADMIN,
+        "Make a key; it is shown once.",
+        key_desk.create,
+        {201: schemas.MadeKey},
+        schemas.NewKey,
+    ),
+    Route(
+        "POST",
+        "/v1/keys/{prefix}/rotate",
+        ADMIN,
+        "Make a key's successor; the old one lives on for a while.",
+        key_desk.rotate,
+        {201: schemas.MadeKey},
+        schemas.Rotation,
+        optional=True,
+    ),
+    Route("DELETE", "/v1/keys/{prefix}", ADMIN, "Revoke a key.", key_desk.revoke, {200: schemas.Revoked}),
+    Route(
+        "POST",
+        "/ofrep/v1/evaluate/flags/{key}",
+        EVALUATE,
+        "Evaluate one flag (OpenFeature).",
+        flags.single,
+        {200: schemas.Flag},
+        schemas.FlagRequest,
+        hot=True,
+        errors=flags.told,
+    ),
+    Route(
+        "POST",
+        "/ofrep/v1/evaluate/flags",
+        EVALUATE,
+        "Evaluate every flag (OpenFeature).",
+        flags.bulk,
+        {200: schemas.Flags, 304: None},
+        schemas.FlagRequest,
+        hot=True,
+        errors=flags.told,
+    ),
+    Route("GET", "/metrics", READ, "Counters for Prometheus.", operations.metrics, {200: "text/plain"}, near=True),
+    Route("GET", "/healthz", (), "Whether the process answers.", operations.healthy, {200: schemas.Health}),
+    Route(
+        "GET",
+        "/readyz",
+        (),
+        "Whether requests can be served.",
+        operations.ready,
+        {200: schemas.Health, 503: schemas.Health},
+    ),
+    Route(
+        "GET",
+        "/openapi.json",
+        (),
+        "This interface as an OpenAPI document.",
+        operations.interface,
+        {200: dict[str, Any]},
+    ),
+)
