@@ -58,8 +58,8 @@ class Sender:
 
     @property
     def missing(self) -> int:
-        """Numbers between its first and its last that never came."""
-        return max(0, self.last - self.first + 1 - self.events)
+        """Numbers up to its last that never came: lost, or dropped by the sender; streams begin at 0 or 1."""
+        return max(0, self.last - min(self.first, 1) + 1 - self.events)
 
 
 class Ledger:
@@ -79,7 +79,8 @@ class Ledger:
         self.candidates = Book()
         self.books: dict[int, Book] = {}
         self.senders: dict[str, Sender] = {}
-        self.late: dict[int, Counter[str]] = {}
+        self.late: dict[int, Counter[tuple[str, str]]] = {}
+        """By round: events behind the mark up to which it was learned, by kind and arm."""
         self.clipped: Counter[int] = Counter()
         """By column: units whose number was cut to the stated range, in all rounds learned."""
         self._lock = Lock()
@@ -96,7 +97,7 @@ class Ledger:
                 "senders": self._senders(),
                 "late": {
                     "events": sum(sum(late.values()) for late in self.late.values()),
-                    "rounds": [{"round": one, **dict(self.late[one])} for one in sorted(self.late)[-SHOWN:]],
+                    "rounds": [_late(one, self.late[one]) for one in sorted(self.late)[-SHOWN:]],
                 },
                 "clipped": {name: self.clipped[place] for place, name in enumerate(columns)},
             }
@@ -159,8 +160,7 @@ class Ledger:
     def _count_late(self, connection: Any, version: int, after: int, until: int) -> None:
         for kind, arm, count in self._rows(connection, _LATE, after, until, version):
             late = self.late.setdefault(version, Counter())
-            late["metrics" if kind else "exposures"] += count
-            late[f"arm {arm or 'none'}"] += count
+            late[("metrics" if kind else "exposures"), arm or "none"] += count
 
     def _rows(self, connection: Any, statement: str, *values: int) -> Iterable[tuple[Any, ...]]:
         cursor = connection.cursor()
@@ -227,6 +227,14 @@ def exposures(store: Store, study: int, version: int, after: int, most: int) -> 
 
 def _spoken(statement: str, dialect: str) -> str:
     return statement if dialect == "sqlite" else statement.replace("?", "%s")
+
+
+def _late(number: int, counts: Counter[tuple[str, str]]) -> dict[str, Any]:
+    told: dict[str, Any] = {"round": number, "exposures": 0, "metrics": 0, "arms": {}}
+    for (kind, arm), count in sorted(counts.items()):
+        told[kind] += count
+        told["arms"][arm] = told["arms"].get(arm, 0) + count
+    return told
 
 
 def _lines(names: Sequence[str], book: Book) -> list[dict[str, Any]]:

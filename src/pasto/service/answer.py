@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,29 +20,31 @@ def shown(blend: Blend) -> dict[str, Any]:
     ({'0': 0.5, '1': 0.5}, {'y': 0.5}, '1')
     """
     names = blend.names
-    return {
+    told = {
         "probabilities": {names[k]: blend.probabilities[k] for k in blend.support},
         "value": blend.value,
-        "metrics": dict(blend.metrics),
-        "lifts": dict(blend.lifts),
-        "prices": dict(blend.prices),
+        "metrics": blend.metrics,
+        "lifts": blend.lifts,
+        "prices": blend.prices,
         "feasible": blend.feasible,
-        "shortfalls": dict(blend.shortfalls),
+        "shortfalls": blend.shortfalls,
         "single": None if blend.single is None else names[blend.single],
         "single_value": blend.single_value,
         "gain": {**asdict(blend.gain), "candidate": names[blend.gain.candidate]},
-        "certificate": None if blend.certificate is None else _plain(asdict(blend.certificate)),
-        "outlook": None if blend.outlook is None else _outlook(blend),
+        "certificate": None if blend.certificate is None else asdict(blend.certificate),
+        "outlook": None,
     }
+    if blend.outlook is not None:
+        moves = [{**asdict(move), "candidate": names[move.candidate]} for move in blend.outlook.moves]
+        told["outlook"] = {**asdict(blend.outlook), "moves": moves}
+    plain: dict[str, Any] = _plain(told)
+    return plain
 
 
-def _outlook(blend: Blend) -> dict[str, Any]:
-    assert blend.outlook is not None  # noqa: S101 -- asked only where there is one
-    outlook = asdict(blend.outlook)
-    outlook["moves"] = [{**move, "candidate": blend.names[move["candidate"]]} for move in outlook["moves"]]
-    return _plain(outlook)
-
-
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, as JSON has them."""
-    return {name: [*part] if isinstance(part, tuple) else part for name, part in value.items()}
+def _plain(value: Any) -> Any:
+    """The same as JSON has it: lists for tuples, null for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

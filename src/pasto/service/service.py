@@ -31,6 +31,8 @@ TRIES = 50
 """How often a change is made again onto what someone else changed meanwhile."""
 MOST_ROWS = 1000
 """Rows of a log that one call returns at most."""
+MOST_WORDS = 10_000
+"""Characters of a reason."""
 _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares",), "pause": ("hold",)}
 
 
@@ -239,6 +241,7 @@ class Service:
             row, turned.after, policy=turned.policy, close=turned.close, learner=turned.learner, audit=lines
         )
         if done:
+            self._ages.now(turned.after)  # the new round's time begins now, not when someone next looks at it
             self.board.reread(row.name)
         return done
 
@@ -250,6 +253,10 @@ class Service:
 
 
 def _audit(at: float, who: str, action: str, reason: str, detail: Mapping[str, Any]) -> AuditRow:
+    """A line of the audit log, if its words can be kept."""
+    for name, text in (("who", who), ("reason", reason)):
+        if "\0" in text or len(text) > MOST_WORDS or text.encode("utf-8", "replace").decode() != text:
+            raise BadOption(f"{name} must be text of up to {MOST_WORDS} characters without a NUL, got {text[:40]!r}")
     return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
 
 

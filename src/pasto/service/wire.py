@@ -173,7 +173,7 @@ def _converted(place: int, item: Any) -> Event | Refusal:
     return event
 
 
-_PATH = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
+_PATH = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
 
 
 def _reason(message: str, item: Any) -> str:

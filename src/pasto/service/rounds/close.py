@@ -73,7 +73,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
     lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
-    stepped = step(saved, lessons) if learning else unchanged(saved)
+    stepped = step(saved, lessons) if learning else _kept(spec, row, saved, terms)
     frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
     later = Details(
         waiting=tuple(one for one in waiting if one not in due),
@@ -159,6 +159,16 @@ def _first(spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
     learned = stepped.study.policy.version
     written = PolicyRow(1, 1, learned, policy.text, policy.checksum, 0, now)
     return Turn(after, written, None, stepped.text, published=policy)
+
+
+def _kept(spec: Spec, row: StudyRow, saved: str, terms: Terms) -> Stepped:
+    """The study as it was saved; where that cannot be read, a pause and an end must be possible all the same."""
+    try:
+        return unchanged(saved)
+    except Exception:
+        if terms.state not in ("paused", "archived"):
+            raise
+        return Stepped(spec.study(row.seed), saved)
 
 
 def _held(stepped: Stepped) -> Frozen | None:

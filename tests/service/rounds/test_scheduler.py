@@ -1,0 +1,167 @@
+"""Rounds end when they are due, whatever is done to the clocks, and one study's trouble is its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from threading import Event
+from typing import Any
+
+import pytest
+
+from pasto.errors import SolverFailed
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.service import Service
+from pasto.store import open_store
+
+HOUR = 3600.0
+
+
+class Clocks:
+    """A wall clock that can be set, and a steady one that cannot."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_700_000_000.0, 50.0
+
+    def pass_(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+def timed(clocks: Clocks, document: dict[str, Any]) -> Iterator[Service]:
+    service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    service.create({**document, "learner": "pasto", "guardrails": []}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    yield service
+    service.shutdown()
+
+
+def test_a_round_is_closed_after_its_time_and_not_before(timed: Service, clocks: Clocks) -> None:
+    scheduler = Scheduler(timed)
+    assert scheduler.tick() == 0
+    clocks.pass_(HOUR - 1)
+    assert scheduler.tick() == 0
+    clocks.pass_(1)
+    assert scheduler.tick() == 1
+    assert scheduler.tick() == 0
+    assert timed.audit("feed")[-1]["who"] == "scheduler"
+
+
+def test_hours_of_downtime_cause_one_close(timed: Service, clocks: Clocks) -> None:
+    clocks.pass_(10 * HOUR)
+    assert [Scheduler(timed).tick() for _ in range(3)] == [1, 0, 0]
+    clocks.pass_(HOUR)
+    assert Scheduler(timed).tick() == 1
+
+
+@pytest.mark.parametrize("jump", [-24 * HOUR, -HOUR, -1.0, 1.0, HOUR, 24 * HOUR])
+def test_a_wall_clock_that_jumps_neither_stalls_nor_multiplies_rounds(
+    timed: Service, clocks: Clocks, jump: float
+) -> None:
+    scheduler = Scheduler(timed)
+    scheduler.tick()
+    closed = []
+    for minute in range(10 * 60):
+        if minute == 150:
+            clocks.wall += jump
+        clocks.pass_(60)
+        if scheduler.tick():
+            closed.append(minute)
+    assert 9 <= len(closed) <= 11
+    assert max(later - earlier for earlier, later in pairwise(closed)) <= 61
+    rounds = timed.rounds("feed")
+    assert [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
+    times = [one["closed_at"] for one in rounds]
+    assert times == sorted(times)
+    assert timed.show("feed")["age"] >= 0
+    assert timed.replay("feed")["identical"]
+
+
+def test_a_clock_set_back_while_nobody_ran_does_not_stall(timed: Service, clocks: Clocks) -> None:
+    clocks.wall -= 24 * HOUR
+    again = Service(timed.store, clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    scheduler = Scheduler(again)
+    assert scheduler.tick() == 0
+    clocks.pass_(HOUR)
+    assert scheduler.tick() == 1
+
+
+def test_rounds_ripen_by_the_studys_own_time(clocks: Clocks, document: dict[str, Any]) -> None:
+    service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    service.create(
+        {**document, "rounds": {"every": "1h", "maturity": "2h"}, "learner": "pasto", "guardrails": []}, who="a"
+    )
+    service.change("feed", "start", who="ann")
+    scheduler = Scheduler(service)
+    scheduler.tick()
+    learned = []
+    for hour in range(6):
+        if hour == 3:
+            clocks.wall -= 24 * HOUR
+        clocks.pass_(HOUR)
+        assert scheduler.tick() == 1
+        learned.append(service.rounds("feed", after=hour)[0]["learned_from"])
+    assert learned == [[], [], [1], [2], [3], [4]]
+    service.shutdown()
+
+
+def test_a_round_can_end_by_its_exposures(
+    clocks: Clocks, document: dict[str, Any], traffic: Callable[[Service, int], list[dict[str, Any]]]
+) -> None:
+    service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    service.create({**document, "rounds": {"exposures": 50}}, who="ann")
+    service.change("feed", "start", who="ann")
+    scheduler = Scheduler(service)
+    assert scheduler.tick() == 0
+    events = traffic(service, 50)
+    shown = [event for event in events if event["type"] == "exposure"]
+    liked = [event for event in events if event["type"] == "metric"]
+    for part, expected in ((shown[:49], 0), (liked, 0), (shown[:49], 0), (shown[49:], 1), ([], 0)):
+        service.ingest("feed", service.decode(json.dumps(part).encode())).result()
+        assert scheduler.tick() == expected
+    assert service.show("feed")["round"] == 2
+    service.shutdown()
+
+
+def test_one_studys_trouble_is_logged_and_holds_up_no_other(
+    timed: Service, clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed.create({**document, "name": "zebra", "learner": "pasto", "guardrails": []}, who="ann", seed=7)
+    timed.change("zebra", "start", who="ann")
+    close, scheduler = timed.close_if_due, Scheduler(timed)
+    tried: list[str] = []
+
+    def fail(name: str) -> int:
+        tried.append(name)
+        if name == "feed":
+            raise SolverFailed("no progress")
+        return close(name)
+
+    monkeypatch.setattr(timed, "close_if_due", fail)
+    clocks.pass_(HOUR)
+    assert [scheduler.tick() for _ in range(16)] == [1] + [0] * 15
+    assert tried.count("zebra") == 16
+    assert tried.count("feed") == 4  # ever more rarely
+    monkeypatch.undo()
+    assert sum(scheduler.tick() for _ in range(60)) == 1
+
+
+def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> None:
+    closed = Event()
+    timed.board.listen(lambda name: closed.set())
+    clocks.pass_(HOUR)
+    scheduler = Scheduler(timed, poll=0.01)
+    scheduler.start()
+    scheduler.start()
+    assert closed.wait(30)
+    assert scheduler.alive
+    scheduler.stop()
+    assert not scheduler.alive
+    assert timed.show("feed")["round"] == 2

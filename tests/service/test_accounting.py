@@ -1,0 +1,147 @@
+"""The books close: assigned = logged + dropped + gap, and what came late is all shown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from pasto.service.accounting import Ledger
+from pasto.service.service import Service
+
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+
+
+def _send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+    return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+
+
+def _books(service: Service) -> dict[str, Any]:
+    books: dict[str, Any] = service.report("feed")["accounting"]
+    return books
+
+
+def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    assigned: Counter[str] = Counter()
+    events: list[dict[str, Any]] = []
+    for number in range(1, 1001):
+        unit = f"user {number}"
+        name = policy.draw(unit).name
+        assigned[name] += 1
+        numbered = {"source": "web-1", "sequence": number}
+        events.append(
+            {"type": "exposure", "id": str(number), "unit": unit, "version": 1, "candidate": name, **numbered}
+        )
+    lost = [event for event in events if event["candidate"] == "w=2"][:7]
+    dropped = [event for event in events if event["candidate"] == "w=0"][:3]
+    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
+    _send(learning, [event for event in events if event not in lost and event not in dropped])
+    _send(learning, [{**tally, "assigned": dict(assigned), "dropped": {"w=0": 3}}])
+    (version,) = _books(learning)["versions"]
+    assert (version["assigned"], version["logged"], version["dropped"], version["gap"]) == (1000, 990, 3, 7)
+    gaps = {line["name"]: line["gap"] for line in version["candidates"]}
+    assert gaps == {name: 7 if name == "w=2" else 0 for name in assigned}
+    assert _books(learning)["senders"] == {
+        "numbered": 1,
+        "missing": 10,
+        "gaps": [{"source": "web-1", "missing": 10}],
+    }
+    _send(learning, lost)  # they were only late
+    assert _books(learning)["versions"][0]["gap"] == 0
+    assert _books(learning)["senders"]["missing"] == 3
+
+
+def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    name = policy.draw("ann").name
+    _send(learning, [{"type": "exposure", "id": "1", "unit": "ann", "version": 1, "candidate": name}])
+    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1, "assigned": {name: 1}}
+    _send(learning, [tally])
+    assert _books(learning)["versions"][0]["gap"] == 1
+    _send(learning, [{**tally, "id": "u", "sequence": 2, "assigned": {name: 2}}, {**tally, "id": "v"}])
+    assert _books(learning)["versions"][0]["gap"] == 2
+
+
+def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
+    number = learning.board.standing("feed").row.number
+    bit_by_bit = Ledger(learning.store, number)
+    names = [f"w={weight}" for weight in range(4)]
+    late: list[dict[str, Any]] = []
+    for _ in range(4):
+        events = traffic(learning, 40)
+        _send(learning, events[:60] + late)
+        bit_by_bit.shown(names, ["watch", "likes"])
+        late = events[60:]
+        learning.close_round("feed", who="ann")
+        bit_by_bit.shown(names, ["watch", "likes"])
+    _send(learning, late)
+    shown = bit_by_bit.shown(names, ["watch", "likes"])
+    assert shown == Ledger(learning.store, number).shown(names, ["watch", "likes"])
+    assert shown["events"]["exposures"] == 160
+
+
+def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, traffic: Traffic) -> None:
+    first = traffic(learning, 60)
+    _send(learning, first[:100])
+    learning.close_round("feed", who="ann")
+    assert _books(learning)["late"] == {"events": 0, "rounds": []}
+    second = traffic(learning, 60)
+    _send(learning, first[100:] + second)
+    credited = [event for event in first[100:] if "version" in event]  # the others went to the latest exposure
+    late = _books(learning)["late"]
+    assert late["events"] > 0
+    assert [one["round"] for one in late["rounds"]] == [1]
+    counted = late["rounds"][0]
+    assert counted["exposures"] == sum(event["type"] == "exposure" for event in credited)
+    assert late["events"] == counted["exposures"] + counted["metrics"] == sum(counted["arms"].values())
+
+
+def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Service, traffic: Traffic) -> None:
+    store, number = learning.store, learning.board.standing("feed").row.number
+    events = traffic(learning, 30)
+    _send(learning, events[:40])
+    mark = store.high_water(number)
+    _send(learning, events[40:])
+    ledger = Ledger(store, number)
+    ledger.shown([], [])  # reads up to a later event than the close that is on its way has seen
+    real = store.high_water
+    store.high_water = lambda study: mark  # type: ignore[method-assign]
+    learning.close_round("feed", who="ann")
+    store.high_water = real  # type: ignore[method-assign]
+    versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
+    assert ledger.shown([], [])["late"]["events"] == versioned
+    assert Ledger(store, number).shown([], [])["late"]["events"] == versioned
+
+
+def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    events: list[dict[str, Any]] = []
+    for number in range(40):
+        unit = f"user {number}"
+        drawn = {"unit": unit, "version": 1, "candidate": policy.draw(unit).name}
+        events.append({"type": "exposure", "id": f"e{number}", **drawn})
+        seconds = 1000 if number < 5 else 1
+        events.append({"type": "metric", "id": f"m{number}", "name": "watch", "fields": {"seconds": seconds}, **drawn})
+    events.append({"type": "metric", "id": "x", "unit": "nobody", "name": "like"})
+    events.append({"type": "exposure", "id": "f", "unit": "zoe", "version": 0, "candidate": "?", "fallback": True})
+    _send(learning, events)
+    learning.close_round("feed", who="ann")
+    books = _books(learning)
+    assert books["clipped"] == {"watch": 5, "likes": 0}
+    assert books["events"] == {"exposures": 41, "metrics": 41, "excluded": 1, "uncredited": 1}
+
+
+def test_the_answer_is_computed_once_a_generation(learning: Service, traffic: Traffic) -> None:
+    _send(learning, traffic(learning, 100))
+    empty = learning.report("feed")
+    assert (empty["blend"], empty["problem"]) == (None, "no round has been learned yet")
+    learning.close_round("feed", who="ann")
+    first, again = learning.report("feed"), learning.report("feed")
+    assert first["blend"] is again["blend"] is not None
+    assert first["rounds_learned"] == 1
+    assert first["history"][0]["learned_from"] == [1]
+    learning.close_round("feed", who="ann")
+    assert learning.report("feed")["blend"] is not first["blend"]
+    json.dumps(first, allow_nan=False)

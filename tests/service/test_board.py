@@ -1,0 +1,78 @@
+"""What each node holds in memory of what is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pasto.errors import UnknownStudy, WrongState
+from pasto.service import board as board_module
+from pasto.service.service import Service
+from pasto.store import Store, open_store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = open_store("memory:")
+    yield store
+    store.close()
+
+
+def test_a_study_is_unknown_then_without_policy_then_served(service: Service, document: dict[str, Any]) -> None:
+    with pytest.raises(UnknownStudy, match="no study 'feed'"):
+        service.board.current("feed")
+    service.create(document, who="ann")
+    with pytest.raises(WrongState, match="is draft, so it serves no policy"):
+        service.board.current("feed")
+    assert service.board.names() == ()
+    service.change("feed", "start", who="ann")
+    assert service.board.current("feed").version == 1
+    assert service.board.names() == ("feed",)
+    assert [study["state"] for study in service.studies()] == ["learning"]
+
+
+def test_listeners_hear_of_each_new_policy_once_on_every_node(store: Store, document: dict[str, Any]) -> None:
+    ours, theirs = Service(store), Service(store)
+    heard: list[str] = []
+    theirs.board.listen(heard.append)
+    ours.create(document, who="ann")
+    theirs.board.refresh()
+    assert heard == []
+    ours.change("feed", "start", who="ann")
+    theirs.board.refresh()
+    theirs.board.refresh()
+    assert heard == ["feed"]
+    ours.change("feed", "pause", who="ann", reason="why")
+    assert theirs.board.current("feed").version == 1
+    theirs.board.refresh()
+    assert (heard, theirs.board.current("feed").state) == (["feed", "feed"], "paused")
+    theirs.change("feed", "archive", who="ann")
+    assert heard == ["feed"] * 3
+
+
+def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str, Any]) -> None:
+    service = Service(store)
+    service.create(document, who="ann")
+    service.change("feed", "start", who="ann")
+    old = store.study("feed")
+    assert old is not None
+    service.close_round("feed", who="ann")
+    assert service.board._take(old).row.version == 2
+    assert service.board.current("feed").version == 2
+
+
+def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "MOST_CELLS", 12)
+    for _ in range(6):
+        learning.close_round("feed", who="ann")
+    board = learning.board
+    standing = board.standing("feed")
+    for version in range(1, 7):
+        policy = board.published(standing, version)
+        assert policy is not None
+        assert policy.version == version
+    assert sum(len(policy.cells) for policy in board._past.values()) == board._cells <= 12
+    assert board.published(standing, 6) is board.published(standing, 6)
+    assert board.published(standing, 99) is None

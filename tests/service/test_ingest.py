@@ -1,0 +1,209 @@
+"""What is kept and what is refused: nothing on the wire is believed that can be looked up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pasto.assign import Cell
+from pasto.errors import UnknownStudy, WrongState
+from pasto.service.service import Service
+from pasto.store import open_store
+
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+
+
+def _send(service: Service, *events: dict[str, Any], name: str = "feed") -> dict[str, Any]:
+    return service.ingest(name, service.decode(json.dumps(events).encode())).result()
+
+
+def _drawn(service: Service, unit: str = "ann") -> tuple[dict[str, Any], Cell]:
+    policy = service.board.current("feed")
+    cell = policy.draw(unit)
+    event = {"type": "exposure", "id": f"e/{unit}", "unit": unit, "version": policy.version, "candidate": cell.name}
+    return event, cell
+
+
+def _rows(service: Service) -> list[tuple[Any, ...]]:
+    with service.store.reading() as connection:
+        cursor = connection.execute(
+            "SELECT id, version, arm, candidate, fields, excluded FROM events ORDER BY sequence"
+        )
+        return list(cursor.fetchall())
+
+
+def test_an_exposure_is_kept_with_the_arm_that_was_drawn_again(learning: Service) -> None:
+    event, cell = _drawn(learning)
+    assert _send(learning, event) == {"accepted": 1, "duplicates": 0, "refused": []}
+    assert _send(learning, event) == {"accepted": 0, "duplicates": 1, "refused": []}
+    assert _rows(learning) == [("e/ann", 1, cell.arm, cell.candidate, None, 0)]
+
+
+def test_forged_exposures_are_refused(learning: Service) -> None:
+    event, cell = _drawn(learning)
+    other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)
+    answer = _send(
+        learning,
+        {**event, "candidate": other},
+        {**event, "candidate": "w=9"},
+        {**event, "version": 2},
+        {**event, "version": 0},
+        {**event, "propensity": 1e-6},
+    )
+    assert answer["accepted"] == 0
+    reasons = [refusal["reason"] for refusal in answer["refused"]]
+    assert "is not what version 1 draws for this unit" in reasons[0]
+    assert "which version 1 does not serve" in reasons[1]
+    assert "version is 2, which study 'feed' never published" in reasons[2]
+    assert "version is 0" in reasons[3]
+    assert "propensity is no field" in reasons[4]
+    assert [refusal["index"] for refusal in answer["refused"]] == [0, 1, 2, 3, 4]
+    assert {refusal["id"] for refusal in answer["refused"]} == {"e/ann"}
+    assert _rows(learning) == []
+
+
+def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> None:
+    event, cell = _drawn(learning)
+    other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)
+    answer = _send(
+        learning,
+        {**event, "id": "1", "fallback": True, "version": 0, "candidate": "whatever was configured"},
+        {**event, "id": "2", "fallback": True, "candidate": "w=1"},
+        {**event, "id": "3", "override": True, "candidate": other},
+        {**event, "id": "4", "override": True, "candidate": "w=9"},
+        {**event, "id": "5", "override": True, "version": 7, "candidate": other},
+        {**event, "id": "6", "fallback": True, "version": 7},
+    )
+    assert [refusal["index"] for refusal in answer["refused"]] == [3, 4, 5]
+    assert [(row[0], row[1], row[2], row[5]) for row in _rows(learning)] == [
+        ("1", 0, None, 1),
+        ("2", 1, None, 1),
+        ("3", 1, None, 1),
+    ]
+
+
+def test_metric_events_are_credited_by_version_or_by_the_latest_exposure(learning: Service) -> None:
+    event, cell = _drawn(learning)
+    liked = {"type": "metric", "unit": "ann", "name": "like"}
+    answer = _send(
+        learning,
+        {**liked, "id": "before any exposure"},
+        event,
+        {**liked, "id": "by unit"},
+        {**liked, "id": "by version", "version": 1},
+        {**liked, "id": "by both", "version": 1, "candidate": cell.name},
+        {**liked, "id": "nobody's", "version": 0},
+        {**liked, "id": "half", "candidate": cell.name},
+        {**liked, "id": "forged", "version": 1, "candidate": "w=9"},
+        {**liked, "id": "unknown", "version": 8},
+    )
+    assert [refusal["id"] for refusal in answer["refused"]] == ["half", "forged", "unknown"]
+    credit = (1, cell.arm, cell.candidate)
+    assert {row[0]: row[1:4] for row in _rows(learning)} == {
+        "before any exposure": (None, None, None),
+        "e/ann": credit,
+        "by unit": credit,
+        "by version": credit,
+        "by both": credit,
+        "nobody's": (0, None, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "reason"),
+    [
+        ("wtach", {}, "name is 'wtach', which no metric of this study reads; its metrics read 'like', 'watch'"),
+        ("watch", {}, "fields.seconds is missing, which a metric reads from every 'watch'"),
+        ("watch", {"seconds": "31"}, "fields.seconds is '31'; a metric reads it as a number"),
+        ("watch", {"seconds": True}, "fields.seconds is True; a metric reads it as a number"),
+        ("watch", {"seconds": 1e16}, "fields.seconds is 1e+16; a number must be finite and at most 1e+15"),
+        ("watch", {"seconds": 10**30}, "must be finite and at most"),
+        ("watch", {"seconds": float("nan")}, "fields.seconds is nan"),
+        ("like", {"other": float("-inf")}, "fields.other is -inf"),
+    ],
+)
+def test_values_that_cannot_be_measured_are_refused(
+    learning: Service, name: str, fields: dict[str, Any], reason: str
+) -> None:
+    event, _ = _drawn(learning)
+    answer = _send(learning, event, {"type": "metric", "id": "m", "unit": "ann", "name": name, "fields": fields})
+    assert answer["accepted"] == 1
+    assert reason in answer["refused"][0]["reason"]
+
+
+def test_a_field_read_under_a_condition_may_be_missing(service: Service, document: dict[str, Any]) -> None:
+    bought = {"event": "click", "value": "price", "per_unit": "sum", "cap": 9, "where": {"kind": "buy"}}
+    service.create({**document, "metrics": {**document["metrics"], "bought": bought}}, who="ann")
+    service.change("feed", "start", who="ann")
+    click = {"type": "metric", "unit": "ann", "name": "click"}
+    answer = _send(
+        service,
+        {**click, "id": "1", "fields": {"kind": "look"}},
+        {**click, "id": "2", "fields": {"kind": "buy", "price": 3}},
+        {**click, "id": "3", "fields": {"kind": "buy", "price": "3"}},
+    )
+    assert (answer["accepted"], len(answer["refused"])) == (2, 1)
+
+
+def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, document: dict[str, Any]) -> None:
+    with pytest.raises(UnknownStudy):
+        _send(service)
+    service.create(document, who="ann")
+    with pytest.raises(WrongState, match="is draft and takes no events; start it first"):
+        _send(service)
+    service.change("feed", "start", who="ann")
+    assert _send(service) == {"accepted": 0, "duplicates": 0, "refused": []}
+    service.change("feed", "archive", who="ann")
+    with pytest.raises(WrongState, match="is archived and takes no events"):
+        _send(service)
+
+
+def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[str, Any]) -> None:
+    store = open_store("memory:")
+    ours, theirs = Service(store), Service(store)
+    try:
+        ours.create(document, who="ann")
+        assert theirs.board.standing("feed").row.state == "draft"
+        ours.change("feed", "start", who="ann")
+        ours.close_round("feed", who="ann")
+        event, _ = _drawn(ours)
+        assert event["version"] == 2
+        assert _send(theirs, event)["accepted"] == 1
+        ours.close_round("feed", who="ann")
+        later, _ = _drawn(ours, "bob")
+        assert theirs.board.current("feed").version == 2
+        assert _send(theirs, later)["accepted"] == 1
+    finally:
+        store.close()
+
+
+def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic: Traffic) -> None:
+    events = traffic(learning, 20)
+    for _ in range(3):
+        learning.close_round("feed", who="ann")
+    answer = _send(learning, *events)
+    assert (answer["accepted"], answer["refused"]) == (len(events), [])
+
+
+def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    units = ["ann", "bob", "x" * 256, "ann"]
+    for unit in units:
+        learning.expose("feed", policy, unit, policy.draw(unit))
+    learning.expose("feed", policy, "nul\0", policy.draw("nul\0"))
+    assert learning.show("feed")["state"] == "learning"  # whatever was queued before is written by now
+    event, _ = _drawn(learning, "zoe")
+    _send(learning, event)
+    assert len(_rows(learning)) == 4
+    assert all(len(row[0]) <= 128 for row in _rows(learning))
+    assert learning.unlogged == {"feed": 1}
+
+
+def test_an_exposure_that_could_not_be_kept_is_counted_and_not_raised(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    learning.store.close()
+    learning.expose("feed", policy, "ann", policy.draw("ann"))
+    assert learning.unlogged == {"feed": 1}

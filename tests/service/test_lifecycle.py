@@ -1,0 +1,134 @@
+"""Every action in every state: one table says what is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from pasto.errors import BadOption, StudyExists, UnknownStudy, WrongState
+from pasto.service.lifecycle import ACTIONS, allowed, target
+from pasto.service.service import Service
+
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+STATES = ("draft", "learning", "confirming", "deployed", "paused", "archived")
+LEADS = {
+    ("draft", "start"): "learning",
+    ("draft", "archive"): "archived",
+    ("learning", "pause"): "paused",
+    ("learning", "confirm"): "confirming",
+    ("learning", "archive"): "archived",
+    ("confirming", "pause"): "paused",
+    ("confirming", "deploy"): "deployed",
+    ("confirming", "archive"): "archived",
+    ("deployed", "pause"): "paused",
+    ("deployed", "archive"): "archived",
+    ("paused", "resume"): "confirming",
+    ("paused", "archive"): "archived",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, action: str) -> None:
+    expected = LEADS.get((state, action))
+    if expected is None:
+        with pytest.raises(WrongState, match=f"is {state} and {action} needs") as refused:
+            target("feed", state, action, reason="why", paused_from="confirming")
+        for possible in allowed(state):
+            assert possible in str(refused.value)
+    else:
+        assert target("feed", state, action, reason="why", paused_from="confirming") == expected
+
+
+def test_deploying_from_learning_must_be_asked_for() -> None:
+    with pytest.raises(WrongState, match="confirm it first, or deploy it without_confirmation"):
+        target("feed", "learning", "deploy")
+    assert target("feed", "learning", "deploy", without_confirmation=True) == "deployed"
+    with pytest.raises(WrongState, match="is draft"):
+        target("feed", "draft", "deploy", without_confirmation=True)
+
+
+def test_pausing_needs_a_reason(learning: Service) -> None:
+    with pytest.raises(BadOption, match="pause needs a reason"):
+        learning.change("feed", "pause", who="ann", reason="  ")
+    assert learning.show("feed")["state"] == "learning"
+
+
+def test_unknown_actions_and_options_are_refused(learning: Service) -> None:
+    with pytest.raises(BadOption, match="'explode' cannot be done"):
+        learning.change("feed", "explode", who="ann")
+    with pytest.raises(BadOption, match="pause takes no 'shares'"):
+        learning.change("feed", "pause", who="ann", reason="why", shares={})
+    with pytest.raises(BadOption, match="hold is 'breath'"):
+        learning.change("feed", "pause", who="ann", reason="why", hold="breath")
+    with pytest.raises(BadOption, match="without_confirmation is 'yes'"):
+        learning.change("feed", "deploy", who="ann", without_confirmation="yes")
+    with pytest.raises(BadOption, match="without a NUL"):
+        learning.change("feed", "pause", who="ann", reason="a\0b")
+    with pytest.raises(UnknownStudy, match="no study 'food'"):
+        learning.change("food", "pause", who="ann", reason="why")
+
+
+def test_a_name_is_taken_for_good(learning: Service, document: dict[str, Any]) -> None:
+    with pytest.raises(StudyExists):
+        learning.create(document, who="ann")
+    learning.change("feed", "archive", who="ann")
+    with pytest.raises(StudyExists):
+        learning.create(document, who="ann")
+
+
+def test_nothing_can_be_confirmed_before_something_is_learned(learning: Service) -> None:
+    with pytest.raises(WrongState, match="has learned no round yet"):
+        learning.change("feed", "confirm", who="ann")
+    with pytest.raises(WrongState, match="has learned no round yet"):
+        learning.change("feed", "deploy", who="ann", without_confirmation=True)
+    assert learning.show("feed")["round"] == 1
+
+
+def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Traffic) -> None:
+    service = learning
+    for _ in range(3):
+        service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
+        service.close_round("feed", who="bob")
+    service.change("feed", "pause", who="eve", reason="odd numbers")
+    assert service.show("feed")["paused_from"] == "learning"
+    resumed = service.change("feed", "resume", who="ann", reason="a false alarm")
+    assert (resumed["state"], resumed["version"]) == ("learning", 6)
+    service.change("feed", "confirm", who="ann")
+    service.change("feed", "pause", who="eve", reason="again")
+    assert service.change("feed", "resume", who="ann")["state"] == "confirming"
+    service.change("feed", "deploy", who="ann")
+    service.change("feed", "archive", who="ann", reason="done")
+    with pytest.raises(WrongState, match="nothing, for this is final"):
+        service.change("feed", "resume", who="ann")
+    with pytest.raises(WrongState, match="serves no policy"):
+        service.board.current("feed")
+    log = service.audit("feed")
+    assert [line["action"] for line in log] == [
+        *("create", "start", "close", "close", "close"),
+        *("pause", "resume", "confirm", "pause", "resume", "deploy", "archive"),
+    ]
+    assert (log[5]["who"], log[5]["reason"]) == ("eve", "odd numbers")
+    assert (log[5]["detail"]["from"], log[5]["detail"]["to"]) == ("learning", "paused")
+    assert service.replay("feed") == {"identical": True, "rounds": 10, "first_difference": None}
+
+
+def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
+    service = learning
+    service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
+    shown = service.change("feed", "deploy", who="ann", without_confirmation=True)
+    assert shown["state"] == "deployed"
+    assert set(shown["policy"]["arms"]) == {"control", "blend"}
+    assert shown["frozen"]["probabilities"]
+    assert service.replay("feed")["identical"]
+
+
+def test_only_a_learning_study_has_rounds_to_close(service: Service, document: dict[str, Any]) -> None:
+    service.create(document, who="ann")
+    with pytest.raises(
+        WrongState, match="is draft, and only a learning study has rounds to close; possible now: start"
+    ):
+        service.close_round("feed", who="ann")

@@ -1,0 +1,113 @@
+"""Which arms a study has in each state, and that their shares add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pasto
+from pasto.errors import BadOption
+from pasto.records import Observation
+from pasto.service.publishing import frozen_from, held, published
+from pasto.service.spec import Spec, parse_spec
+from pasto.study import Study
+
+
+@pytest.fixture
+def spec(document: dict[str, Any]) -> Spec:
+    return parse_spec({**document, "traffic": {"control": 0.2, "explore": 0.5}})
+
+
+@pytest.fixture
+def study(spec: Spec) -> Study:
+    """One that has learned a round: w=0 raises the goal, w=2 the guardrail."""
+    study = spec.study(seed=7)
+    truth = ((2.0, 0.0), (0.0, 1.0), (0.1, 2.0), (-1.0, 1.0))
+    study.observe(
+        [Observation(0, k, 500, mean, ((1e-4, 0.0), (0.0, 1e-4))) for k, mean in enumerate(truth)]
+        + [Observation(0, 1, 100, truth[1], ((1e-4, 0.0), (0.0, 1e-4)), control=True)]
+    )
+    return study
+
+
+def _arms(policy: pasto.assign.Published) -> dict[str, float]:
+    arms: dict[str, float] = {}
+    for cell in policy.cells:
+        arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity
+    return arms
+
+
+def test_learning_parts_control_learner_and_outside(spec: Spec, study: Study) -> None:
+    policy = published(spec, study, state="learning", version=3, at=5.0)
+    assert _arms(policy) == pytest.approx({"control": 0.2, "learner": 0.4, "outside": 0.4})
+    assert (policy.mode, policy.salt, policy.round) == ("shuffled", "feed/3", 3)
+    learner = {cell.candidate: cell.propensity for cell in policy.cells if cell.arm == "learner"}
+    assert learner == pytest.approx({k: 0.4 * share for k, share in enumerate(study.policy.probabilities)})
+    assert {cell.name for cell in policy.cells if cell.arm in ("control", "outside")} == {policy.baseline.name}
+
+
+def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: Spec, study: Study) -> None:
+    frozen = frozen_from(study.blend(), baseline=study.baseline)
+    policy = published(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
+    arms = _arms(policy)
+    assert arms == pytest.approx(dict.fromkeys(arms, 1 / len(arms)))
+    assert {"control", "blend"} <= set(arms)
+    assert (policy.mode, policy.salt) == ("sticky", "feed")
+    assert published(spec, study, state="deployed", version=5, at=9.0, frozen=frozen).salt == policy.salt
+
+
+def test_deploying_moves_no_unit_out_of_control(spec: Spec, study: Study) -> None:
+    frozen = frozen_from(study.blend(), {"control": 0.2, "single": 0.3, "blend": 0.5})
+    before = published(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
+    after = published(spec, study, state="deployed", version=5, at=5.0, frozen=frozen)
+    assert _arms(before) == pytest.approx({"control": 0.2, "single": 0.3, "blend": 0.5})
+    assert _arms(after) == pytest.approx({"control": 0.2, "blend": 0.8})
+    for number in range(500):
+        unit = f"user {number}"
+        assert (before.draw(unit).arm == "control") == (after.draw(unit).arm == "control")
+        if before.draw(unit).arm == "blend":
+            assert after.draw(unit).name == before.draw(unit).name
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"control": 0.5, "blend": 0.5, "other": 0.0},
+        {"control": 0.5, "single": 0.2, "blend": 0.2},
+        {"control": True, "single": 0.2, "blend": 0.8},
+        {"control": "0.2", "single": 0.2, "blend": 0.6},
+        {"control": float("nan"), "single": 0.2, "blend": 0.6},
+        [0.2, 0.2, 0.6],
+    ],
+)
+def test_shares_that_do_not_add_up_are_refused(study: Study, shares: Any) -> None:
+    with pytest.raises(BadOption, match="shares"):
+        frozen_from(study.blend(), shares)
+
+
+def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: Spec, study: Study) -> None:
+    standing = held(study)
+    assert standing is not None
+    assert standing.certified
+    policy = published(spec, study, state="paused", version=4, at=5.0, frozen=standing)
+    assert _arms(policy) == {"held": 1.0}
+    assert {cell.candidate for cell in policy.cells} == {k for k, _ in standing.blend}
+    plain = published(spec, study, state="paused", version=4, at=5.0, frozen=standing, hold="baseline")
+    assert [cell.name for cell in plain.cells] == [plain.baseline.name]
+    assert held(spec.study(seed=7)) is None
+
+
+def test_without_a_hard_guardrail_nothing_is_certified_enough_to_stand_on(document: dict[str, Any]) -> None:
+    soft = parse_spec({**document, "guardrails": [{"keep": "likes", "at_least": 0.5, "penalty": 5}]})
+    study = soft.study(seed=7)
+    seen = [Observation(0, k, 500, (float(k), 1.0), ((1e-4, 0.0), (0.0, 1e-4))) for k in range(4)]
+    study.observe([*seen, Observation(0, 1, 100, (1.0, 1.0), ((1e-4, 0.0), (0.0, 1e-4)), control=True)])
+    assert study.blend().certificate is not None
+    assert held(study) is None
+
+
+def test_requests_are_never_sticky(document: dict[str, Any], study: Study) -> None:
+    spec = parse_spec({**document, "unit": "request"})
+    policy = published(spec, study, state="deployed", version=5, at=5.0, frozen=frozen_from(study.blend()))
+    assert (policy.mode, policy.salt) == ("shuffled", "feed/5")
