@@ -106,8 +106,8 @@ class Sender:
     def _write(self) -> Request | None:
         """Take the next batch and write it, with the books behind the last events that wait; None for nothing."""
         outbox = self._outbox
-        overdue = self._clock() - self._tallied >= TALLY_EVERY
-        events = [] if self._apart and overdue else outbox.take(self._limit)
+        tallies = outbox.tallies() if self._clock() - self._tallied >= TALLY_EVERY else []
+        events = [] if self._apart and tallies else outbox.take(self._limit)
         texts: list[str] = []
         size = 0
         for place, event in enumerate(events):
@@ -118,9 +118,10 @@ class Sender:
                 break
             if place % BREATH == BREATH - 1:
                 time.sleep(0)
-        if not (self._apart and events) and (overdue or not outbox.waiting):
-            self._tallies = outbox.tallies()
-            self._tallied = self._clock()
+        if not tallies and not outbox.waiting and not (self._apart and events):
+            tallies = outbox.tallies()
+        if tallies:
+            self._tallies, self._tallied = tallies, self._clock()
         texts.extend(json.dumps(tally.wire, separators=(",", ":")) for tally in self._tallies)
         self._under_way = self._request(f"[{','.join(texts)}]".encode()) if texts else None
         return self._under_way
