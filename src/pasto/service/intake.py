@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
 from threading import Lock
@@ -59,33 +59,40 @@ class Intake:
         self._store.append(standing.row.number, sifted.rows, sifted.tallies).add_done_callback(kept)
         return answer
 
-    def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
-        """Log an exposure that the service itself decided: once for each policy and unit, without waiting."""
-        key = (name, policy.version, unit)
+    def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
+        """Log exposures that the service itself decided: each policy and unit once, without waiting."""
+        version = policy.version
+        rows: list[EventRow] = []
+        exposed = self._exposed
         with self._lock:
-            if key in self._exposed:
-                self._exposed.move_to_end(key)
-                return
-            self._exposed[key] = None
-            if len(self._exposed) > REMEMBERED:
-                self._exposed.popitem(last=False)
-        row = EventRow(_identity(policy.version, unit), EXPOSURE, unit, policy.version, cell.arm, cell.candidate)
+            for unit, cell in drawn:
+                key = (name, version, unit)
+                if key in exposed:
+                    exposed.move_to_end(key)
+                elif "\0" in unit:  # which no store can keep
+                    self.failures[name] += 1
+                else:
+                    exposed[key] = None
+                    rows.append(EventRow(_identity(version, unit), EXPOSURE, unit, version, cell.arm, cell.candidate))
+            while len(exposed) > REMEMBERED:
+                exposed.popitem(last=False)
+        if not rows:
+            return
         try:
-            if "\0" in unit:
-                raise WrongState("a unit with a NUL cannot be kept")
             standing = self._board.standing(name)
-            self._store.append(standing.row.number, [row]).add_done_callback(lambda done: self._settle(key, done))
+            self._store.append(standing.row.number, rows).add_done_callback(lambda done: self._settle(name, rows, done))
         except PastoError:
-            self._forget(key)
+            self._forget(name, rows)
 
-    def _settle(self, key: tuple[str, int, str], done: Future[Appended]) -> None:
+    def _settle(self, name: str, rows: Sequence[EventRow], done: Future[Appended]) -> None:
         if done.exception() is not None:
-            self._forget(key)
+            self._forget(name, rows)
 
-    def _forget(self, key: tuple[str, int, str]) -> None:
+    def _forget(self, name: str, rows: Sequence[EventRow]) -> None:
         with self._lock:
-            self.failures[key[0]] += 1
-            self._exposed.pop(key, None)
+            self.failures[name] += len(rows)
+            for row in rows:
+                self._exposed.pop((name, row.version or 0, row.unit), None)
 
     def _sieve(self, name: str, standing: Standing) -> Sieve:
         known = self._sieves.get(name)

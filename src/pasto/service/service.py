@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -190,7 +190,11 @@ class Service:
 
     def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
-        self._intake.expose(name, policy, unit, cell)
+        self._intake.expose(name, policy, [(unit, cell)])
+
+    def expose_all(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
+        """Log many exposures of one policy together, as `expose` does each."""
+        self._intake.expose(name, policy, drawn)
 
     @property
     def unlogged(self) -> Mapping[str, int]:

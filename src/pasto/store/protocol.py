@@ -107,7 +107,7 @@ class Store(Protocol):
         ...
 
     def revoke_key(self, prefix: str, at: float) -> bool:
-        """Revoke a key; False where there is none, or it was revoked before."""
+        """Revoke a key, perhaps from a time to come; False where there is none, or it is revoked by then already."""
         ...
 
     def keys(self) -> list[KeyRow]:

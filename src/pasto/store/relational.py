@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from pasto.errors import StoreError, StudyExists
 from pasto.store import statements
@@ -24,7 +24,7 @@ class RelationalStore(ABC):
     """A store on an SQL database: what is left to each kind is how it connects and how it takes in events."""
 
     dialect: str
-    _conflict: ClassVar[type[Exception]]
+    _conflict: type[Exception]
     """What the database raises where a key is in use."""
     _writer: Writer
 
@@ -69,12 +69,11 @@ class RelationalStore(ABC):
         """Take in a new study and return it with its number; a name in use raises StudyExists."""
 
         def write(connection: Any) -> StudyRow:
-            number = 1 + self._do(connection, statements.LAST_STUDY).fetchone()[0]
-            created = replace(study, number=number)
-            row = astuple(created)
-            self._do(connection, statements.ADD_STUDY, (*row[:5], str(study.seed), *row[6:]))
+            row = astuple(study)
+            values = (row[0], *row[2:5], str(study.seed), *row[6:])
+            number = int(self._do(connection, statements.ADD_STUDY, values).fetchone()[0])
             self._add_audit(connection, number, [audit])
-            return created
+            return replace(study, number=number)
 
         try:
             return self._writing(write)
@@ -166,9 +165,9 @@ class RelationalStore(ABC):
             raise StoreError(f"there is a key {key.prefix!r} already; make another") from error
 
     def revoke_key(self, prefix: str, at: float) -> bool:
-        """Revoke a key; False where there is none, or it was revoked before."""
+        """Revoke a key; False where there is none, or it was revoked before, or will be sooner."""
         return self._writing(
-            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix)).rowcount == 1)
+            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1)
         )
 
     def keys(self) -> list[KeyRow]:

@@ -12,10 +12,9 @@ STUDY: Final = (
     "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
     "FROM studies WHERE name = ?"
 )
-LAST_STUDY: Final = "SELECT coalesce(max(number), 0) FROM studies"
 ADD_STUDY: Final = (
-    "INSERT INTO studies (name, number, generation, state, document, seed, round, version, opened_at, created_at, "
-    "details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO studies (name, generation, state, document, seed, round, version, opened_at, created_at, details) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
 )
 CHANGE_STUDY: Final = (
     "UPDATE studies SET generation = ?, state = ?, document = ?, round = ?, version = ?, opened_at = ?, details = ? "
@@ -53,16 +52,13 @@ AUDIT: Final = (
     "SELECT at, who, action, reason, detail, sequence FROM audit "
     "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
-ADD_AUDIT: Final = (
-    "INSERT INTO audit (sequence, study, at, who, action, reason, detail) "
-    "VALUES ((SELECT coalesce(max(sequence), 0) + 1 FROM audit), ?, ?, ?, ?, ?, ?)"
-)
+ADD_AUDIT: Final = "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)"
 
 KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM keys"
 ADD_KEY: Final = (
     "INSERT INTO keys (prefix, digest, name, scopes, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-REVOKE_KEY: Final = "UPDATE keys SET revoked_at = ? WHERE prefix = ? AND revoked_at IS NULL"
+REVOKE_KEY: Final = "UPDATE keys SET revoked_at = ? WHERE prefix = ? AND (revoked_at IS NULL OR revoked_at > ?)"
 
 TALLIES: Final = "SELECT source, version, position, assigned, dropped FROM tallies WHERE study = ? AND version = ?"
 SET_TALLY: Final = (

@@ -18,6 +18,7 @@ from starlette.routing import Route as StarletteRoute
 from pasto.service.http.answers import Answer, problem
 from pasto.service.http.body import Receive
 from pasto.service.http.calls import Context, Endpoint, Scope, Send, unforeseen
+from pasto.service.http.exposures import Exposures
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
@@ -53,12 +54,12 @@ class Application:
             settings=settings,
             keys=keys,
             guard=Guard(keys, settings),
-            meters=Meters(),
+            meters=Meters(lambda: gauges(context)),
             waiting=Waiting(),
+            exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
             scheduler=scheduler,
         )
-        context.meters.watch(lambda: gauges(context))
         service.board.listen(context.waiting.changed)
         endpoints = {(route.method, route.path): Endpoint(route, context) for route in ROUTES}
         self._hot = {
@@ -107,6 +108,7 @@ class Application:
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
             context.waiting.end()
+            context.exposures.flush()
             context.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _watch_keys(self) -> None:

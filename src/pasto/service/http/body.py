@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,7 +14,8 @@ from pasto.service.http.answers import CLOSE, Refused, placed
 from pasto.service.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Sent = Iterable[tuple[bytes, bytes]]
+Sent = Mapping[bytes, bytes]
+"""A request's headers by their names in lower case."""
 Wanted = TypeVar("Wanted")
 
 HARMLESS = 1_000_000
@@ -23,46 +24,24 @@ STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 BRACKETS = re.compile(rb"[\[\]{}]")
 
 
-def header(headers: Sent, name: bytes) -> bytes | None:
-    """The first header of that name (in lower case), as sent."""
-    for key, value in headers:
-        if key == name:
-            return value
-    return None
-
-
 async def read_body(headers: Sent, receive: Receive, settings: Settings) -> bytes:
-    """The whole body, unpacked; refused as soon as it is too long, too slow or packed too well."""
-    encoding = (header(headers, b"content-encoding") or b"identity").strip().lower()
-    if encoding not in (b"identity", b"gzip"):
-        raise Refused(
-            415,
-            "unsupported_encoding",
-            "a body is sent as it is or with Content-Encoding: gzip",
-            headers=((b"accept-encoding", b"gzip"),),
-        )
-    announced = header(headers, b"content-length")
+    """The whole body, unpacked; refused as soon as it is too long or packed too well.
+
+    How long it may take to arrive is the business of the connection, which closes itself.
+    """
+    packed = b"content-encoding" in headers and _packed(headers[b"content-encoding"])
+    announced = headers.get(b"content-length")
     if announced is not None and announced.isdigit() and int(announced) > settings.body_limit:
         raise _too_long(settings)
-    try:
-        async with asyncio.timeout(settings.request_timeout):
-            message = await receive()
-            body: bytes = message.get("body", b"")
-            if message.get("more_body"):
-                body = await _rest(body, receive, settings)
-            elif len(body) > settings.body_limit:
-                raise _too_long(settings)
-    except TimeoutError:
-        raise Refused(
-            408,
-            "too_slow",
-            f"the request did not arrive within {settings.request_timeout:g} seconds",
-            headers=CLOSE,
-            rest=True,
-        ) from None
+    message = await receive()
     if message["type"] == "http.disconnect":
-        raise Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
-    return inflated(body, settings) if encoding == b"gzip" else body
+        raise _cut()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        body = await _rest(body, receive, settings)
+    elif len(body) > settings.body_limit:
+        raise _too_long(settings)
+    return inflated(body, settings) if packed else body
 
 
 async def _rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
@@ -72,7 +51,7 @@ async def _rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
             raise _too_long(settings)
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
+            raise _cut()
         parts.append(message.get("body", b""))
         length += len(parts[-1])
         more = message.get("more_body", False)
@@ -124,9 +103,15 @@ async def drained(receive: Receive, settings: Settings) -> None:
 
 
 def content_type(headers: Sent) -> str:
-    """The media type alone, in lower case; JSON where none is sent."""
-    sent = header(headers, b"content-type")
-    return "application/json" if sent is None else sent.split(b";", 1)[0].strip().lower().decode("latin-1")
+    """The media type alone, in lower case; JSON where none is sent.
+
+    >>> content_type({b"content-type": b"Application/JSON; charset=utf-8"})
+    'application/json'
+    """
+    sent = headers.get(b"content-type", b"application/json")
+    if sent == b"application/json":
+        return "application/json"
+    return sent.split(b";", 1)[0].strip().lower().decode("latin-1")
 
 
 def check_depth(body: bytes, limit: int) -> None:
@@ -157,6 +142,23 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> W
         raise Refused(400, "not_json", f"the body is no JSON: {error}") from None
     except RecursionError:
         raise _too_deep(limit) from None
+
+
+def _packed(encoding: bytes) -> bool:
+    encoding = encoding.strip().lower()
+    if encoding not in (b"identity", b"gzip"):
+        raise Refused(
+            415,
+            "unsupported_encoding",
+            "a body is sent as it is or with Content-Encoding: gzip",
+            headers=((b"accept-encoding", b"gzip"),),
+            rest=True,
+        )
+    return encoding == b"gzip"
+
+
+def _cut() -> Refused:
+    return Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
 
 
 def _too_long(settings: Settings) -> Refused:

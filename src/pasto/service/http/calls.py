@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -16,7 +16,7 @@ import msgspec
 
 from pasto.assign import Published
 from pasto.service.http.answers import Answer, Refused, explained, problem, retry
-from pasto.service.http.body import Receive, check_depth, content_type, decoded, drained, header, read_body
+from pasto.service.http.body import Receive, Sent, check_depth, content_type, decoded, drained, read_body
 from pasto.service.http.guard import Guard, who
 from pasto.service.http.meters import Meters
 from pasto.service.keys import Keys
@@ -24,6 +24,7 @@ from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
 
 if TYPE_CHECKING:
+    from pasto.service.http.exposures import Exposures
     from pasto.service.http.table import Route
     from pasto.service.http.waiting import Waiting
     from pasto.service.rounds.scheduler import Scheduler
@@ -48,6 +49,7 @@ class Context:
     guard: Guard
     meters: Meters
     waiting: Waiting
+    exposures: Exposures
     threads: ThreadPoolExecutor
     scheduler: Scheduler | None = None
     working: int = 0
@@ -61,9 +63,9 @@ class Call:
 
     __slots__ = ("_receive", "context", "headers", "key", "scope", "service", "settings")
 
-    def __init__(self, scope: Scope, receive: Receive, context: Context, key: KeyRow | None) -> None:
+    def __init__(self, scope: Scope, receive: Receive, context: Context, headers: Sent, key: KeyRow | None) -> None:
         self.scope = scope
-        self.headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = headers
         self.context = context
         self.service = context.service
         self.settings = context.settings
@@ -82,7 +84,7 @@ class Call:
 
     def header(self, name: bytes) -> str | None:
         """A header by its name in lower case."""
-        found = header(self.headers, name)
+        found = self.headers.get(name)
         return None if found is None else found.decode("latin-1")
 
     def query(self, *known: str) -> dict[str, str]:
@@ -197,9 +199,10 @@ class Endpoint:
                     rest=True,
                 )
             key = None
-            if route.scopes and not (route.near and context.guard.near(scope)):
-                key = context.guard.admit(scope, route.scopes)
-            found = await route.endpoint(Call(scope, receive, context, key))
+            headers = dict(scope["headers"])
+            if route.scopes and not (route.near and context.guard.near(scope.get("client"), headers)):
+                key = context.guard.admit(headers, route.scopes)
+            found = await route.endpoint(Call(scope, receive, context, headers, key))
         except Exception as error:
             found = self._explained(error)
             rest = isinstance(error, Refused) and error.rest
@@ -252,5 +255,5 @@ async def respond(
 
 
 def _has_body(scope: Scope) -> bool:
-    length = header(scope["headers"], b"content-length")
-    return length not in (None, b"0") or header(scope["headers"], b"transfer-encoding") is not None
+    headers = dict(scope["headers"])
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers

@@ -36,6 +36,7 @@ async def events(call: Call) -> Answer:
         )
     body = await call.body()
     await call.met(name)
+    call.context.exposures.flush()  # an event may be of a unit that was assigned a moment ago
     limit = call.settings.batch_limit
 
     def work() -> Future[dict[str, Any]]:

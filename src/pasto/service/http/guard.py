@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from pasto.errors import BadOption
 from pasto.service.http.answers import Refused
-from pasto.service.http.body import header
+from pasto.service.http.body import Sent
 from pasto.service.keys import Keys, permits
 from pasto.service.settings import Settings, is_loopback
 from pasto.store import KeyRow
@@ -24,6 +23,7 @@ class Guard:
     def __init__(self, keys: Keys, settings: Settings) -> None:
         self._keys = keys
         self._settings = settings
+        self._met: set[bytes] = set()
         self.may_open = settings.loopback and not settings.keys_required
 
     @property
@@ -31,14 +31,12 @@ class Guard:
         """Whether nobody needs a key."""
         return self.may_open and self._keys.none
 
-    def admit(self, scope: Mapping[str, Any], scopes: Iterable[str]) -> KeyRow | None:
+    def admit(self, headers: Sent, scopes: Iterable[str]) -> KeyRow | None:
         """The caller's key, None in open mode; refuses with 401 or 403."""
-        headers = scope["headers"]
         if self.may_open and self._keys.none:
             self._check_host(headers)
             return None
-        sent = header(headers, b"authorization")
-        kind, _, text = (sent or b"").decode("latin-1").partition(" ")
+        kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         key = self._keys.check(text.strip()) if kind.lower() == "bearer" else None
         if key is None:
             raise Refused(
@@ -52,22 +50,19 @@ class Guard:
             raise Refused(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
         return key
 
-    def near(self, scope: Mapping[str, Any]) -> bool:
+    def near(self, client: tuple[str, int] | None, headers: Sent) -> bool:
         """Whether the caller is on this machine and nobody passed its request on."""
-        client = scope.get("client")
         return (
             client is not None
             and is_loopback(client[0])
-            and is_loopback(_host(scope["headers"]))
-            and not any(name in FORWARDED for name, _ in scope["headers"])
+            and is_loopback(_host(headers.get(b"host", b"")))
+            and not any(name in headers for name in FORWARDED)
         )
 
-    def _check_host(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def _check_host(self, headers: Sent) -> None:
         """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""
-        host = _host(headers)
-        origin = header(headers, b"origin")
-        page = host if origin is None else _host([(b"host", origin.rpartition(b"://")[2])])
-        if not self._ours(host) or not self._ours(page):
+        origin = headers.get(b"origin")
+        if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
             raise Refused(
                 403,
                 "wrong_host",
@@ -75,8 +70,14 @@ class Guard:
                 rest=True,
             )
 
-    def _ours(self, host: str) -> bool:
-        return is_loopback(host) or host in self._settings.hosts
+    def _ours(self, sent: bytes) -> bool:
+        if sent in self._met:
+            return True
+        host = _host(sent)
+        ours = is_loopback(host) or host in self._settings.hosts
+        if ours and len(self._met) < 100:
+            self._met.add(sent)
+        return ours
 
 
 def check_safe(keys: Keys, settings: Settings) -> None:
@@ -97,9 +98,9 @@ def who(key: KeyRow | None) -> str:
     return LOCAL if key is None else f"{key.name} ({key.prefix})"
 
 
-def _host(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The Host header without its port, in lower case."""
-    sent = (header(headers, b"host") or b"").decode("latin-1").strip().lower()
+def _host(value: bytes) -> str:
+    """A Host header without its port, in lower case."""
+    sent = value.decode("latin-1").strip().lower()
     if sent.startswith("["):
         return sent[1 : sent.find("]")] if "]" in sent else ""
     return sent.rsplit(":", 1)[0] if sent.count(":") == 1 else sent

@@ -23,8 +23,8 @@ async def create(call: Call) -> Answer:
         raise Refused(
             409,
             "first_key",
-            "the first key must have the scope admin: from then on nobody comes in without a key, and nobody could make "
-            "another one",
+            "the first key must have the scope admin: from then on nobody comes in without a key, so nobody could "
+            "make another one",
             field="scopes",
         )
     made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=asked.expires_in))

@@ -43,34 +43,24 @@ async def assign(call: Call) -> Answer:
     """Decide for one unit or several, and log that they were exposed."""
     name = call.path("name")
     asked = await call.json(UNITS)
-    service = call.service
     current = await call.policy(name)
-    parts = _parts(current)
+    head, parts = _parts(current)
     if asked.unit is not msgspec.UNSET and asked.units is msgspec.UNSET:
         cell = current.draw(asked.unit)
-        service.expose(name, current, asked.unit, cell)
+        call.context.exposures.add(current, asked.unit, cell)
         call.context.meters.decisions(name, "assign")
-        head = b'{"study":%b,"version":%d,"round":%d,"unit":%b,' % (
-            encode(name),
-            current.version,
-            current.round,
-            encode(asked.unit),
-        )
-        return Answer(200, head + parts[cell.arm, cell.candidate] + b"}")
+        return Answer(200, b"%b%b,%b}" % (head, encode(asked.unit), parts[cell.arm, cell.candidate]))
     if asked.units is msgspec.UNSET or asked.unit is not msgspec.UNSET:
         raise Refused(400, "bad_request", "name one unit under unit, or several under units", field="unit")
     if len(asked.units) > call.settings.batch_limit:
         raise Refused(
             413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
         )
-    cells = current.draw_many(asked.units)
-    written = []
-    for unit, cell in zip(asked.units, cells, strict=True):
-        service.expose(name, current, unit, cell)
-        written.append(b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]))
-    call.context.meters.decisions(name, "assign", len(cells))
-    head = b'{"study":%b,"version":%d,"round":%d,"assignments":[' % (encode(name), current.version, current.round)
-    return Answer(200, head + b",".join(written) + b"]}")
+    drawn = list(zip(asked.units, current.draw_many(asked.units), strict=True))
+    call.context.exposures.add_all(current, drawn)
+    call.context.meters.decisions(name, "assign", len(drawn))
+    written = [b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]) for unit, cell in drawn]
+    return Answer(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
 
 
 def reason(policy: Published) -> str:
@@ -90,15 +80,17 @@ def described(policy: Published, cell: Cell) -> dict[str, Any]:
     }
 
 
-_written: dict[str, tuple[Published, dict[tuple[str, int], bytes]]] = {}
+Parts = tuple[bytes, dict[tuple[str, int], bytes]]
+_written: dict[str, tuple[Published, Parts]] = {}
 
 
-def _parts(policy: Published) -> dict[tuple[str, int], bytes]:
-    """The part of an answer that is the same for every unit of a cell, written once a policy."""
+def _parts(policy: Published) -> Parts:
+    """What is the same for every unit: an answer's beginning, and its end by cell; written once a policy."""
     kept = _written.get(policy.study)
     if kept is None or kept[0] is not policy:
+        head = b'{"study":%b,"version":%d,"round":%d,"unit":' % (encode(policy.study), policy.version, policy.round)
         parts = {(cell.arm, cell.candidate): encode(described(policy, cell))[1:-1] for cell in policy.cells}
-        kept = _written[policy.study] = (policy, parts)
+        kept = _written[policy.study] = (policy, (head, parts))
     return kept[1]
 
 

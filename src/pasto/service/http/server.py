@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pasto.errors import BadOption
+from pasto.service.http.answers import CLOSE, problem
 from pasto.service.http.application import Application
 from pasto.service.http.guard import check_safe
 from pasto.service.keys import Keys
@@ -29,8 +30,16 @@ ADDRESS = "service.json"
 """The file in an embedded store's directory that says where its service listens."""
 
 
+_told = problem(408, "too_slow", "the request did not arrive in time", headers=CLOSE)
+TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (
+    b"\r\n".join(b"%b: %b" % each for each in _told.headers),
+    len(_told.body),
+    _told.body,
+)
+
+
 class Prompt(HttpToolsProtocol):
-    """A connection that must say what it wants in time; uvicorn alone would wait for its headers for ever."""
+    """A connection that must say in time what it wants; uvicorn alone would wait for it for ever."""
 
     patience = 30.0
     _timer: asyncio.TimerHandle | None = None
@@ -51,13 +60,13 @@ class Prompt(HttpToolsProtocol):
         self._heard = False
         super().on_message_begin()
 
-    def on_headers_complete(self) -> None:
-        """Its headers are whole; its body is waited for by whoever reads it."""
+    def on_message_complete(self) -> None:
+        """It is whole."""
         self._heard = True
-        super().on_headers_complete()
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived, and wait for the rest of the headers only so long."""
+        """Take what arrived, and wait for the rest of it only so long."""
         super().data_received(data)
         if self._heard:
             if self._timer is not None:
@@ -68,6 +77,8 @@ class Prompt(HttpToolsProtocol):
     def _give_up(self) -> None:
         self._timer = None
         if not self.transport.is_closing():
+            if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+                self.transport.write(TOO_SLOW)
             self.transport.close()
 
     def _rest(self) -> None:

@@ -1,0 +1,49 @@
+"""Exposures that the service decides itself, gathered for a moment so that they are written together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pasto.assign import Cell, Published
+from pasto.service.service import Service
+
+PAUSE = 0.01
+"""Seconds that an exposure may wait for company."""
+MANY = 1_000
+"""Exposures that are written without waiting any longer."""
+
+
+class Exposures:
+    """Gathers exposures by study, and hands them on before any event that comes after them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: dict[str, tuple[Published, list[tuple[str, Cell]]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, policy: Published, unit: str, cell: Cell) -> None:
+        """Take in one exposure."""
+        found = self._waiting.get(policy.study)
+        if found is None or found[0] is not policy:
+            if found is not None:
+                self.flush()
+            found = self._waiting[policy.study] = (policy, [])
+        found[1].append((unit, cell))
+        if len(found[1]) >= MANY:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE, self.flush)
+
+    def add_all(self, policy: Published, drawn: list[tuple[str, Cell]]) -> None:
+        """Take in many at once."""
+        self.flush()
+        self._service.expose_all(policy.study, policy, drawn)
+
+    def flush(self) -> None:
+        """Hand on what was gathered, in order; whatever is taken in afterwards is written after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, {}
+        for study, (policy, drawn) in waiting.items():
+            self._service.expose_all(study, policy, drawn)
