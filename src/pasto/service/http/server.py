@@ -133,6 +133,7 @@ class Running:
             store.close()
             raise
         self._server = Quiet(_config(self.application, settings), self.application.context.waiting.end)
+        self._said = _say(settings.store, self.url)
 
     @property
     def url(self) -> str:
@@ -149,12 +150,11 @@ class Running:
         """Serve until ended."""
         self.service.board.refresh()
         self.scheduler.start()
-        said = _say(self.settings.store, self.url)
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            if said is not None:
-                said.unlink(missing_ok=True)
+            if self._said is not None:
+                self._said.unlink(missing_ok=True)
             self.scheduler.stop()
             self.service.shutdown()
             self._socket.close()
@@ -188,6 +188,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host.strip("[]"), port))
+        listening.listen(2048)  # whoever reads the address below may connect at once, and waits a moment
     except OSError as error:
         listening.close()
         raise BadOption(
