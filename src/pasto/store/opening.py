@@ -16,4 +16,8 @@ def open_store(where: str) -> Store:
     0
     >>> store.close()
     """
+    if where.startswith(("postgresql://", "postgres://")):
+        from pasto.store.postgres import PostgresStore  # only those who have a server have its driver
+
+        return PostgresStore(where)
     return SqliteStore(None if where == "memory:" else Path(where))

@@ -109,4 +109,4 @@ def plan(
                 rows.append((last, study, *event, received_at))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
         answers.append(Appended(tuple(new), last))
-    return Plan(rows, sorted(moved.values(), key=lambda row: row[:2]), tallies, answers)
+    return Plan(rows, sorted(moved.values()), tallies, answers)

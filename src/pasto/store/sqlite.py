@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,18 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pasto.errors import StoreError
+from pasto.errors import StoreError, StoreRefused
 from pasto.store import statements
+from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
+from pasto.store.checking import findings
+from pasto.store.connections import Pool, Shared, connect, migrate
+from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, plan, uncredited
 from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended
-from pasto.store.schema import pending
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
-
-FILE = "pasto.db"
-"""The database's name in its directory."""
 
 # Each wanted name is looked up in the index: CROSS JOIN forbids the planner to walk the table instead.
 _CREDITS = (
@@ -47,35 +45,51 @@ class SqliteStore(RelationalStore):
 
     dialect = "sqlite"
     _conflict = sqlite3.IntegrityError
+    _readers: Pool | Shared
 
     def __init__(self, directory: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         self._where = "memory:" if directory is None else str(directory)
         self._clock = clock
-        self._connections: _Pool | _Shared
-        if directory is None:
-            self._connection = _connect("file::memory:")
-            self._connections = _Shared(self._connection)
-        else:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = (directory / FILE).absolute()
-            path.touch(mode=0o600)
-            self._connection = _connect(path.as_uri())
-            self._connections = _Pool(path)
-        migrate(self._connection, self._where)
-        self._last = self._last_sequence()
+        self._directory = None if directory is None else Directory(directory)
+        try:
+            self._open()
+        except BaseException:
+            if self._directory is not None:
+                self._directory.release()
+            raise
         self._writer = Writer(self._append)
+
+    def _open(self) -> None:
+        path = None if self._directory is None else self._directory.database
+        self._connection = connect("file::memory:" if path is None else path.as_uri())
+        try:
+            migrate(self._connection, self._where)
+            self._last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup into a new place") from error
+        except BaseException:
+            self._connection.close()
+            raise
+        self._readers = Shared(self._connection) if path is None else Pool(path)
 
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
-        self._writer.close()
-        self._connections.close()
-        self._connection.close()
+        if self._writer.close():
+            self._readers.close()
+            self._connection.close()
+            if self._directory is not None:
+                self._directory.release()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
-        with self._connections.borrow() as connection:
-            yield connection
+        self._writer.require_open()
+        try:
+            with self._readers.reading() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._where} could not be read: {error}") from error
 
     def high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
@@ -85,15 +99,30 @@ class SqliteStore(RelationalStore):
 
     def backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing."""
-        raise NotImplementedError
+        with self.reading() as connection:
+            write_backup(target, connection.backup)
 
     def restore(self, source: Path) -> None:
         """Fill an empty store from a backup."""
-        raise NotImplementedError
+        with opened_backup(source) as backup:
 
-    def check(self) -> Iterable[str]:
+            def write(connection: sqlite3.Connection) -> None:
+                for table in TABLES:
+                    if connection.execute(f"{select(table)} LIMIT 1").fetchone():
+                        raise StoreError(f"{self._where} is not empty; restore into a new place")
+                for table in TABLES:
+                    connection.executemany(insert(table), backup.execute(select(table)))
+                self._last = int(connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+
+            self._writing(write)
+
+    def check(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
-        raise NotImplementedError
+        with self.reading() as connection:
+            for (finding,) in connection.execute("PRAGMA integrity_check"):
+                if finding != "ok":
+                    yield f"the database file is damaged: {finding}"
+            yield from findings(connection.execute)
 
     def _writing(self, action: Callable[[Any], T]) -> T:
         def run() -> T:
@@ -105,7 +134,7 @@ class SqliteStore(RelationalStore):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """One transaction of the writing connection; called in the writing thread."""
-        with self._connections.held():
+        with self._readers.writing():
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -123,7 +152,7 @@ class SqliteStore(RelationalStore):
         now = self._clock()
         units = uncredited(batches)
         count = sum(len(batch.events) for batch in batches)
-        kept: set[Place] = set()
+        kept: set[Place] | None = None
         with self._transaction():
             credits = self._credits(units)
             while True:
@@ -132,7 +161,7 @@ class SqliteStore(RelationalStore):
                     last=self._last,
                     sequences=range(self._last + 1, self._last + 1 + count),
                     received_at=now,
-                    kept=kept,
+                    kept=kept or (),
                     credits=credits,
                 )
                 self._connection.execute("SAVEPOINT events")
@@ -140,7 +169,7 @@ class SqliteStore(RelationalStore):
                     self._connection.executemany(statements.ADD_EVENT, planned.events)
                 except sqlite3.IntegrityError:
                     # Some id was kept before: only now is it worth asking which.
-                    if kept:
+                    if kept is not None:
                         raise
                     self._connection.execute("ROLLBACK TO events")
                     kept = self._kept(batches)
@@ -166,102 +195,3 @@ class SqliteStore(RelationalStore):
         for study, names in wanted.items():
             for row in self._connection.execute(statement, (json.dumps(names), study)):
                 yield study, row
-
-    def _last_sequence(self) -> int:
-        return int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
-
-
-def migrate(connection: sqlite3.Connection, where: str) -> None:
-    """Bring the tables up to date, each step in one transaction."""
-    known = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
-    version = 0
-    if known:
-        version = int(connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()[0])
-    for number, step in pending("sqlite", version, where):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in step:
-                connection.execute(statement)
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(number),))
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-
-def _connect(address: str) -> sqlite3.Connection:
-    """A connection set up as every writer's is: acknowledged means on the disk."""
-    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -65536"):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-class _Pool:
-    """Read-only connections to a file, opened as needed: they see what is committed and can change nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self._address = f"{path.as_uri()}?mode=ro"
-        self._free: list[sqlite3.Connection] = []
-        self._process = os.getpid()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Nothing to wait for: readers and the writer do not meet."""
-        yield
-
-    @contextmanager
-    def borrow(self) -> Iterator[sqlite3.Connection]:
-        """A connection inside a transaction."""
-        if os.getpid() != self._process:
-            raise StoreError("this store was opened before the process forked; open it in the child instead")
-        try:
-            connection = self._free.pop()
-        except IndexError:
-            connection = sqlite3.connect(
-                self._address, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0
-            )
-            connection.execute("PRAGMA query_only = ON")
-        try:
-            connection.execute("BEGIN")
-            yield connection
-        finally:
-            connection.execute("ROLLBACK")
-            self._free.append(connection)
-
-    def close(self) -> None:
-        """Close them all."""
-        while self._free:
-            self._free.pop().close()
-
-
-class _Shared:
-    """The one connection that a database in memory has: whoever uses it has it alone."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep readers out while writing."""
-        with self._lock:
-            yield
-
-    @contextmanager
-    def borrow(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside a transaction, unable to write."""
-        with self._lock:
-            if self._connection.in_transaction:
-                yield self._connection
-                return
-            self._connection.execute("PRAGMA query_only = ON")
-            self._connection.execute("BEGIN")
-            try:
-                yield self._connection
-            finally:
-                self._connection.execute("ROLLBACK")
-                self._connection.execute("PRAGMA query_only = OFF")
-
-    def close(self) -> None:
-        """Nothing of its own to close."""

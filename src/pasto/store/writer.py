@@ -42,8 +42,9 @@ class Writer:
 
     def append(self, batch: Batch) -> Future[Appended]:
         """Queue a batch; StoreBusy, and nothing is taken, where too much is waiting."""
+        self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
-            self._check()
+            self.require_open()
             if self._waiting and self._waiting + batch.size > self._room:
                 raise StoreBusy(f"{self._waiting} events are waiting to be written; nothing was taken, send it again")
             self._waiting += batch.size
@@ -54,23 +55,26 @@ class Writer:
     def perform(self, action: Callable[[], T]) -> T:
         """Do something in the writing thread, after what is waiting, and return its result."""
         task = _Task(action)
+        self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
-            self._check()
+            self.require_open()
             self._work.append(task)
             self._change.notify()
         result: T = task.future.result()
         return result
 
-    def close(self) -> None:
-        """Finish what is waiting and end the thread."""
+    def close(self) -> bool:
+        """Finish what is waiting and end the thread; False where that was done before, or in another process."""
         if os.getpid() != self._process:
-            return
+            return False
         with self._change:
-            self._closed = True
+            first, self._closed = not self._closed, True
             self._change.notify()
         self._thread.join()
+        return first
 
-    def _check(self) -> None:
+    def require_open(self) -> None:
+        """Raise StoreError in a process that was forked, and after closing."""
         if os.getpid() != self._process:
             raise StoreError("this store was opened before the process forked; open it in the child instead")
         if self._closed:
@@ -114,10 +118,10 @@ class Writer:
             answers = self._append(group)
         except Exception as error:
             if len(group) == 1:
-                group[0].future.set_exception(error)
-                return
-            for batch in group:
-                self._alone(batch)
+                group[0].future.set_exception(_told(error))
+            else:
+                for batch in group:
+                    self._alone(batch)
             return
         for batch, answer in zip(group, answers, strict=True):
             batch.future.set_result(answer)
@@ -126,9 +130,18 @@ class Writer:
         try:
             (answer,) = self._append([batch])
         except Exception as error:
-            batch.future.set_exception(error)
+            batch.future.set_exception(_told(error))
         else:
             batch.future.set_result(answer)
+
+
+def _told(error: Exception) -> StoreError:
+    """One kind of error, whatever the database or its driver called it."""
+    if isinstance(error, StoreError):
+        return error
+    told = StoreError(f"the events could not be written: {error}; nothing of this batch was kept")
+    told.__cause__ = error
+    return told
 
 
 class _Task:

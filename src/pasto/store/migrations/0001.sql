@@ -1,13 +1,13 @@
 -- Words behind a dollar sign stand for what each kind of database calls them: see schema.py.
 
 CREATE TABLE meta (
-    name TEXT PRIMARY KEY,
+    name $name PRIMARY KEY,
     value TEXT NOT NULL
 ) $keyed;
 
 CREATE TABLE studies (
-    number $integer PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
+    number $numbered PRIMARY KEY,
+    name $name NOT NULL UNIQUE,
     generation $integer NOT NULL,
     state TEXT NOT NULL,
     document TEXT NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE learners (
 ) $plain;
 
 CREATE TABLE audit (
-    sequence $integer PRIMARY KEY,
+    sequence $numbered PRIMARY KEY,
     study $integer NOT NULL,
     at $real NOT NULL,
     who TEXT NOT NULL,
@@ -61,9 +61,9 @@ CREATE TABLE audit (
 CREATE INDEX audit_of_study ON audit (study, sequence);
 
 CREATE TABLE keys (
-    prefix TEXT PRIMARY KEY,
+    prefix $name PRIMARY KEY,
     digest TEXT NOT NULL,
-    name TEXT NOT NULL,
+    name $name NOT NULL,
     scopes TEXT NOT NULL,
     created_at $real NOT NULL,
     expires_at $real,
@@ -71,18 +71,18 @@ CREATE TABLE keys (
 ) $keyed;
 
 CREATE TABLE events (
-    sequence $integer PRIMARY KEY,
+    sequence $numbered PRIMARY KEY,
     study $integer NOT NULL,
-    id TEXT NOT NULL,
+    id $name NOT NULL,
     kind $integer NOT NULL,
-    unit TEXT NOT NULL,
+    unit $name NOT NULL,
     version $integer,
-    arm TEXT,
+    arm $name,
     candidate $integer,
-    name TEXT,
+    name $name,
     fields $json,
     excluded $integer NOT NULL,
-    source TEXT,
+    source $name,
     position $integer,
     received_at $real NOT NULL
 ) $plain;
@@ -91,9 +91,9 @@ CREATE UNIQUE INDEX events_by_id ON events (study, id);
 
 CREATE TABLE latest (
     study $integer NOT NULL,
-    unit TEXT NOT NULL,
+    unit $name NOT NULL,
     version $integer NOT NULL,
-    arm TEXT,
+    arm $name,
     candidate $integer,
     sequence $integer NOT NULL,
     PRIMARY KEY (study, unit)
@@ -102,7 +102,7 @@ CREATE TABLE latest (
 CREATE TABLE tallies (
     study $integer NOT NULL,
     version $integer NOT NULL,
-    source TEXT NOT NULL,
+    source $name NOT NULL,
     position $integer NOT NULL,
     assigned TEXT NOT NULL,
     dropped TEXT NOT NULL,

@@ -1,0 +1,70 @@
+"""Looking for damage: what the tables say must agree with itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+Query = Callable[[str], Iterator[Sequence[Any]]]
+"""Runs a statement and gives its rows one by one."""
+
+_RECOUNTED: Final = (
+    "SELECT study, unit, version, arm, candidate, sequence FROM events WHERE sequence IN "
+    "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 GROUP BY study, unit)"
+)
+_REMEMBERED: Final = "SELECT study, unit, version, arm, candidate, sequence FROM latest"
+
+
+def findings(query: Query) -> Iterator[str]:
+    """Each disagreement in a sentence; nothing where all is well."""
+    names = {row[0]: row[1] for row in query("SELECT number, name FROM studies")}
+    yield from _strays(query)
+    for study, version, text, checksum in query("SELECT study, version, text, checksum FROM policies"):
+        if hashlib.sha256(text.encode()).hexdigest() != checksum:
+            yield f"policy {version} of study {names.get(study, study)!r} does not match its checksum"
+    for name, version in query(
+        "SELECT name, version FROM studies WHERE version > 0 AND NOT EXISTS "
+        "(SELECT 1 FROM policies WHERE policies.study = studies.number AND policies.version = studies.version)"
+    ):
+        yield f"study {name!r} serves policy {version}, which is missing"
+    yield from _gaps(query, names)
+    for study, identity, count in query(
+        "SELECT study, id, count(*) FROM (SELECT study, id FROM events ORDER BY sequence) AS kept "
+        "GROUP BY study, id HAVING count(*) > 1"
+    ):
+        yield f"event {identity!r} of study {names.get(study, study)!r} was kept {count} times"
+    for study, unit, *_ in query(f"{_REMEMBERED} EXCEPT {_RECOUNTED}"):
+        yield f"unit {unit!r} of study {names.get(study, study)!r} has a latest exposure that is not its latest"
+    for study, unit, *_ in query(f"{_RECOUNTED} EXCEPT {_REMEMBERED}"):
+        yield f"the latest exposure of unit {unit!r} of study {names.get(study, study)!r} is not remembered"
+
+
+def _strays(query: Query) -> Iterator[str]:
+    """Rows of studies that are not there."""
+    for table, statement in _STRAYS.items():
+        for study, count in query(statement):
+            yield f"{count} rows in {table} belong to study number {study}, which is missing"
+
+
+_STRAYS: Final = {
+    table: f"SELECT study, count(*) FROM {table} WHERE study NOT IN (SELECT number FROM studies) GROUP BY study"  # noqa: S608 -- our own names
+    for table in ("policies", "closes", "learners", "audit", "events", "latest", "tallies")
+}
+
+
+def _gaps(query: Query, names: dict[int, str]) -> Iterator[str]:
+    """Rounds that were skipped, and marks that do not rise."""
+    last = next(iter(query("SELECT coalesce(max(sequence), 0) FROM events")))[0]
+    before: tuple[int, int, int] = (0, 0, 0)
+    for study, number, mark in query("SELECT study, round, high_water FROM closes ORDER BY study, round"):
+        if study != before[0]:
+            before = (study, 0, 0)
+        name = names.get(study, study)
+        if number != before[1] + 1:
+            yield f"study {name!r} closed round {number} after round {before[1]}"
+        if mark < before[2]:
+            yield f"round {number} of study {name!r} saw events up to {mark}, the round before it up to {before[2]}"
+        if mark > last:
+            yield f"round {number} of study {name!r} saw events up to {mark}, and the last one kept is {last}"
+        before = (study, number, mark)

@@ -1,0 +1,186 @@
+"""Transactions on PostgreSQL that are done exactly once, though the connection may break at any moment."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pasto.errors import MissingExtra, StoreError, StoreRefused
+from pasto.store.schema import pending
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+
+LOCKS: Final = 0x7061_7374
+"""The family of our advisory locks: number 0 guards the tables themselves, the others are the studies'."""
+
+_CONNECTION: Final = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+def driver() -> Any:
+    """The psycopg module; MissingExtra where it is not installed."""
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        raise MissingExtra("a store on PostgreSQL needs psycopg: pip install 'pasto[postgres]'") from error
+
+
+def connect(url: str, **settings: object) -> psycopg.Connection[Any]:
+    """A connection with these settings of the server, which commits only what is inside a `transaction()`."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    connection: psycopg.Connection[Any] = driver().connect(
+        url, autocommit=True, application_name="pasto", options=options, **_CONNECTION
+    )
+    return connection
+
+
+class Session:
+    """The writing connection: made anew when it breaks, and used by one thread."""
+
+    def __init__(self, url: str, *, patience: float = 30.0) -> None:
+        self._url = url
+        self._patience = patience
+        self._errors = driver().errors
+        self._lost = (driver().OperationalError, driver().InterfaceError)
+        self._connection = self._connect()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def migrate(self) -> None:
+        """Bring the tables up to date, each step whole or not at all, one node after the other."""
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (LOCKS,))
+            known = self._connection.execute("SELECT to_regclass('meta')").fetchone()
+            version = 0
+            if known is not None and known[0] is not None:
+                row = self._connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+                version = int(row[0]) if row else 0
+            for number, step in pending("postgres", version, "the database"):
+                for statement in step:
+                    self._connection.execute(statement.encode())
+                self._connection.execute(
+                    "INSERT INTO meta (name, value) VALUES ('schema', %s) "
+                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    (str(number),),
+                )
+
+    def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Do something in one transaction, again where the connection was lost before it was committed.
+
+        Where it is lost while committing the server is asked what became of it, so nothing is done twice. Raises
+        StoreError when the server does not come back in time.
+        """
+        deadline = time.monotonic() + self._patience
+        wait = 0.05
+        while True:
+            number: int | None = None
+            try:
+                if self._connection.closed:
+                    self._connection = self._connect()
+                with self._connection.transaction():
+                    result = action(self._connection)
+                    number = self._number()
+            except (self._errors.DeadlockDetected, self._errors.SerializationFailure) as error:
+                problem: Exception = error
+            except self._lost as error:
+                if not self._connection.closed:
+                    raise StoreError(
+                        f"the database refused to write: {_first_line(error)}; nothing was kept"
+                    ) from error
+                if number is not None and self._committed(number, deadline):
+                    return result
+                problem = error
+            else:
+                return result
+            if time.monotonic() + wait > deadline:
+                raise StoreError(
+                    f"the database cannot be reached: {_first_line(problem)}; nothing was kept"
+                ) from problem
+            time.sleep(wait)
+            wait = min(2 * wait, 1.0)
+
+    def _number(self) -> int | None:
+        """The transaction's own number, by which the server knows it for good; None where it wrote nothing."""
+        row = self._connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+        return int(row[0]) if row and row[0] is not None else None
+
+    def _committed(self, number: int, deadline: float) -> bool:
+        """What became of a transaction whose commit was never answered."""
+        while True:
+            with suppress(*self._lost):
+                if self._connection.closed:
+                    self._connection = self._connect()
+                row = self._connection.execute("SELECT pg_xact_status(%s::text::xid8)", (str(number),)).fetchone()
+                status = row[0] if row else None
+                if status in ("committed", "aborted"):
+                    return bool(status == "committed")
+            if time.monotonic() > deadline:
+                raise StoreError("the database went away while it was committing; whether it did is not known")
+            time.sleep(0.1)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = connect(self._url, idle_in_transaction_session_timeout="60s", synchronous_commit="on")
+        # What a group of batches looks like before it is known which of its events are new.
+        with suppress(self._errors.UndefinedTable):
+            connection.execute("CREATE TEMPORARY TABLE staging (LIKE events) ON COMMIT DELETE ROWS")
+        return connection
+
+
+class ReadingPool:
+    """Connections that cannot write, and that the server frees when a question takes too long."""
+
+    def __init__(self, url: str, *, timeout: str = "60s") -> None:
+        self._url = url
+        self._timeout = timeout
+        self._lost = (driver().OperationalError, driver().InterfaceError)
+        self._free: list[psycopg.Connection[Any]] = []
+
+    @contextmanager
+    def reading(self, isolation: str = "REPEATABLE READ") -> Iterator[psycopg.Connection[Any]]:
+        """A connection inside a read-only transaction."""
+        connection = self._begin(isolation)
+        try:
+            yield connection
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+        self._free.append(connection)
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._free:
+            self._free.pop().close()
+
+    def _begin(self, isolation: str) -> psycopg.Connection[Any]:
+        begin = f"BEGIN ISOLATION LEVEL {isolation} READ ONLY".encode()
+        while True:
+            try:
+                connection = self._free.pop()
+            except IndexError:
+                break
+            try:
+                connection.execute(begin)
+            except self._lost:  # it broke while it was resting
+                connection.close()
+            else:
+                return connection
+        connection = connect(self._url, statement_timeout=self._timeout, idle_in_transaction_session_timeout="10min")
+        connection.execute(begin)
+        return connection
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def refuse(error: BaseException) -> StoreRefused:
+    """What to say where the first connection fails, without the address: it may carry a password."""
+    return StoreRefused(f"the database cannot be opened: {_first_line(error)}")

@@ -1,0 +1,49 @@
+"""Every kind of store, to be put through one and the same exam."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pasto.store import AuditRow, Store, StudyRow, open_store
+
+KINDS = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)]
+
+
+@pytest.fixture(params=KINDS)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new store of each kind opens."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return str(tmp_path / "data")
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str], Store]]:
+    """Opens stores, and closes them at the end."""
+    stores: list[Store] = []
+
+    def open_one(where: str) -> Store:
+        stores.append(open_store(where))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(address: str, opened: Callable[[str], Store]) -> Store:
+    """A new store of each kind."""
+    return opened(address)
+
+
+@pytest.fixture
+def study(store: Store) -> StudyRow:
+    """A study in it."""
+    return store.create(
+        StudyRow("feed", 0, 1, "draft", '{"é": 1}', 2**70, 0, 0, 0.5, 1.25), AuditRow(1.25, "ann", "create", "")
+    )

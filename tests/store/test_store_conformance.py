@@ -1,0 +1,450 @@
+"""What every store promises, asked of each kind."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.errors import StoreError, StoreRefused, StudyExists
+from pasto.store import (
+    EXPOSURE,
+    METRIC,
+    AuditRow,
+    CloseRow,
+    EventRow,
+    KeyRow,
+    PolicyRow,
+    Store,
+    StudyRow,
+    TallyRow,
+)
+
+Opened = Callable[[str], Store]
+
+
+def exposure(identity: str, unit: str = "ann", version: int = 1, candidate: int = 0, excluded: int = 0) -> EventRow:
+    return EventRow(identity, EXPOSURE, unit, version, "learner", candidate, excluded=excluded)
+
+
+def metric(identity: str, unit: str = "ann", version: int | None = None, candidate: int | None = None) -> EventRow:
+    arm = None if version is None else "learner"
+    return EventRow(identity, METRIC, unit, version, arm, candidate, "watch", '{"seconds": 1.5}', 0, "s1", 7)
+
+
+def policy(version: int, text: str = "{}", round: int = 1) -> PolicyRow:
+    return PolicyRow(version, round, version, text, hashlib.sha256(text.encode()).hexdigest(), 0, 2.5)
+
+
+def close(round: int, high_water: int = 0) -> CloseRow:
+    return CloseRow(round, round, high_water, "[]", "abc", round + 1, 3.5)
+
+
+def audit(action: str = "start") -> AuditRow:
+    return AuditRow(2.0, "bob", action, "because", '{"a": 1}')
+
+
+def query(store: Store, statement: str) -> list[tuple[Any, ...]]:
+    with store.reading() as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        cursor.close()
+    return rows
+
+
+def credited(store: Store) -> dict[str, Any]:
+    return {row[0]: row[1:] for row in query(store, "SELECT id, version, arm, candidate FROM events")}
+
+
+# Studies
+
+
+def test_a_study_comes_back_as_it_was(store: Store, study: StudyRow) -> None:
+    assert study.number > 0
+    assert store.study("feed") == study
+    assert store.study("other") is None
+    assert store.audit(study.number) == [AuditRow(1.25, "ann", "create", "", "{}", 1)]
+    other = store.create(replace(study, name="a"), audit())
+    assert other.number != study.number
+    assert store.studies() == [other, study]
+
+
+def test_two_studies_cannot_share_a_name(store: Store, study: StudyRow) -> None:
+    with pytest.raises(StudyExists, match="'feed'"):
+        store.create(replace(study, state="other"), audit())
+    assert store.study("feed") == study
+    assert len(store.audit(study.number)) == 1
+
+
+def test_a_commit_writes_everything_at_once(store: Store, study: StudyRow) -> None:
+    after = replace(study, generation=2, state="learning", round=1, version=1, opened_at=9.0, details='{"x": 1}')
+    assert store.commit(study, after, policy=policy(1), close=close(1), learner="{}", audit=[audit(), audit("more")])
+    assert store.study("feed") == after
+    assert store.policy(study.number, 1) == policy(1)
+    assert store.policy(study.number, 2) is None
+    assert store.policies(study.number) == [policy(1)]
+    assert store.closes(study.number) == [close(1)]
+    assert store.learner(study.number) == "{}"
+    rows = store.audit(study.number)
+    assert [row.action for row in rows] == ["create", "start", "more"]
+    assert [row.action for row in store.audit(study.number, after=rows[0].sequence, limit=1)] == ["start"]
+
+
+def test_only_the_generation_it_was_made_from_is_changed(store: Store, study: StudyRow) -> None:
+    assert store.commit(study, replace(study, state="learning"), learner="first")
+    late = replace(study, state="archived")
+    assert not store.commit(study, late, policy=policy(1), close=close(1), learner="second", audit=[audit()])
+    now = store.study("feed")
+    assert now is not None
+    assert (now.state, now.generation) == ("learning", study.generation + 1)
+    assert store.learner(study.number) == "first"
+    assert store.policies(study.number) == []
+    assert store.closes(study.number) == []
+    assert len(store.audit(study.number)) == 1
+
+
+@pytest.mark.parametrize("again", ["policy", "close"])
+def test_what_was_published_or_closed_is_not_written_twice(store: Store, study: StudyRow, again: str) -> None:
+    assert store.commit(study, study, policy=policy(1), close=close(1))
+    now = store.study("feed")
+    assert now is not None
+    twice: dict[str, Any] = {again: policy(1, '{"other": 1}') if again == "policy" else close(1, 99)}
+    assert not store.commit(now, replace(now, state="learning"), audit=[audit()], **twice)
+    assert store.study("feed") == now
+    assert store.policies(study.number) == [policy(1)]
+    assert store.closes(study.number) == [close(1)]
+    assert len(store.audit(study.number)) == 1
+
+
+def test_policies_and_closes_are_read_in_pages(store: Store, study: StudyRow) -> None:
+    now = study
+    for number in range(1, 12):
+        assert store.commit(now, now, policy=policy(number), close=close(number))
+        now = replace(now, generation=now.generation + 1)
+    assert [row.version for row in store.policies(study.number, after=3, limit=4)] == [4, 5, 6, 7]
+    assert [row.round for row in store.closes(study.number, after=9)] == [10, 11]
+
+
+def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: StudyRow) -> None:
+    wins = []
+
+    def race(who: int) -> None:
+        for number in range(1, 21):
+            while True:
+                now = store.study("feed")
+                assert now is not None
+                if now.round >= number:
+                    break
+                if store.commit(
+                    now, replace(now, round=number), policy=policy(number), close=close(number), audit=[audit(str(who))]
+                ):
+                    wins.append(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(race, range(4)))
+    assert sorted(wins) == list(range(1, 21))
+    assert [row.round for row in store.closes(study.number)] == list(range(1, 21))
+    assert len(store.audit(study.number)) == 21
+
+
+# Events
+
+
+def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
+    unit = "ünit \U0001f600"
+    batch = [exposure("e1", unit), metric("m1", unit, 1, 0), metric("m2", "nobody")]
+    answer = store.append(study.number, batch).result()
+    assert answer.new == (True, True, True)
+    assert answer.last == store.high_water(study.number)
+    rows = query(
+        store,
+        "SELECT study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position "
+        "FROM events ORDER BY sequence",
+    )
+    seen = [
+        (*row[:8], row[8] if row[8] is None or isinstance(row[8], dict) else json.loads(row[8]), *row[9:])
+        for row in rows
+    ]
+    n = study.number
+    assert seen == [
+        (n, "e1", EXPOSURE, unit, 1, "learner", 0, None, None, 0, None, None),
+        (n, "m1", METRIC, unit, 1, "learner", 0, "watch", {"seconds": 1.5}, 0, "s1", 7),
+        (n, "m2", METRIC, "nobody", None, None, None, "watch", {"seconds": 1.5}, 0, "s1", 7),
+    ]
+
+
+def test_an_empty_batch_and_one_of_tallies_only_are_fine(store: Store, study: StudyRow) -> None:
+    assert store.append(study.number, []).result().new == ()
+    tally = TallyRow("s1", 1, 5, '{"a": 2}', "{}")
+    assert store.append(study.number, [], [tally]).result().new == ()
+    assert store.tallies(study.number, 1) == [tally]
+    assert store.high_water(study.number) == 0
+
+
+def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) -> None:
+    other = store.create(replace(study, name="other"), audit())
+    assert store.append(study.number, [exposure("1"), exposure("2"), exposure("1")]).result().new == (True, True, False)
+    assert store.append(study.number, [exposure("2"), exposure("3")]).result().new == (False, True)
+    assert store.append(study.number, [exposure("2"), exposure("3")]).result().new == (False, False)
+    assert store.append(other.number, [exposure("1")]).result().new == (True,)
+    assert query(store, "SELECT count(*) FROM events") == [(4,)]
+
+
+def test_sequences_rise(store: Store, study: StudyRow) -> None:
+    assert store.high_water(study.number) == 0
+    first = store.append(study.number, [exposure("1"), exposure("2")]).result().last
+    second = store.append(study.number, [exposure("3")]).result().last
+    assert 0 < first < second == store.high_water(study.number)
+    rows = [row[0] for row in query(store, "SELECT id FROM events ORDER BY sequence")]
+    assert rows == ["1", "2", "3"]
+
+
+def test_metrics_are_credited_to_their_units_latest_exposure(store: Store, study: StudyRow) -> None:
+    batch = [
+        metric("early"),
+        exposure("e1", version=1, candidate=3),
+        metric("one"),
+        exposure("e2", version=2, candidate=5),
+        metric("two"),
+        metric("own", version=1, candidate=3),
+        metric("stranger", unit="bob"),
+    ]
+    store.append(study.number, batch).result()
+    store.append(study.number, [metric("later")]).result()
+    seen = credited(store)
+    assert seen["early"] == seen["stranger"] == (None, None, None)
+    assert seen["one"] == seen["own"] == (1, "learner", 3)
+    assert seen["two"] == seen["later"] == (2, "learner", 5)
+
+
+def test_neither_duplicates_nor_excluded_exposures_move_the_latest(store: Store, study: StudyRow) -> None:
+    store.append(study.number, [exposure("e1", candidate=1), exposure("e2", version=2, candidate=2)]).result()
+    again = [exposure("e1", candidate=1), exposure("e3", version=3, candidate=3, excluded=1), metric("m1")]
+    assert store.append(study.number, again).result().new == (False, True, True)
+    assert credited(store)["m1"] == (2, "learner", 2)
+    store.append(study.number, [metric("m1"), metric("m2")]).result()
+    assert credited(store)["m2"] == (2, "learner", 2)
+
+
+def test_a_unit_belongs_to_its_study(store: Store, study: StudyRow) -> None:
+    other = store.create(replace(study, name="other"), audit())
+    store.append(study.number, [exposure("e1")]).result()
+    store.append(other.number, [metric("m1")]).result()
+    assert credited(store)["m1"] == (None, None, None)
+
+
+def test_a_later_tally_replaces_an_earlier_one(store: Store, study: StudyRow) -> None:
+    def tally(position: int, version: int = 1, source: str = "s1") -> TallyRow:
+        return TallyRow(source, version, position, f'{{"a": {position}}}', "{}")
+
+    store.append(study.number, [], [tally(3), tally(1, source="s0"), tally(9, version=2)]).result()
+    store.append(study.number, [], [tally(5), tally(4)]).result()
+    store.append(study.number, [], [tally(2)]).result()
+    assert store.tallies(study.number, 1) == [tally(1, source="s0"), tally(5)]
+    assert store.tallies(study.number, 2) == [tally(9, version=2)]
+
+
+def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow) -> None:
+    def send(who: int) -> int:
+        new = 0
+        for number in range(20):
+            # Every batch is half its own and half what everybody sends.
+            batch = [
+                exposure(f"{who}/{number}", unit=f"u{who}"),
+                exposure(f"all/{number}"),
+                metric(f"{who}/{number}/m"),
+            ]
+            new += sum(store.append(study.number, batch).result().new)
+        return new
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(send, range(4))) == 4 * 20 * 2 + 20
+    assert query(store, "SELECT count(*) FROM events") == [(180,)]
+    assert list(store.check()) == []
+
+
+@pytest.mark.parametrize("wrong", [{"version": 2**80}, {"unit": "\ud800"}, {"unit": None}])
+def test_one_bad_batch_does_not_harm_its_neighbours(store: Store, study: StudyRow, wrong: dict[str, Any]) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        started.set()
+        go_on.wait()
+
+    # While the writer is held all three wait, and then they are written together.
+    holder = threading.Thread(target=store._writer.perform, args=(hold,))  # type: ignore[attr-defined]
+    holder.start()
+    started.wait()
+    bad = exposure("bad")._replace(**wrong)
+    futures = [store.append(study.number, batch) for batch in ([exposure("1")], [exposure("2"), bad], [exposure("3")])]
+    go_on.set()
+    holder.join()
+    assert futures[0].result().new == (True,)
+    with pytest.raises(StoreError):
+        futures[1].result()
+    assert futures[2].result().new == (True,)
+    assert {row[0] for row in query(store, "SELECT id FROM events")} == {"1", "3"}
+
+
+def test_a_batch_given_up_in_time_is_not_written(store: Store, study: StudyRow) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        started.set()
+        go_on.wait()
+
+    holder = threading.Thread(target=store._writer.perform, args=(hold,))  # type: ignore[attr-defined]
+    holder.start()
+    started.wait()
+    given_up = store.append(study.number, [exposure("1")])
+    assert given_up.cancel()
+    kept = store.append(study.number, [exposure("2")])
+    go_on.set()
+    holder.join()
+    assert kept.result().new == (True,)
+    assert not kept.cancel()
+    assert query(store, "SELECT id FROM events") == [("2",)]
+
+
+def test_readers_cannot_write(store: Store, study: StudyRow) -> None:
+    with pytest.raises(StoreError, match="read"), store.reading() as connection:
+        connection.cursor().execute("DELETE FROM studies")
+    assert store.study("feed") == study
+    store.append(study.number, [exposure("1")]).result()
+
+
+# Keys
+
+
+def test_keys_are_kept_and_revoked(store: Store) -> None:
+    key = KeyRow("ab12", "d" * 64, "mobile", ("ingest", "read"), 1.0, 99.5)
+    store.add_key(key)
+    other = KeyRow("aa00", "e" * 64, "admin", ("admin",), 2.0)
+    store.add_key(other)
+    assert store.keys() == [key, other]
+    with pytest.raises(StoreError, match="'ab12'"):
+        store.add_key(replace(key, name="thief"))
+    assert store.revoke_key("ab12", 5.0)
+    assert not store.revoke_key("ab12", 6.0)
+    assert not store.revoke_key("none", 6.0)
+    assert store.keys() == [replace(key, revoked_at=5.0), other]
+
+
+# Care
+
+
+def fill(store: Store, study: StudyRow) -> StudyRow:
+    store.append(
+        study.number, [exposure("e1"), metric("m1"), metric("m2", "bob"), exposure("e2", "bob", 2, 4)]
+    ).result()
+    store.append(study.number, [exposure("e1"), exposure("e3")], [TallyRow("s", 1, 1, "{}", "{}")]).result()
+    after = replace(study, generation=study.generation + 1, version=1, round=2)
+    mark = store.high_water(study.number)
+    assert store.commit(study, after, policy=policy(1), close=close(1, mark), learner="{}", audit=[audit()])
+    store.add_key(KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0))
+    return after
+
+
+def everything(store: Store) -> list[Any]:
+    (study,) = store.studies()
+    number = study.number
+    found: list[Any] = [study, store.policies(number), store.closes(number), store.learner(number), store.audit(number)]
+    found += [store.keys(), store.tallies(number, 1), store.high_water(number)]
+    found.append(
+        query(store, "SELECT sequence, id, unit, version, arm, candidate, name, received_at FROM events ORDER BY 1")
+    )
+    found.append(query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest ORDER BY unit"))
+    return found
+
+
+@pytest.mark.parametrize("into", ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def test_a_backup_fills_a_store_of_any_kind(
+    store: Store, study: StudyRow, tmp_path: Path, opened: Opened, into: str, request: pytest.FixtureRequest
+) -> None:
+    after = fill(store, study)
+    store.backup(tmp_path / "backup.db")
+    assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
+    before = everything(store)
+    store.append(study.number, [exposure("e9")]).result()
+    if into == "postgres":
+        where = request.getfixturevalue("postgres_server").fresh()
+    else:
+        where = {"memory": "memory:", "sqlite": str(tmp_path / "second")}[into]
+    second = opened(where)
+    second.restore(tmp_path / "backup.db")
+    assert everything(second) == before
+    assert list(second.check()) == []
+    # Life goes on where it stopped.
+    answer = second.append(study.number, [exposure("e1"), exposure("e4"), metric("m9", "bob")]).result()
+    assert answer.new == (False, True, True)
+    assert answer.last > before[7]
+    assert second.commit(after, replace(after, state="learning"), audit=[audit("again")])
+    assert second.create(replace(study, name="other"), audit()).number != study.number
+    assert list(second.check()) == []
+
+
+def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
+    store: Store, study: StudyRow, tmp_path: Path
+) -> None:
+    fill(store, study)
+    target = tmp_path / "backup.db"
+    store.backup(target)
+    content = target.read_bytes()
+    with pytest.raises(StoreError, match="exists already"):
+        store.backup(target)
+    assert target.read_bytes() == content
+    before = everything(store)
+    with pytest.raises(StoreError, match="not empty"):
+        store.restore(target)
+    assert everything(store) == before
+    with pytest.raises(StoreError, match="no backup"):
+        store.restore(tmp_path / "nowhere.db")
+    (tmp_path / "text").write_text("not a database, but long enough to look like one" * 100)
+    with pytest.raises(StoreRefused, match="no backup"):
+        store.restore(tmp_path / "text")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
+
+
+def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
+    assert list(store.check()) == []
+    fill(store, study)
+    assert list(store.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding"),
+    [
+        ("UPDATE policies SET text = '{\"forged\": 1}'", "checksum"),
+        ("DELETE FROM policies", "serves policy 1"),
+        ("UPDATE closes SET round = 2", "closed round 2 after round 0"),
+        ("UPDATE closes SET high_water = 99999", "the last one kept"),
+        ("UPDATE latest SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
+        ("DELETE FROM latest WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
+        ("DELETE FROM studies", "missing"),
+    ],
+)
+def test_damage_is_found(store: Store, study: StudyRow, damage: str, finding: str) -> None:
+    fill(store, study)
+    store._writing(lambda connection: connection.execute(damage))  # type: ignore[attr-defined]
+    assert any(finding in found for found in store.check())
+
+
+def test_a_closed_store_says_so(store: Store, study: StudyRow) -> None:
+    late = store.append(study.number, [exposure("1")])
+    store.close()
+    assert late.result().new == (True,)
+    store.close()
+    for call in (
+        store.studies,
+        lambda: store.append(1, []),
+        lambda: store.high_water(1),
+        lambda: store.revoke_key("a", 1),
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            call()
