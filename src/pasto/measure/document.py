@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import reprlib
 from collections.abc import Iterable, Mapping
 
@@ -22,7 +21,10 @@ def shown(value: object) -> str:
     >>> shown([1, 2, [3, [4]]])
     '[1, 2, [3, [...]]]'
     """
-    return _short.repr(value)
+    try:
+        return _short.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
 
 
 def nearest(given: object, known: Iterable[str]) -> str:
@@ -95,7 +97,7 @@ class Problems:
         if isinstance(given, bool) or not isinstance(given, (int, float)):
             cure = "; write it without quotes, with a point and a signed exponent if any (1.0e+3)"
             self.add(path, f"must be a number, got {shown(given)}{cure if isinstance(given, str) else ''}")
-        elif not (math.isfinite(given) and low <= given <= high):
+        elif not low <= given <= high:  # NaN is nowhere
             self.add(path, f"must be a number from {low:g} to {high:g}, got {shown(given)}")
         else:
             return float(given) + 0.0

@@ -17,6 +17,8 @@ MOST_CONDITIONS = 32
 """Conditions, and values in one list, of one metric."""
 AGGREGATES: tuple[str, ...] = get_args(Aggregate)
 COMPARISONS: tuple[str, ...] = get_args(Comparison)
+MOST_VALUES = 1000
+"""Values that all conditions of a study compare with, together; engines bind each of them several times."""
 COLUMN_FIELDS = ("event", "value", "per_unit", "cap", "range", "where", "by")
 METRIC_FIELDS = (*COLUMN_FIELDS, "ratio", "lower_is_better")
 
@@ -55,6 +57,9 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
         metric = _metric(problems, within(path, name), name, given)
         if metric is not None:
             found[name] = metric
+    compared = sum(len(test.values) for metric in found.values() for half in metric.columns for test in half.where)
+    if compared > MOST_VALUES:
+        problems.add(path, f"compares with {compared:,} values in all, more than {MOST_VALUES:,}; count simpler events")
     problems.refuse()
     return _shared(found)
 
@@ -213,11 +218,11 @@ def _condition(problems: Problems, path: str, field: str, sign: object, given: o
         elif isinstance(value, (int, float)) or sign in ("<", "<=", ">", ">="):
             number = problems.number(path, value)
             values += [] if number is None else [number]
-        elif isinstance(value, str) and len(value) <= 256:
+        elif isinstance(value, str) and len(value) <= 256 and value.isprintable():
             values.append(value)
         else:
             problems.add(
-                path, f"must compare with a number, a text of at most 256 characters or a bool, got {shown(value)}"
+                path, f"must compare with a number, a bool or up to 256 printable characters, got {shown(value)}"
             )
     if isinstance(given, bool) and sign in ("<", "<=", ">", ">="):
         problems.add(path, f"must compare with a number, got {shown(given)}")

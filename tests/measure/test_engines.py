@@ -1,0 +1,357 @@
+"""Every engine measures the same things from the same definitions, in the store's own tables."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pasto.errors import BadOption, BadSpec
+from pasto.measure import Column, Condition, Moments, measure, parse_metrics
+from pasto.measure.definitions import Aggregate
+from pasto.records import Value
+from pasto.store.schema import migrations
+
+STUDY, VERSION = 1, 7
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the events, as far as measuring reads it."""
+
+    unit: str
+    name: str | None = None
+    fields: Mapping[str, Value] = field(default_factory=dict)
+    arm: str = "learner"
+    candidate: int = 0
+    study: int = STUDY
+    version: int | None = VERSION
+    excluded: int = 0
+
+    def row(self, sequence: int) -> tuple[Any, ...]:
+        kind = 0 if self.name is None else 1
+        text = json.dumps(dict(self.fields)) if self.fields else None
+        identity = f"e{sequence}"
+        return (
+            *(sequence, self.study, identity, kind, self.unit, self.version, self.arm, self.candidate, self.name),
+            *(text, self.excluded, None, None, 0.0),
+        )
+
+
+class Table:
+    """The table of events on one engine."""
+
+    def __init__(self, connection: Any, dialect: str) -> None:
+        self.connection, self.dialect = connection, dialect
+        for statement in (statement for step in migrations(dialect) for statement in step):
+            connection.execute(statement)
+        self.mark = "?" if dialect == "sqlite" else "%s"
+
+    def fill(self, events: Sequence[Event]) -> None:
+        """Replace what is there, in this order of arrival."""
+        self.connection.execute("DELETE FROM events")
+        marks = ", ".join([self.mark] * 14)
+        rows = [event.row(place) for place, event in enumerate(events, start=1)]
+        self.connection.cursor().executemany(f"INSERT INTO events VALUES ({marks})", rows)  # noqa: S608
+
+    def measure(self, *columns: Column, after: int = 0, until: int = 10**9) -> tuple[Moments, ...]:
+        return measure(
+            self.connection, self.dialect, study=STUDY, version=VERSION, after=after, until=until, columns=columns
+        )
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def table(request: pytest.FixtureRequest) -> Iterator[Table]:
+    if request.param == "sqlite":
+        connection = sqlite3.connect(":memory:")
+        yield Table(connection, "sqlite")
+        connection.close()
+        return
+    server = request.getfixturevalue("postgres_server")
+    url = server.fresh()
+    with psycopg.connect(url, autocommit=True) as connection_there:
+        yield Table(connection_there, "postgres")
+    server.drop(url)
+
+
+def count(event: str, name: str | None = None, **options: Any) -> Column:
+    return Column(name or event, event, None, "count", **options)
+
+
+def total(event: str, name: str | None = None, **options: Any) -> Column:
+    return Column(name or event, event, "x", "sum", **options)
+
+
+WATCHED = Column("watched", "watch", "seconds", "sum", 0.0, 100.0)
+
+
+def test_units_are_added_up_first_and_those_without_events_count_nothing(table: Table) -> None:
+    table.fill(
+        [
+            Event("ann"),
+            Event("bob"),
+            Event("cyd", arm="control", candidate=4),
+            Event("ann", "watch", {"seconds": 10}),
+            Event("ann", "watch", {"seconds": 20.5}),
+            Event("cyd", "watch", {"seconds": 7}),
+        ]
+    )
+    control, learner = table.measure(WATCHED, count("watch"))
+    assert (control.arm, control.candidate, control.units) == ("control", 4, 1)
+    assert (control.mean, control.cross) == ((7.0, 1.0), ((0.0, 0.0), (0.0, 0.0)))
+    assert (learner.arm, learner.candidate, learner.units) == ("learner", 0, 2)
+    assert learner.mean == (15.25, 1.0)
+    assert learner.cross == ((2 * 15.25**2, 2 * 15.25), (2 * 15.25, 2.0))
+
+
+def test_only_this_rounds_own_events_count(table: Table) -> None:
+    liked = Event("ann", "like")
+    table.fill(
+        [
+            Event("ann", "like"),  # 1: before the span
+            Event("ann"),
+            Event("ann"),  # exposed twice, still one unit
+            liked,
+            replace(liked, version=6),
+            replace(liked, version=None),
+            replace(liked, study=2),
+            replace(liked, excluded=1),
+            replace(liked, name="dislike"),
+            replace(liked, unit="never exposed"),
+            Event("fallback", excluded=1),
+            Event("other", version=6),
+            Event("ann", "like"),  # 13: behind the span
+            Event("late"),
+        ]
+    )
+    (cell,) = table.measure(count("like"), after=1, until=12)
+    assert (cell.units, cell.mean) == (1, (1.0,))
+    assert table.measure(count("like"), after=20) == ()
+
+
+def test_bounds_cut_a_units_number_and_tell_so(table: Table) -> None:
+    events = [Event(unit) for unit in "abcd"]
+    for unit, amount in zip("abc", (-3.0, 5.0, 80.0), strict=True):
+        events += [Event(unit, "pay", {"x": amount}), Event(unit, "pay", {"x": amount})]
+    table.fill(events)
+    (cell,) = table.measure(
+        total("pay", low=-5.0, high=20.0), total("pay", "whole"), total("pay", "top", high=10.0), count("pay", high=1.0)
+    )
+    assert cell.mean == ((-5.0 + 10.0 + 20.0) / 4, 164.0 / 4, (-6.0 + 10.0 + 10.0) / 4, 3 / 4)
+    assert cell.clipped == (2, 0, 1, 3)
+
+
+def test_what_is_made_of_one_units_events(table: Table) -> None:
+    kinds: tuple[Aggregate, ...] = ("sum", "mean", "max", "last")
+    events = [Event("ann"), Event("bob")]
+    for at, amount in ((3, 5.0), (9, 1.0), (9, 2.0), (4, -8.0)):
+        events.append(Event("ann", "seen", {"x": amount, "at": at}))
+    events.append(Event("ann", "seen", {"at": 99}))  # without a number it is only counted
+    events.append(Event("ann", "seen", {"x": "7", "at": 99}))  # and text is no number
+    table.fill(events)
+    columns = [Column(kind, "seen", "x", kind, by="at" if kind == "last" else None) for kind in kinds]
+    (cell,) = table.measure(*columns, count("seen"), Column("any", "seen", None, "any"))
+    assert [2 * mean for mean in cell.mean] == [0.0, 0.0, 5.0, 2.0, 6.0, 1.0]
+
+
+def test_a_bool_is_one_or_nothing(table: Table) -> None:
+    table.fill([Event("ann"), *(Event("ann", "vote", {"x": vote}) for vote in (True, False, True))])
+    assert table.measure(total("vote"))[0].mean == (2.0,)
+
+
+CONDITIONS: list[tuple[Condition, set[str]]] = [
+    (Condition("f", "=", (3.0,)), {"three", "three.0"}),
+    (Condition("f", "=", ("3",)), {"text"}),
+    (Condition("f", "=", (True,)), {"true"}),
+    (Condition("f", "=", (1.0,)), {"one"}),
+    (Condition("f", "!=", (3.0,)), {"one", "half", "text", "true", "false", "odd"}),
+    (Condition("f", "!=", (True,)), {"one", "half", "three", "three.0", "text", "false", "odd"}),
+    (Condition("f", "<", (1.0,)), {"half"}),
+    (Condition("f", "<=", (1.0,)), {"half", "one"}),
+    (Condition("f", ">", (1.0,)), {"three", "three.0"}),
+    (Condition("f", ">=", (1.0,)), {"one", "three", "three.0"}),
+    (Condition("f", "in", (0.5, "3", False)), {"half", "text", "false"}),
+    (Condition("f", "=", ("'; DROP TABLE events; --",)), {"odd"}),
+]
+
+
+@pytest.mark.parametrize(("condition", "met"), CONDITIONS, ids=[str(place) for place in range(len(CONDITIONS))])
+def test_conditions_on_an_events_fields(table: Table, condition: Condition, met: set[str]) -> None:
+    values: dict[str, Value] = {
+        "one": 1,
+        "half": 0.5,
+        "three": 3,
+        "three.0": 3.0,
+        "text": "3",
+        "true": True,
+        "false": False,
+        "odd": "'; DROP TABLE events; --",
+    }
+    bare = [Event("bare"), Event("bare", "click"), Event("bare", "click", {"g": 3})]
+    for name, value in values.items():
+        table.fill([Event("ann"), Event("ann", "click", {"f": value}), *bare])
+        (cell,) = table.measure(count("click", where=(condition,)))
+        assert (cell.mean[0] > 0) == (name in met), name
+
+
+def test_conditions_hold_together(table: Table) -> None:
+    table.fill([Event("ann"), *(Event("ann", "click", {"x": x, "on": x % 2 == 0}) for x in range(10))])
+    where = (Condition("x", ">=", (3.0,)), Condition("x", "<", (8.0,)), Condition("on", "=", (True,)))
+    assert table.measure(total("click", where=where), count("click"))[0].mean == (4.0 + 6.0, 10.0)
+    latest = Column("last", "click", "x", "last", by="x", where=where)
+    assert table.measure(latest)[0].mean == (6.0,)
+
+
+def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
+    """The same in exact arithmetic, slowly."""
+    cells = {event.unit: (event.arm, event.candidate) for event in events if event.name is None}
+    rows: dict[tuple[str, int], list[list[Fraction]]] = {}
+    for unit, cell in cells.items():
+        row = []
+        for column in columns:
+            own = [event for event in events if event.unit == unit and event.name == column.event]
+            numbers = [Fraction(event.fields["x"]) for event in own]
+            by_time = sorted(own, key=lambda event: (event.fields["at"], event.fields["x"]))
+            row.append(
+                {
+                    "sum": sum(numbers, Fraction(0)),
+                    "count": Fraction(len(numbers)),
+                    "mean": sum(numbers, Fraction(0)) / max(len(numbers), 1),
+                    "any": Fraction(bool(numbers)),
+                    "max": max(numbers, default=Fraction(0)),
+                    "last": Fraction(by_time[-1].fields["x"]) if own else Fraction(0),
+                }[column.per_unit]
+            )
+        rows.setdefault(cell, []).append(row)
+    found = []
+    for (arm, candidate), values in sorted(rows.items()):
+        mean = [sum(column) / len(values) for column in zip(*values, strict=True)]
+        cross = [
+            [float(sum((row[i] - mean[i]) * (row[j] - mean[j]) for row in values)) for j in range(len(mean))]
+            for i in range(len(mean))
+        ]
+        shown = tuple(map(tuple, cross))
+        found.append(Moments(arm, candidate, len(values), tuple(map(float, mean)), shown, (0,) * len(mean)))
+    return found
+
+
+ALL = (
+    *(total("a"), Column("mean", "a", "x", "mean"), Column("max", "a", "x", "max")),
+    *(Column("last", "a", "x", "last", by="at"),),
+    *(count("a"), Column("any", "b", None, "any"), total("b")),
+)
+amounts = st.floats(-1e6, 1e6) | st.integers(-(10**6), 10**6)
+metric_events = st.builds(
+    Event,
+    st.sampled_from(["u1", "u2", "Ünit", "u4"]),
+    st.sampled_from(["a", "b"]),
+    st.fixed_dictionaries({"x": amounts, "at": st.integers(0, 3)}),
+)
+exposed = st.lists(
+    st.builds(Event, st.sampled_from(["u1", "u2", "Ünit", "u4"]), candidate=st.integers(0, 1)),
+    min_size=1,
+    unique_by=lambda event: event.unit,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(exposed, st.lists(metric_events, max_size=30))
+def test_moments_agree_with_exact_arithmetic(table: Table, population: list[Event], events: list[Event]) -> None:
+    table.fill([*population, *events])
+    for got, want in zip(table.measure(*ALL), exact([*population, *events], ALL), strict=True):
+        assert (got.arm, got.candidate, got.units) == (want.arm, want.candidate, want.units)
+        np.testing.assert_allclose(got.mean, want.mean, rtol=1e-12, atol=1e-9)
+        scale = np.sqrt(np.outer(np.diag(want.cross), np.diag(want.cross)))
+        np.testing.assert_allclose(got.cross, want.cross, rtol=0, atol=1e-9 * scale.max() + 1e-9)
+
+
+def test_the_order_of_arrival_changes_no_bit(table: Table) -> None:
+    rng = random.Random(3)
+    units = [f"unit {place}" for place in range(40)]
+    events = [Event(unit, candidate=place % 3) for place, unit in enumerate(units)]
+    events += [
+        Event(rng.choice(units), rng.choice("ab"), {"x": rng.lognormvariate(0, 6), "at": rng.randrange(4)})
+        for _ in range(400)
+    ]
+    table.fill(events)
+    first = table.measure(*ALL)
+    for _ in range(100):
+        rng.shuffle(events)
+        table.fill(events)
+        assert table.measure(*ALL) == first
+
+
+def test_a_large_mean_keeps_the_digits_of_its_variance(table: Table) -> None:
+    rng = random.Random(5)
+    values = [1e6 + rng.gauss(0, 1) for _ in range(2000)]
+    events = [Event(f"u{place}") for place in range(len(values))]
+    events += [Event(f"u{place}", "paid", {"x": value}) for place, value in enumerate(values)]
+    table.fill(events)
+    (cell,) = table.measure(total("paid"))
+    mean = sum(map(Fraction, values)) / len(values)
+    spread = sum((Fraction(value) - mean) ** 2 for value in values)
+    assert abs(float(Fraction(cell.cross[0][0]) / spread - 1)) < 1e-9
+    assert abs(float(Fraction(cell.mean[0]) / mean - 1)) < 1e-15
+
+
+def test_numbers_too_small_to_square_stop_nothing(table: Table) -> None:
+    events = [Event(f"u{place}") for place in range(3)]
+    for unit, amount in (("u0", 5e-324), ("u1", 1e-200), ("u1", -1e-160), ("u2", 1e-140)):
+        events.append(Event(unit, "paid", {"x": amount}))
+    table.fill(events)
+    (cell,) = table.measure(total("paid"), Column("mean", "paid", "x", "mean"), Column("max", "paid", "x", "max"))
+    np.testing.assert_allclose(cell.mean, 1e-140 / 3, rtol=1e-9)
+
+
+def test_many_columns_at_once(table: Table) -> None:
+    columns = [count("click", f"c{place}", where=(Condition("x", "<", (float(place),)),)) for place in range(60)]
+    table.fill([Event("ann"), Event("bob"), *(Event("ann", "click", {"x": x}) for x in range(60))])
+    (cell,) = table.measure(*columns)
+    assert cell.mean == tuple(place / 2 for place in range(60))
+    np.testing.assert_allclose(cell.cross, np.outer(np.arange(60), np.arange(60)) / 2)
+
+
+HOSTILE = [
+    "x'); DROP TABLE events; --",
+    'x"; SELECT pg_sleep(9); --',
+    "$.x",
+    "x' OR '1'='1",
+    "' UNION SELECT id FROM keys --",
+    "%s; COPY events TO PROGRAM 'id'",
+    "{x}",
+    "x\\",
+    "?",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_only_ever_values(table: Table, text: str) -> None:
+    table.fill([Event("ann"), Event("ann", text, {"x": 1.0}), Event("ann", "click", {"x": text})])
+    where = (Condition("x", "=", (text,)),)
+    (cell,) = table.measure(total(text), count("click", where=where))
+    assert cell.mean == (1.0, 1.0)
+    assert table.connection.execute("SELECT count(*) FROM events").fetchone() == (3,)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "\u0000", "a" * 200, "ä", ""])
+def test_hostile_names_are_refused_where_they_would_be_part_of_a_path(text: str) -> None:
+    for document in ({"event": text}, {"event": "e", "value": text}, {"event": "e", "where": {text: 1}}):
+        with pytest.raises(BadSpec, match=r"metrics\.m\."):
+            parse_metrics({"m": document})
+
+
+def test_an_unknown_engine_is_named() -> None:
+    with pytest.raises(BadOption, match="'oracle'; there are sqlite, postgres"):
+        measure(None, "oracle", study=1, version=1, after=0, until=1, columns=[WATCHED])
+    with pytest.raises(BadOption, match="no column"):
+        measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[])

@@ -1,0 +1,155 @@
+"""Metric definitions: what they mean, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pasto.errors import BadSpec
+from pasto.measure import Column, Condition, parse_metrics
+from pasto.measure.parse import COLUMN_FIELDS, METRIC_FIELDS
+from pasto.measure.written import metric_document
+
+
+def parse(**fields: Any) -> Column:
+    return parse_metrics({"m": {"event": "e", **fields}})["m"].numerator
+
+
+def test_what_is_not_said_takes_its_default() -> None:
+    assert parse() == Column("m", "e", None, "count")
+    assert parse(value="x") == Column("m", "e", "x", "sum")
+    assert parse(cap=5).high == 5.0
+    assert parse(cap=5).low == 0.0
+    assert parse(value="x", range=[-1, 2.5]) == Column("m", "e", "x", "sum", -1.0, 2.5)
+
+
+def test_conditions_are_values_lists_or_comparisons() -> None:
+    assert parse(where={"a": "home", "b": [1, True], "c": {">=": 2, "<": 9}, "d": {"!=": "x"}}).where == (
+        Condition("a", "=", ("home",)),
+        Condition("b", "in", (1.0, True)),
+        Condition("c", ">=", (2.0,)),
+        Condition("c", "<", (9.0,)),
+        Condition("d", "!=", ("x",)),
+    )
+
+
+def test_halves_defined_alike_are_one_column() -> None:
+    like, share, view = ({"event": name, "per_unit": "count"} for name in ("like", "share", "view"))
+    metrics = parse_metrics({"likes": {"ratio": [like, view]}, "shares": {"ratio": [share, view]}})
+    assert metrics["likes"].denominator is metrics["shares"].denominator
+    assert [column.name for column in metrics["shares"].columns] == ["shares.numerator", "likes.denominator"]
+    metrics = parse_metrics({"likes": {"ratio": [like, view]}, "views": view})
+    assert [column.name for column in metrics["likes"].columns] == ["likes.numerator", "views"]
+    metrics = parse_metrics({"likes": {"ratio": [like, {**view, "cap": 9}]}, "views": view})
+    assert [column.name for column in metrics["likes"].columns] == ["likes.numerator", "likes.denominator"]
+
+
+WRONG: list[tuple[Any, str, str]] = [
+    ({}, "metrics", "at least one metric"),
+    (["watch"], "metrics", "at least one metric"),
+    ({f"m{place}": {"event": "e"} for place in range(65)}, "metrics", "more than the 64"),
+    ({"a b": {"event": "e"}}, "metrics.'a b'", "no metric's name"),
+    ({"m.numerator": {"event": "e"}}, "metrics.'m.numerator'", "no metric's name"),
+    ({3: {"event": "e"}}, "metrics.3", "no metric's name"),
+    ({"m": "watch"}, "metrics.m", "mapping of fields"),
+    ({"m": {}}, "metrics.m.event", "is missing"),
+    ({"m": {"event": ["e"]}}, "metrics.m.event", "an event's name"),
+    ({"m": {"event": "e", "valu": "x"}}, "metrics.m.valu", "did you mean 'value'?"),
+    ({"m": {"event": "e", "per_unit": "summ"}}, "metrics.m.per_unit", "did you mean 'sum'?"),
+    ({"m": {"event": "e", "per_unit": "sum"}}, "metrics.m.value", "per_unit: sum needs"),
+    ({"m": {"event": "e", "value": "x", "per_unit": "count"}}, "metrics.m.value", "per_unit: sum"),
+    ({"m": {"event": "e", "value": "x", "per_unit": "last"}}, "metrics.m.by", "which is the latest"),
+    ({"m": {"event": "e", "value": "x", "by": "at"}}, "metrics.m.by", "only read by per_unit: last"),
+    ({"m": {"event": "e", "cap": 0}}, "metrics.m.cap", "above 0"),
+    ({"m": {"event": "e", "cap": "many"}}, "metrics.m.cap", "must be a number"),
+    ({"m": {"event": "e", "cap": float("inf")}}, "metrics.m.cap", "must be a number from"),
+    ({"m": {"event": "e", "cap": 10**400}}, "metrics.m.cap", "must be a number from"),
+    ({"m": {"event": "e", "cap": 10**5000}}, "metrics.m.cap", "thousands of digits"),
+    ({"m": {"event": "e", "cap": True}}, "metrics.m.cap", "must be a number"),
+    ({"m": {"event": "e", "cap": 1, "range": [0, 1]}}, "metrics.m.cap", "keep one"),
+    ({"m": {"event": "e", "range": [1]}}, "metrics.m.range", "two numbers"),
+    ({"m": {"event": "e", "range": [2, 1]}}, "metrics.m.range", "lowest number first"),
+    ({"m": {"event": "e", "range": [1, 5]}}, "metrics.m.range", "must hold 0"),
+    ({"m": {"event": "e", "range": [0, "5"]}}, "metrics.m.range[1]", "without quotes"),
+    ({"m": {"event": "e", "where": "x = 1"}}, "metrics.m.where", "conditions by field"),
+    ({"m": {"event": "e", "where": {"a b": 1}}}, "metrics.m.where.a b", "no field's name"),
+    ({"m": {"event": "e", "where": {"a": {}}}}, "metrics.m.where.a", "no comparison"),
+    ({"m": {"event": "e", "where": {"a": {"like": "x"}}}}, "metrics.m.where.a['like']", "must be one of = !="),
+    ({"m": {"event": "e", "where": {"a": {"<": "x"}}}}, "metrics.m.where.a['<']", "must be a number"),
+    ({"m": {"event": "e", "where": {"a": {"<": True}}}}, "metrics.m.where.a['<']", "with a number"),
+    ({"m": {"event": "e", "where": {"a": []}}}, "metrics.m.where.a", "list of 1 to 32"),
+    ({"m": {"event": "e", "where": {"a": None}}}, "metrics.m.where.a", "must compare with"),
+    ({"m": {"event": "e", "where": {"a": "x\x00"}}}, "metrics.m.where.a", "must compare with"),
+    ({"m": {"event": "e", "where": {f"f{place}": 1 for place in range(33)}}}, "metrics.m.where", "33 conditions"),
+    ({"m": {"event": "e", "lower_is_better": "yes"}}, "metrics.m.lower_is_better", "true or false"),
+    ({"m": {"ratio": [{"event": "e"}]}}, "metrics.m.ratio", "two definitions"),
+    ({"m": {"ratio": [{"event": "e"}, {"event": "e"}]}}, "metrics.m.ratio", "always 1"),
+    (
+        {"m": {"ratio": [{"event": "e"}, {"event": "v", "evnt": "v"}]}},
+        "metrics.m.ratio[1].evnt",
+        "did you mean 'event'?",
+    ),
+    ({"m": {"ratio": [{"event": "e"}, {"event": "v"}], "cap": 1}}, "metrics.m.cap", "inside one of the ratio's halves"),
+    (
+        {"m": {"ratio": [{"event": "e"}, {"event": "v", "value": "x", "range": [-1, 1]}]}},
+        "metrics.m.ratio[1].range",
+        "negative",
+    ),
+    (
+        {f"m{place}": {"event": "e", "where": {"a": [*range(32)], "b": [*range(32)]}} for place in range(16)},
+        "metrics",
+        "1,024 values in all",
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
+    with pytest.raises(BadSpec) as told:
+        parse_metrics(document)
+    assert list(told.value.problems) == [path]
+    assert says in told.value.problems[path]
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    with pytest.raises(BadSpec) as told:
+        parse_metrics({"a": {"event": 1, "cap": -1}, "b": {"evnt": "x"}, "c": {"event": "fine"}})
+    assert set(told.value.problems) == {"metrics.a.event", "metrics.a.cap", "metrics.b.evnt", "metrics.b.event"}
+
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+sides: st.SearchStrategy[Any] = st.sampled_from([{}, {"cap": 10}, {"range": [-2.5, 7]}])
+values = st.one_of(st.booleans(), st.integers(-99, 99), st.floats(-9, 9), st.sampled_from(["home", "a b", "ä"]))
+tests = st.one_of(values, st.lists(values, min_size=1, max_size=3), st.fixed_dictionaries({">=": st.integers(0, 9)}))
+wheres: st.SearchStrategy[Any] = st.dictionaries(names, tests, min_size=1, max_size=3).map(
+    lambda where: {"where": where}
+) | st.just({})
+kinds = st.sampled_from(
+    [
+        *({"per_unit": kind} for kind in ("count", "any")),
+        *({"per_unit": kind, "value": "x"} for kind in ("sum", "mean", "max")),
+        {"per_unit": "last", "value": "x", "by": "at"},
+        {},
+        {"value": "y"},
+    ]
+)
+columns = st.builds(
+    lambda event, *parts: {"event": event, **{k: v for p in parts for k, v in p.items()}}, names, kinds, sides, wheres
+)
+plain = st.builds(lambda column, lower: {**column, "lower_is_better": lower}, columns, st.booleans())
+ratios = st.tuples(columns, names).map(lambda pair: {"ratio": [pair[0], {"event": f"over_{pair[1]}"}]})
+
+
+@given(st.dictionaries(names, plain | ratios, min_size=1, max_size=5))
+def test_definitions_survive_being_written_down(document: Any) -> None:
+    metrics = parse_metrics(document)
+    written = json.loads(json.dumps({name: metric_document(metric) for name, metric in metrics.items()}))
+    assert parse_metrics(written) == metrics
+
+
+def test_every_field_is_one_a_column_or_a_metric_has() -> None:
+    assert set(COLUMN_FIELDS) < set(METRIC_FIELDS)
