@@ -21,7 +21,9 @@ def commands() -> list[str]:
 
 
 def test_the_commands_are_the_promised_ones() -> None:
-    assert commands() == ["bench", "demo", "paper", "simulate", "solve"]
+    assert commands() == [
+        *("bench", "demo", "key", "paper", "round", "serve", "simulate", "solve", "store", "study"),
+    ]
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pasto.cli import main
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 LISTS = re.compile(r"^(Experiments|Benchmarks):\n(?:  .*\n)+\n", re.MULTILINE)
 """What grows by itself, and is listed by the commands."""
-HELP = re.compile(r"^## `(?P<typed>[a-z ]+)`\n\n```text\n(?P<help>.*?)```$", re.MULTILINE | re.DOTALL)
+HELP = re.compile(r"^(?P<rank>##+) `(?P<typed>[a-z ]+)`\n\n```text\n(?P<help>.*?)```$", re.MULTILINE | re.DOTALL)
 
 
 def real_help(typed: str) -> str:
@@ -27,28 +28,36 @@ def real_help(typed: str) -> str:
     return LISTS.sub("", told.stdout)
 
 
+def commands_of(command: click.Command, typed: str = "pasto") -> Iterator[tuple[str, click.Command]]:
+    """A command and every command below it, by the words that are typed."""
+    yield typed, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands_of(below, f"{typed} {name}")
+
+
 def rewrite() -> None:
     """Put the real help texts into the page."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(
-        HELP.sub(lambda found: f"## `{found['typed']}`\n\n```text\n{real_help(found['typed'])}```", page),
+        HELP.sub(lambda found: f"{found['rank']} `{found['typed']}`\n\n```text\n{real_help(found['typed'])}```", page),
         encoding="utf-8",
     )
 
 
 def test_every_command_has_its_own_help_on_the_page() -> None:
     shown = {found["typed"]: found["help"] for found in HELP.finditer(PAGE.read_text(encoding="utf-8"))}
-    assert set(shown) == {"pasto", *(f"pasto {name}" for name in main.commands)}
+    assert set(shown) == {typed for typed, _ in commands_of(main)}
     for typed, text in shown.items():
         assert text == real_help(typed), f"{typed}: run `python {Path(__file__).name}` here to write the page anew"
 
 
 def test_every_option_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for command in main.commands.values():
+    for typed, command in commands_of(main):
         for parameter in command.params:
             if isinstance(parameter, click.Option):
-                assert all(name in page for name in parameter.opts)
+                assert all(name in page for name in parameter.opts), typed
 
 
 def test_the_examples_print_what_they_show(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,6 @@ def reached(store: str, url: str | None, key: str | None) -> Iterator[Desk]:
         yield service
     finally:
         service.shutdown()
-        kept.close()
 
 
 def _running(store: str) -> str | None:

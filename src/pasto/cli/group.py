@@ -10,10 +10,14 @@ import click
 from pasto import __version__
 from pasto.cli.bench import bench
 from pasto.cli.demo import demo
+from pasto.cli.key import key
 from pasto.cli.paper import paper
+from pasto.cli.round import round_
 from pasto.cli.serve import serve
 from pasto.cli.simulate import simulate
 from pasto.cli.solve import solve
+from pasto.cli.store import store
+from pasto.cli.study import study
 from pasto.errors import PastoError, PastoWarning, SolverFailed
 
 
@@ -63,5 +67,5 @@ def main() -> None:
     """
 
 
-for command in (serve, solve, simulate, demo, paper, bench):
+for command in (solve, simulate, demo, serve, study, round_, key, store, paper, bench):
     main.add_command(command)

@@ -12,7 +12,7 @@ import click
 
 from pasto.cli.desk import desk_options, me, reached
 from pasto.cli.screen import console, print_json, print_table
-from pasto.errors import BadInput
+from pasto.errors import BadInput, BadOption
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -124,13 +124,8 @@ def _action(
 
     move.__doc__ = sentence
     decorated: Any = click.argument("study_name", metavar="NAME")(move)
-    decorated = click.option(
-        "--reason",
-        required=needs_reason,
-        default=None if needs_reason else "",
-        metavar="TEXT",
-        help="Why, for the log.",
-    )(decorated)
+    need: dict[str, Any] = {"required": True} if needs_reason else {"default": ""}
+    decorated = click.option("--reason", metavar="TEXT", help="Why, for the audit log.", **need)(decorated)
     command: click.Command = study.command(
         name, short_help=sentence.split(";")[0].rstrip(".") + ".", epilog=f"\b\nExample:\n  pasto study {name} feed\n"
     )(desk_options(as_json_option(decorated)))
@@ -139,9 +134,31 @@ def _action(
 
 
 _action("start", "Begin to learn; the first policy is published at once.")
-_action("pause", "Stop learning; every unit gets the last certified blend, or the baseline.", needs_reason=True)
+_action(
+    "pause",
+    "Stop learning; every unit gets the last certified blend, or the baseline.",
+    needs_reason=True,
+    options=(
+        click.Option(
+            ["--hold"],
+            type=click.Choice(["blend", "baseline"]),
+            help="What to stand still on: the last certified blend where there is one, or the baseline.",
+        ),
+    ),
+)
 _action("resume", "Go on where the study was paused.")
-_action("confirm", "Freeze the blend, and run it beside the best single candidate and the baseline.")
+_action(
+    "confirm",
+    "Freeze the blend, and run it beside the best single candidate and the baseline.",
+    options=(
+        click.Option(
+            ["--shares"],
+            callback=lambda _, __, given: None if given is None else read_shares(given),
+            metavar="ARM=SHARE,...",
+            help="How traffic is parted, as in control=0.2,single=0.2,blend=0.6; in thirds, if left out.",
+        ),
+    ),
+)
 _action(
     "deploy",
     "Serve the blend to everybody but the control.",
@@ -186,11 +203,27 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
     if as_json:
         print_json(found)
     elif found["identical"]:
-        click.echo(f"{name}: {found['rounds']} rounds computed again, every policy identical")
+        click.echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
     else:
         click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
     if not found["identical"]:
         raise click.exceptions.Exit(1)
+
+
+def read_shares(text: str) -> dict[str, float]:
+    """Shares by arm.
+
+    >>> read_shares("control=0.2, single=20%, blend=0.6")
+    {'control': 0.2, 'single': 0.2, 'blend': 0.6}
+    """
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        arm, _, share = (word.strip() for word in part.partition("="))
+        try:
+            shares[arm] = float(share[:-1]) / 100 if share.endswith("%") else float(share)
+        except ValueError:
+            raise BadOption(f"--shares is written control=0.2,single=0.2,blend=0.6, got {part.strip()!r}") from None
+    return shares
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:
