@@ -1,0 +1,102 @@
+"""A world with a known truth, whose users come through the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.assign import Published
+from pasto.service.service import Service
+from pasto.store import Store, open_store
+
+TRUTH = {"w=0": (2.0, -2.0), "w=1": (-0.2, 0.2), "w=2": (0.0, 2.0), "w=3": (-1.0, 0.5)}
+"""Mean of x and y: half w=0 and half w=2 has x = 1 at y = 0, and no single candidate that keeps y has more than 0."""
+
+Events = list[dict[str, Any]]
+World = Callable[[Published, int], Events]
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return {
+        "name": "feed",
+        "baseline": {"w": 1},
+        "parameters": {"w": [0, 1, 2, 3]},
+        "metrics": {
+            "x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]},
+            "y": {"event": "seen", "value": "y", "per_unit": "sum", "range": [-9, 9]},
+        },
+        "goal": {"maximize": "x"},
+        "guardrails": [{"keep": "y", "at_least": 0}],
+        "traffic": {"control": "10%"},
+        "rounds": {"every": "1h"},
+    }
+
+
+@pytest.fixture
+def quick(document: dict[str, Any]) -> dict[str, Any]:
+    """The same with Algorithm 1, whose rounds cost a millisecond."""
+    return {**document, "guardrails": [{"keep": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
+
+
+@pytest.fixture
+def truth() -> dict[str, tuple[float, float]]:
+    return TRUTH
+
+
+@pytest.fixture
+def world() -> World:
+    """One round's users: each is shown what the policy draws, and has one event, the same for the same policy."""
+
+    def events(policy: Published, users: int) -> Events:
+        rng = np.random.default_rng(policy.version)
+        found: Events = []
+        for number in range(users):
+            unit, version = f"user {number}", policy.version
+            cell = policy.draw(unit)
+            x, y = rng.normal(TRUTH[cell.name], 1.0).tolist()
+            drawn = {"unit": unit, "version": version, "candidate": cell.name}
+            found.append({"type": "exposure", "id": f"{policy.study}/e/{version}/{number}", **drawn})
+            fields = {"x": x, "y": y}
+            seen = {"type": "metric", "id": f"{policy.study}/m/{version}/{number}", "name": "seen", "fields": fields}
+            found.append({**seen, **drawn})
+        return found
+
+    return events
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where each kind of store is."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return "memory:" if request.param == "memory" else str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[Store]:
+    store = open_store(place)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service(open_store("memory:"))
+    yield service
+    service.shutdown()
+
+
+@pytest.fixture
+def send() -> Callable[[Service, str, Events], dict[str, Any]]:
+    """Events over the wire, answered."""
+
+    def sent(service: Service, name: str, events: Events) -> dict[str, Any]:
+        return service.ingest(name, service.decode(json.dumps(events).encode())).result(timeout=60)
+
+    return sent

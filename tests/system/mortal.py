@@ -1,0 +1,72 @@
+"""A nursery of services that are meant to be killed: mortal.py STORE.
+
+It imports everything once, then, for each line it reads, forks a child that ingests and closes rounds on the store as
+fast as it can. The child prints a line for each thing that was acknowledged to it. What it sends rests in a file
+until it is acknowledged, as a client's queue would, and the next child sends it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from pasto.assign import Published
+from pasto.service.service import Service
+from pasto.store import open_store
+
+
+def batch(policy: Published, number: int) -> list[dict[str, object]]:
+    events: list[dict[str, object]] = []
+    for user in range(20):
+        unit = f"user {number % 7}/{user}"
+        drawn = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+        events.append({"type": "exposure", "id": f"e/{number}/{user}", **drawn})
+        fields = {"x": user / 3 - number % 5, "y": number % 3 - 1}
+        events.append({"type": "metric", "id": f"m/{number}/{user}", "name": "seen", "fields": fields, **drawn})
+    return events
+
+
+def live(place: str) -> None:
+    """Ingest and close until killed."""
+    service = Service(open_store(place))
+    queue = Path(place).with_suffix(".queue")
+    number, events = json.loads(queue.read_text()) if queue.exists() else (0, [])
+    say(f"alive {number}")
+    while True:
+        if events:
+            answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+            if answer["refused"]:
+                say(f"refused {answer['refused'][0]}")
+            say(f"acked {number} {answer['accepted']} {answer['duplicates']}")
+        if number % 2:
+            say(f"closed {service.close_round('feed', who='mortal')['round']}")
+        number += 1
+        events = batch(service.board.current("feed"), number)
+        fresh = queue.with_suffix(".new")
+        fresh.write_text(json.dumps([number, events]))
+        fresh.rename(queue)
+
+
+def say(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+def main(place: str) -> None:
+    for _ in sys.stdin:
+        child = os.fork()
+        if not child:
+            try:
+                live(place)
+            except BaseException as error:
+                say(f"failed {type(error).__name__}: {error}")
+            finally:
+                os._exit(1)
+        say(f"born {child}")
+        os.waitpid(child, 0)
+        say("dead")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
