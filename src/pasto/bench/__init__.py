@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pasto.bench import certificates, continuous, drift, learners, monte_carlo, rounds, safety, solve
+from pasto.bench import certificates, continuous, drift, learners, monte_carlo, rounds, safety, serve, solve, trust
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.errors import BadOption
 from pasto.report.figures import save
@@ -33,6 +33,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         safety.BENCHMARK,
         drift.BENCHMARK,
         continuous.BENCHMARK,
+        serve.BENCHMARK,
+        trust.BENCHMARK,
     )
 }
 

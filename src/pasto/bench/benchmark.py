@@ -37,7 +37,7 @@ class Benchmark:
 
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous']
+    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous', 'trust']
     """
 
     name: str

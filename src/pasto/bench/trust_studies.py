@@ -42,6 +42,19 @@ class Studies:
     """(studies, rounds, cells but the last): what every unit was drawn with."""
 
 
+SCENES: dict[str, Scene] = {
+    scene.name: scene
+    for scene in (
+        Scene("A/A"),
+        Scene("lift", lift=0.1),
+        Scene("drift", lift=0.02, swing=0.4),
+        Scene("low floor", units=200, control=0.2, floor=0.01),
+        Scene("20 candidates", candidates=20, floor=0.01),
+    )
+}
+"""What intervals are tried in; the sixth scene is `sticky`."""
+
+
 def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
     """Draw studies of a scene; normal units, so a cell's mean and spread are drawn at once."""
     rng = np.random.default_rng([seed, studies, scene.candidates, scene.rounds])

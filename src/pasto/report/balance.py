@@ -18,7 +18,7 @@ from pasto.errors import BadMeasurement
 from pasto.estimate.intervals.cells import Array
 from pasto.report.measured import Key, Record
 
-LEFT = np.array([1e-3, 0.3, 0.6, 0.8, 0.9, 0.95, 0.975, 1.025, 1.05, 1.1, 1.25, 1.6, 3.0])
+LEFT = np.array([1e-3, 0.4, 0.7, 0.85, 0.9, 0.95, 1.05, 1.15, 1.5])
 """What is left of a cell's units, in the alternatives that are tried."""
 ALARM = 1e-3
 """The chance of a false alarm over a whole study."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Comparison, Quantity, chance_of_error, compare, side, unit_covariances
@@ -79,7 +80,7 @@ def winners(
     return Winners(best, claims, tuple(sorted(beats)), best if unbeaten else None)
 
 
-def beating(comparison: Comparison, error: float, sign: float, *, sequential: bool) -> bool:
+def beating(comparison: Comparison, error: float, sign: float = 1.0, *, sequential: bool) -> NDArray[np.bool_]:
     """Whether the treated side is better, one-sided."""
     reach = comparison.reach(error, sequential=sequential, sides=1)
-    return bool(sign * comparison.difference - reach * np.sqrt(comparison.variance) > 0)
+    return np.asarray(sign * comparison.difference - reach * np.sqrt(comparison.variance) > 0)

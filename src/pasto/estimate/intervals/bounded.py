@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from pasto.errors import BadOption
 from pasto.estimate.intervals.interval import Array, Interval
 
-BETS = 4.0 * 0.5 ** np.arange(16)
+BETS = 4.0 * 0.5 ** np.arange(12)
 """λ times the range: each half of the one before, for effects from large to tiny."""
 EDGE = 0.9
 """λ stays below this share of 1/c, where ψ goes to infinity."""

@@ -10,8 +10,16 @@ import numpy as np
 from pasto.errors import BadOption
 from pasto.estimate.intervals.cells import Array, Side
 from pasto.estimate.intervals.interval import Interval
-from pasto.estimate.intervals.reach import TIGHT, Sides, around, progress_of, reach_at_any_time, reach_at_horizon
-from pasto.estimate.intervals.relative import relative_lift
+from pasto.estimate.intervals.reach import (
+    TIGHT,
+    Sides,
+    around,
+    progress_of,
+    reach_at_any_time,
+    reach_at_horizon,
+    welch_freedom,
+)
+from pasto.estimate.intervals.relative import relative_lift, relative_lift_by_logarithm
 
 Weights = Literal["traffic", "even"]
 WARM = 50.0
@@ -38,8 +46,9 @@ class Comparison:
     control: Array
     treated_variance: Array
     control_variance: Array
-    freedom: Array
-    """Welch's degrees of freedom."""
+    treated_freedom: Array
+    """Degrees of freedom behind the variance."""
+    control_freedom: Array
     information: Array
     """In rounds the size of the first: what the sequence's progress is counted in."""
     warm: Array
@@ -58,7 +67,10 @@ class Comparison:
     def reach(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Array:
         """Standard errors to either side, for one look at a horizon or for looking at any time."""
         if not sequential:
-            return reach_at_horizon(error, self.freedom, sides)
+            freedoms = self.treated_freedom, self.control_freedom
+            return reach_at_horizon(
+                error, welch_freedom((self.treated_variance, self.control_variance), freedoms), sides
+            )
         at_any_time = reach_at_any_time(progress_of(self.information, tight), error, sides)
         return np.asarray(np.where(self.warm >= WARM, at_any_time, np.inf))
 
@@ -72,6 +84,14 @@ class Comparison:
         """The difference as a share of the control, with its interval."""
         reach = self.reach(error, sequential=sequential, tight=tight, sides=sides)
         return relative_lift(self.treated, self.control, self.treated_variance, self.control_variance, reach)
+
+    def relative_by_logarithm(self, error: float) -> Interval:
+        """The relative lift as tools report it that take logarithms first; at a horizon set beforehand."""
+        shares = self.treated_variance / self.treated**2, self.control_variance / self.control**2
+        reach = reach_at_horizon(error, welch_freedom(shares, (self.treated_freedom, self.control_freedom)))
+        return relative_lift_by_logarithm(
+            self.treated, self.control, self.treated_variance, self.control_variance, reach
+        )
 
 
 def compare(
@@ -113,9 +133,6 @@ def compare(
     nothing = total <= 0
     variances = [np.where(nothing, np.inf, np.maximum(variance, 0.0)) for variance in variances]
     freedoms = [np.maximum(_add(np.where(usable, one.freedom, 0.0), -1, running), 1.0) for one in (treated, control)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = [variance / (variances[0] + variances[1]) for variance in variances]
-        freedom = 1.0 / (shares[0] ** 2 / freedoms[0] + shares[1] ** 2 / freedoms[1])
     counted = _add(added, -1, running)
     reference = first[..., None] if running else first
     return Comparison(
@@ -123,7 +140,8 @@ def compare(
         control=values[1],
         treated_variance=variances[0],
         control_variance=variances[1],
-        freedom=np.where(np.isfinite(freedom), freedom, 1.0),
+        treated_freedom=freedoms[0],
+        control_freedom=freedoms[1],
         information=np.asarray(counted / np.where(reference > 0, reference, 1.0)),
         warm=np.minimum(*(_add(np.where(usable, one.units, 0.0), -1, running) for one in (treated, control))),
     )

@@ -23,6 +23,18 @@ def reach_at_horizon(error: float, freedom: float | Array = np.inf, sides: Sides
     return np.asarray(stdtrit(np.minimum(freedom, 1e9), 1.0 - error / sides), dtype=float)
 
 
+def welch_freedom(variances: tuple[Array, Array], freedoms: tuple[Array, Array]) -> Array:
+    """Degrees of freedom of a sum of two variances, by Welch and Satterthwaite; 1 where nothing is known.
+
+    >>> round(float(welch_freedom((np.array(1.0), np.array(3.0)), (np.array(9.0), np.array(99.0)))), 3)
+    79.2
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        whole = variances[0] + variances[1]
+        inverse = sum((variance / whole) ** 2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
+        return np.asarray(np.where(np.isfinite(inverse), 1.0 / inverse, 1.0))
+
+
 def reach_at_any_time(progress: float | Array, error: float, sides: Sides = 2) -> Array:
     """Standard errors to either side that, over all looks together, miss with the given chance (Robbins' mixture).
 

@@ -1,0 +1,171 @@
+"""Whether a report's numbers hold: intervals, alarms and claims over many studies, each beside a mutant that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pasto.bench.benchmark import Benchmark, Report
+from pasto.bench.trust_checks import (
+    ERROR,
+    Test,
+    alarms,
+    both,
+    coverage,
+    ever_missed,
+    false_winners,
+    sample_ratio,
+    sticky_coverage,
+)
+from pasto.bench.trust_studies import SCENES, Scene, simulate
+from pasto.report.figures import COLOURS, curve, label, legend, level, rounds_axis, sheet
+from pasto.sim import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BAND = "93.5 to 97.5%"
+LOW = "≤ 6.5%"
+MUTANTS = {
+    "learner": "z-test at every look",
+    "candidate": "means pooled over rounds",
+    "blend": "each round's own variance",
+}
+
+
+def _row(number: str, where: str, measured: str, asked: str, mutant: tuple[str, str] | None, note: str = "") -> Any:
+    name, figure = mutant or ("", "")
+    return {
+        "number": number,
+        "where": where,
+        "measured": measured,
+        "asked": asked,
+        "mutant": name,
+        "mutant's": figure,
+        "note": note,
+    }
+
+
+def _coverage(scene: Scene, target: str, studies: int) -> Any:
+    found = coverage(scene, target, studies)
+    mutant = MUTANTS[target], f"{found.mutant:.1%}"
+    note = f"relative {found.relative:.1%}, bias {found.bias:+.2f} errors"
+    return _row(f"coverage, {target}", scene.name, f"{found.covered:.1%}", BAND, mutant, note)
+
+
+def _sticky(studies: int) -> Any:
+    found = sticky_coverage(studies)
+    mutant = "views as units", f"{found.mutant:.1%}"
+    note = f"relative {found.relative:.1%}, bias {found.bias:+.2f} errors"
+    return _row("coverage, ratio", "sticky users", f"{found.covered:.1%}", BAND, mutant, note)
+
+
+def _looks(looks: int, studies: int) -> Any:
+    ours, naive = ever_missed(looks, studies)
+    return _row("ever missed", f"{looks:,} looks", f"{ours:.1%}", LOW, ("z-test at every look", f"{naive:.1%}"))
+
+
+def _false_alarms(kind: str, guardrails: int, studies: int) -> Any:
+    ours = alarms(kind, studies, guardrails=guardrails)
+    if kind == "normal":
+        name, loose = "z-test at every look", alarms(kind, studies, guardrails=guardrails, test="z")
+    else:
+        bare = "skewed, no cap" if kind == "skewed" else kind
+        name, loose = "no range declared", alarms(bare, studies, guardrails=guardrails, declared=False)
+    where = f"{kind}, {guardrails} guardrail{'s' if guardrails > 1 else ''}"
+    return _row("breaker, false alarms", where, f"{ours.tripped:.1%}", LOW, (name, f"{loose.tripped:.1%}"))
+
+
+def _detection(drop: float, asked: str, where: str, options: dict[str, Any], studies: int) -> Any:
+    ours = alarms("normal", studies, drop=drop, **options)
+    other: Test = "one-start" if options.get("good") else "bonferroni"
+    loose = alarms("normal", studies, drop=drop, **options, test=other)
+    mutant = f"{other}, missed {1.0 - loose.tripped:.0%}", f"{loose.rounds:.1f} rounds"
+    note = f"missed {1.0 - ours.tripped:.1%} in {options.get('rounds', 100)} rounds"
+    return _row(f"breaker, drop of {drop} sd", where, f"{ours.rounds:.1f} rounds", asked, mutant, note)
+
+
+def _quiet(studies: int) -> Any:
+    found = sample_ratio(studies)
+    note = f"chi-square at every look {found.every_look:.1%}"
+    mutant = "last weights", f"{found.last_weights:.0%}"
+    return _row("sample ratio, false alarms", "healthy", f"{found.ours:.2%}", "≤ 0.4%", mutant, note)
+
+
+def _awake(where: str, left: float, lift: float, asked: str, studies: int) -> Any:
+    found = sample_ratio(studies, left=left, lift=lift)
+    return _row("sample ratio, found", where, f"{found.ours:.1%}", asked, None)
+
+
+def _winner(candidates: int, studies: int) -> Any:
+    fixed, anytime, alone = false_winners(candidates, studies)
+    mutant = "best-looking, alone", f"{alone:.1%}"
+    note = f"at any look {anytime:.1%}"
+    return _row("false winner", f"{candidates} candidates, A/A", f"{fixed:.1%}", LOW, mutant, note)
+
+
+CHECKS: tuple[Callable[[int], Any], ...] = (
+    *(partial(_coverage, scene, target) for scene in SCENES.values() for target in MUTANTS),
+    _sticky,
+    *(partial(_looks, looks) for looks in (100, 1_000)),
+    *(partial(_false_alarms, kind, count) for kind in ("normal", "rare", "skewed") for count in (1, 5)),
+    partial(_detection, 0.1, "≤ 8 rounds", "absolute floor", {}),
+    partial(_detection, 0.05, "≤ 20 rounds", "absolute floor", {}),
+    partial(_detection, 0.1, "told", "after 50 good rounds", {"good": 50, "rounds": 150}),
+    *(
+        partial(_detection, drop, "told", f"{control:.0%} control", {"control": control, "rounds": 400})
+        for drop in (0.1, 0.05)
+        for control in (0.5, 0.1)
+    ),
+    _quiet,
+    partial(_awake, "10% lost on one of five", 0.9, 0.0, "≥ 75%"),
+    partial(_awake, "the same, most of them starved", 0.9, 0.02, "told"),
+    partial(_awake, "one of five silent", 0.0, 0.0, "100%"),
+    *(partial(_winner, candidates) for candidates in (20, 100)),
+)
+"""Every measurement, given how many studies to run."""
+
+
+def measure(*, studies: int = 2_000, progress: Progress | None = None) -> Report:
+    """Every check as a row."""
+    rows = []
+    for number, check in enumerate(CHECKS):
+        rows.append(check(studies))
+        if progress is not None:
+            progress("trust", number + 1, len(CHECKS))
+    error = 3.0 * float(np.sqrt(0.05 * 0.95 / studies))
+    return Report(
+        f"What the report's numbers are worth, {studies:,} studies each",
+        tuple(rows),
+        note=f"Shares chase what was measured. Three standard errors of a 5 % rate are {error:.1%} here.",
+        figures={"trust-looks": lambda: looks_figure(min(studies, 1_000))},
+    )
+
+
+def looks_figure(studies: int, looks: int = 200) -> Figure:
+    """How many studies have been wrong at least once, look by look."""
+    scene = Scene("looks", rounds=looks, units=200, control=0.3)
+    found, true = both(simulate(scene, studies, 1), scene, "learner", running=True)
+    figure, (axes,) = sheet()
+    for sequential, name, colour in (
+        (False, "95 % interval at every look", COLOURS[1]),
+        (True, "confidence sequence", COLOURS[0]),
+    ):
+        wrong = ~found.lift(ERROR, sequential=sequential).covers(true.difference)
+        ever = 100.0 * np.maximum.accumulate(wrong, axis=-1).mean(axis=0)
+        curve(axes, np.arange(1, looks + 1), ever, name=name, colour=colour)
+    level(axes, 100.0 * ERROR, "promised, 5 %")
+    rounds_axis(axes, 1, looks)
+    label(axes, title="Looking is free, with the right interval", x="looks", y="studies wrong at least once, %")
+    legend(axes, "upper left")
+    return figure
+
+
+BENCHMARK = Benchmark(
+    name="trust",
+    summary="whether lifts, alarms and winners hold, beside simpler ways that do not",
+    run=lambda progress, quick: measure(studies=250 if quick else 2_000, progress=progress),
+)
