@@ -39,7 +39,12 @@ export const CLOCK = {
   sleep: (seconds, signal) =>
     new Promise((resolve) => {
       if (signal?.aborted) return resolve();
-      const timer = setTimeout(resolve, seconds * 1000);
-      signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+      const wake = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, seconds * 1000);
+      signal?.addEventListener("abort", wake);
     }),
 };

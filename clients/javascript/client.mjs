@@ -2,18 +2,17 @@
 
 import { Backoff, CLOCK, LEAST } from "./backoff.mjs";
 import { Holder, Remembered } from "./holder.mjs";
+import { Journal } from "./journal.mjs";
 import { Outbox, checkEvent } from "./outbox.mjs";
 import { checkUnit, shown } from "./policy.mjs";
+import { Requests } from "./requests.mjs";
+import { BATCH, Sender } from "./sender.mjs";
 
-const BATCH = 1000;
 /** Seconds for an answer, beyond what the service was asked to wait. */
 const PATIENCE = 10;
-const CLOSING = 5;
 /** Seconds that the service holds a request at most. */
 const LONGEST_WAIT = 60;
-const REASONS = 100;
-/** Characters up to which a browser lets a request outlive its page. */
-const SMALL = 20_000;
+const CLOSING = 5;
 
 /** One unit's candidate: the values to use, why, and with what probability they were drawn. */
 class Assignment {
@@ -41,29 +40,19 @@ class Assignment {
 /** Assigns units to candidates and reports what happened: never blocks, never throws, never gives up. */
 export class Client {
   #address;
-  #headers;
-  #fetch;
+  #requests;
   #clock;
   #refresh;
   #flush;
-  #onError;
   #default;
   #holder;
   #remembered;
   #outbox;
-  #polling;
-  #sending;
+  #sender;
+  #journal;
+  #backoff;
   #stop = new AbortController();
-  #started = false;
-  #closed = false;
-  #batch = null;
-  #limit = BATCH;
-  #tried = -Infinity;
-  #draining = null;
-  #errors = 0;
-  #lastError = null;
-  #refused = new Map();
-  #retryIn = 0;
+  #started = null;
   #handle = (...told) => this.#measure(...told);
 
   constructor({
@@ -82,56 +71,58 @@ export class Client {
   }) {
     if (typeof study !== "string" || study === "") throw new TypeError(`study must be a name, got ${shown(study)}`);
     if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`url must be http or https, got ${shown(url)}`);
+    const { signal } = this.#stop;
     this.#address = `${String(url).replace(/\/+$/, "")}/v1/studies/${encodeURIComponent(study)}`;
-    this.#headers = key === undefined ? {} : { Authorization: `Bearer ${key}` };
-    this.#fetch = fetch;
+    this.#requests = new Requests(fetch, key, signal);
     this.#clock = clock;
     this.#refresh = atLeast("refresh", refresh, 0.001);
     this.#flush = atLeast("flush", flush, 0.001);
-    this.#onError = onError;
     const values = Object.freeze({ ...baseline });
     this.#default = Object.freeze({ arm: "none", candidate: null, name: "baseline", values, propensity: 0 });
     this.#holder = new Holder(study, clock.now);
     this.#remembered = new Remembered(atLeast("remember", remember, 1));
     this.#outbox = new Outbox(atLeast("buffer", buffer, 1), ({ unit }) => this.#remembered.forget(unit));
-    this.#polling = new Backoff(random);
-    this.#sending = new Backoff(random);
+    this.#journal = new Journal(onError);
+    this.#backoff = new Backoff(random);
+    this.#sender = new Sender({
+      outbox: this.#outbox,
+      requests: this.#requests,
+      address: `${this.#address}/events`,
+      journal: this.#journal,
+      clock,
+      random,
+      stop: signal,
+    });
   }
 
-  /** Begin to keep the policy up to date and to send; resolves after the first answer, whatever that is. */
-  async start() {
-    if (this.#started || this.#closed) return this.#holder.fresh;
-    this.#started = true;
-    const wait = await this.#poll();
-    this.#keepPolling(wait);
-    this.#keepSending();
-    return this.#holder.fresh;
+  /** Begin to keep the policy up to date and to send; resolves after the first answer to whether there is a policy. */
+  start() {
+    this.#started ??= this.#begin();
+    return this.#started;
   }
 
   /** Wait for a policy to decide by; resolves to whether there is one that has not expired. */
   async ready(seconds = 5) {
-    const patience = new AbortController();
-    await Promise.race([this.#holder.arrival(), this.#clock.sleep(seconds, patience.signal)]);
-    patience.abort();
-    return !this.#closed && this.#holder.fresh;
+    await this.#within(seconds, this.#holder.arrival());
+    return !this.#stop.signal.aborted && this.#holder.fresh;
   }
 
   /** The unit's candidate, and its exposure logged: once for each unit and policy, however often it is asked. */
-  assign(unit, { override } = {}) {
+  assign(unit, options) {
     try {
       unit = plainUnit(unit);
-      const [cell, version, reason] = this.#choose(unit, override);
+      const [cell, version, reason] = this.#choose(unit, options?.override);
       const known = this.#remembered.get(unit);
       if (known?.reason === reason && known.version === version && known.name === cell.name) return known;
       const assignment = new Assignment(this.#handle, unit, cell, version, reason);
-      if (this.#closed) return assignment;
+      if (this.#stop.signal.aborted) return assignment;
       this.#remembered.put(unit, assignment);
       this.#outbox.expose(assignment);
       this.#nudge();
       return assignment;
     } catch (error) {
-      this.#note(`a unit was given the baseline: ${error?.message ?? error}`);
-      const policy = this.#holder.policy;
+      this.#journal.note(`a unit was given the baseline: ${error?.message ?? error}`);
+      const { policy } = this.#holder;
       return new Assignment(this.#handle, "", policy?.baseline ?? this.#default, policy?.version ?? 0, "DEFAULT");
     }
   }
@@ -141,7 +132,7 @@ export class Client {
     try {
       unit = plainUnit(unit);
     } catch (error) {
-      this.#refuse(error.message);
+      this.#journal.refuse(error.message);
       return;
     }
     this.#measure(unit, this.#remembered.get(unit), event, fields);
@@ -149,19 +140,13 @@ export class Client {
 
   /** Send what is waiting now; resolves to whether the service has answered for all of it. Never rejects. */
   flush() {
-    this.#draining ??= this.#drain().finally(() => {
-      this.#draining = null;
-    });
-    return this.#draining;
+    return this.#sender.flush();
   }
 
   /** Send what is waiting, then stop; from then on every unit gets the baseline. Resolves to whether all arrived. */
   async close(seconds = CLOSING) {
-    if (!this.#closed) {
-      const patience = new AbortController();
-      await Promise.race([this.flush(), this.#clock.sleep(seconds, patience.signal)]);
-      patience.abort();
-      this.#closed = true;
+    if (!this.#stop.signal.aborted) {
+      await this.#within(seconds, this.flush());
       this.#stop.abort();
     }
     return this.#outbox.settled;
@@ -172,49 +157,62 @@ export class Client {
     const { policy, fresh, age } = this.#holder;
     const accounts = this.#outbox.accounts();
     const lines = Object.values(accounts).flatMap((version) => Object.values(version));
+    const serving = policy !== null && !this.#stop.signal.aborted;
     return {
       version: policy?.version ?? 0,
       age,
-      reason: policy === null || this.#closed ? "DEFAULT" : fresh ? "SPLIT" : "STALE",
+      reason: !serving ? "DEFAULT" : fresh ? "SPLIT" : "STALE",
       buffered: this.#outbox.pending,
       dropped: lines.reduce((sum, line) => sum + line.dropped, 0),
       droppedMetrics: this.#outbox.droppedMetrics,
-      refused: Object.fromEntries(this.#refused),
-      errors: this.#errors,
-      lastError: this.#lastError,
+      refused: Object.fromEntries(this.#journal.refused),
+      errors: this.#journal.errors,
+      lastError: this.#journal.lastError,
       accounts,
     };
   }
 
+  #choose(unit, override) {
+    const { policy, fresh } = this.#holder;
+    if (policy === null) return [this.#default, 0, "DEFAULT"];
+    if (this.#stop.signal.aborted) return [policy.baseline, policy.version, "DEFAULT"];
+    if (!fresh) return [policy.baseline, policy.version, "STALE"];
+    if (override === undefined || override === null) return [policy.draw(unit), policy.version, "SPLIT"];
+    const cell = policy.named(override);
+    if (cell !== undefined) return [cell, policy.version, "OVERRIDE"];
+    const message = `override ${shown(override)} is no candidate of version ${policy.version}`;
+    this.#journal.note(`${message}: the baseline is served`);
+    return [policy.baseline, policy.version, "DEFAULT"];
+  }
+
   #measure(unit, assignment, event, fields) {
     try {
-      if (this.#closed) throw new TypeError("the client is closed");
+      if (this.#stop.signal.aborted) throw new TypeError("the client is closed");
       if (unit === "") throw new TypeError("the event belongs to no unit");
       this.#outbox.measure(unit, assignment, event, checkEvent(event, fields));
       this.#nudge();
     } catch (error) {
-      this.#refuse(error?.message ?? String(error));
+      this.#journal.refuse(error?.message ?? String(error));
     }
   }
 
-  #choose(unit, override) {
-    const { policy } = this.#holder;
-    if (policy === null) return [this.#default, 0, "DEFAULT"];
-    if (this.#closed) return [policy.baseline, policy.version, "DEFAULT"];
-    if (!this.#holder.fresh) return [policy.baseline, policy.version, "STALE"];
-    if (override === undefined || override === null) return [policy.draw(unit), policy.version, "SPLIT"];
-    const cell = policy.named(override);
-    if (cell !== undefined) return [cell, policy.version, "OVERRIDE"];
-    this.#note(`override ${shown(override)} is no candidate of version ${policy.version}: the baseline is served`);
-    return [policy.baseline, policy.version, "DEFAULT"];
+  /** A full batch need not wait for its time. */
+  #nudge() {
+    if (this.#started !== null && !this.#sender.failing && this.#outbox.waiting >= BATCH) this.#sender.flush();
   }
 
-  // The policy
+  async #begin() {
+    const wait = await this.#poll();
+    this.#keepPolling(wait);
+    this.#sender.run(this.#flush);
+    return this.#holder.fresh;
+  }
 
   async #keepPolling(wait) {
-    while (!this.#closed) {
-      await this.#clock.sleep(wait, this.#stop.signal);
-      if (!this.#closed) wait = await this.#poll();
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.#clock.sleep(wait, signal);
+      if (!signal.aborted) wait = await this.#poll();
     }
   }
 
@@ -222,150 +220,31 @@ export class Client {
   async #poll() {
     const began = this.#clock.now();
     const held = this.#holder.policy;
-    let retryAfter;
-    try {
-      // After a failure without `wait`: something on the way may not let a request rest.
-      const patient = held !== null && this.#polling.failures === 0;
-      const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#refresh))}` : "";
-      const headers = held === null ? this.#headers : { ...this.#headers, "If-None-Match": `"${held.checksum}"` };
-      const answer = await this.#ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
-      retryAfter = answer.retryAfter;
-      if (answer.status === 304 && held !== null) this.#holder.confirm();
-      else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
-      else throw new Error(`the service answered ${answer.status} when asked for the policy`);
-    } catch (error) {
-      if (!this.#closed) this.#note(`the policy could not be read: ${error?.message ?? error}`);
-      return this.#polling.failed(retryAfter);
-    }
-    this.#polling.succeeded();
-    // A service that answers at once that nothing changed does not hold the line, so we keep the pace ourselves.
-    const waited = this.#clock.now() - began;
-    return held !== this.#holder.policy || waited > this.#refresh / 2 ? LEAST : this.#refresh * this.#polling.jitter();
-  }
-
-  // The events
-
-  #nudge() {
-    if (this.#started && this.#sending.failures === 0 && this.#outbox.waiting >= BATCH) this.flush();
-  }
-
-  async #keepSending() {
-    let wait = this.#flush;
-    while (!this.#closed) {
-      await this.#clock.sleep(wait, this.#stop.signal);
-      if (this.#closed) return;
-      const arrived = await this.flush();
-      wait = arrived ? this.#flush * this.#sending.jitter() : this.#retryIn;
-    }
-  }
-
-  async #drain() {
-    while (this.#batch !== null || !this.#outbox.settled) {
-      if (this.#sending.failures > 0) {
-        const rest = this.#tried + LEAST - this.#clock.now();
-        if (rest > 0) await this.#clock.sleep(rest, this.#stop.signal);
-      }
-      if (this.#closed || !(await this.#send())) return this.#outbox.settled;
-    }
-    return true;
-  }
-
-  /** Send one batch; only an answer that accounts for it settles it, and until then it is sent again as it is. */
-  async #send() {
-    this.#batch ??= this.#write();
-    const { body, count, tallies } = this.#batch;
-    this.#tried = this.#clock.now();
     let answer;
     try {
-      const headers = { ...this.#headers, "Content-Type": "application/json" };
-      const request = { method: "POST", headers, body, keepalive: body.length < SMALL };
-      answer = await this.#ask(`${this.#address}/events`, request, PATIENCE);
-      const told = accountOf(answer);
-      if (told !== null) {
-        for (const { reason } of told.refused) this.#refuse(String(reason));
-        this.#outbox.settle(new Set(told.refused.map(({ index }) => index)));
-        this.#outbox.told(tallies);
-        this.#limit = Math.min(BATCH, this.#limit * 2);
-      } else if (isAboutTheBatch(answer)) {
-        this.#split(count, tallies, answer.status);
-      } else {
-        throw new Error(`the service answered ${answer.status} and does not account for the events`);
-      }
+      // After a failure without `wait`: something on the way may not let a request rest.
+      const patient = held !== null && this.#backoff.failures === 0;
+      const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#refresh))}` : "";
+      const headers = held === null ? {} : { "If-None-Match": `"${held.checksum}"` };
+      answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
+      if (answer.status === 304 && held !== null) this.#holder.confirm();
+      else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
+      else throw new Error(`the service answered ${answer.status}`);
     } catch (error) {
-      if (!this.#closed) this.#note(`events could not be sent: ${error?.message ?? error}`);
-      this.#retryIn = this.#sending.failed(answer?.retryAfter);
-      return false;
+      if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${error?.message ?? error}`);
+      return this.#backoff.failed(answer?.retryAfter);
     }
-    this.#batch = null;
-    this.#sending.succeeded();
-    return true;
+    this.#backoff.succeeded();
+    // A service that says at once that nothing changed does not hold the line, so we keep the pace ourselves.
+    const rested = this.#clock.now() - began > this.#refresh / 2;
+    return held !== this.#holder.policy || rested ? LEAST : this.#refresh * this.#backoff.jitter();
   }
 
-  /** The next batch, with the books behind the last events that wait. */
-  #write() {
-    const events = this.#outbox.take(this.#limit);
-    const whole = this.#limit === BATCH || events.length === 0;
-    const tallies = whole && this.#outbox.waiting === 0 ? this.#outbox.tallies() : [];
-    return {
-      body: JSON.stringify([...events, ...tallies.map(({ wire }) => wire)]),
-      count: events.length,
-      tallies,
-    };
-  }
-
-  /** A batch that the service will not take at all is cut in half, until what is at fault is alone and let go. */
-  #split(count, tallies, status) {
-    if (count + tallies.length <= 1 || count === 0) {
-      this.#refuse(`the service answered ${status} to one event`);
-      this.#outbox.settle(new Set([0]));
-      this.#outbox.told(tallies);
-      return;
-    }
-    this.#outbox.putBack();
-    this.#limit = Math.max(1, Math.floor(count / 2));
-  }
-
-  /** One request, within its deadline and without following anybody elsewhere with the key. */
-  async #ask(address, request, seconds) {
-    const deadline = new AbortController();
-    const giveUp = () => deadline.abort();
-    const timer = setTimeout(giveUp, seconds * 1000);
-    this.#stop.signal.addEventListener("abort", giveUp);
-    try {
-      const settings = { ...request, redirect: "error", cache: "no-store", credentials: "omit", signal: deadline.signal };
-      const answer = await this.#fetch.call(globalThis, address, settings);
-      const text = answer.status === 304 ? "" : await answer.text();
-      return {
-        status: answer.status,
-        text,
-        tag: answer.headers.get("etag"),
-        retryAfter: answer.headers.get("retry-after"),
-      };
-    } finally {
-      clearTimeout(timer);
-      this.#stop.signal.removeEventListener("abort", giveUp);
-    }
-  }
-
-  #refuse(reason) {
-    // Reasons may name what differs each time; a client that runs for months must not collect them all.
-    const known = this.#refused.has(reason) || this.#refused.size < REASONS ? reason : "others";
-    this.#refused.set(known, (this.#refused.get(known) ?? 0) + 1);
-    this.#tell(reason);
-  }
-
-  #note(message) {
-    this.#errors += 1;
-    this.#lastError = message;
-    this.#tell(message);
-  }
-
-  #tell(message) {
-    try {
-      this.#onError?.(message);
-    } catch {
-      // What the caller's own listener throws is not the decision's problem.
-    }
+  /** Wait for a promise, but not longer than this. */
+  async #within(seconds, promise) {
+    const patience = new AbortController();
+    await Promise.race([promise, this.#clock.sleep(seconds, patience.signal)]);
+    patience.abort();
   }
 }
 
@@ -379,27 +258,6 @@ function plainUnit(unit) {
 /** The checksum in an entity tag; undefined where a proxy made the tag its own. */
 function checksumOf(tag) {
   return /^(?:W\/)?"([0-9a-f]{64})"$/.exec(tag ?? "")?.[1];
-}
-
-/** What the service says of a batch; null where it says nothing of it. */
-function accountOf({ status, text }) {
-  if (status !== 200 && status !== 422) return null;
-  try {
-    const told = JSON.parse(text);
-    return Number.isInteger(told?.accepted) && Array.isArray(told.refused) ? told : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Whether it is what was sent that the service will not take, and not something on the way. */
-function isAboutTheBatch({ status, text }) {
-  if (status === 413) return true;
-  try {
-    return (status === 400 || status === 422) && typeof JSON.parse(text)?.error?.code === "string";
-  } catch {
-    return false;
-  }
 }
 
 function atLeast(name, value, least) {

@@ -1,5 +1,7 @@
 // Events on their way to the service, and the books that account for every exposure.
 
+import { hexadecimal } from "./sha256.mjs";
+
 const LARGEST = 1e15;
 /** Policies whose books are kept; closed books beyond that are put away, the oldest first. */
 const VERSIONS = 64;
@@ -18,8 +20,7 @@ export class Outbox {
   constructor(capacity, lost) {
     this.#capacity = capacity;
     this.#lost = lost;
-    const random = globalThis.crypto.getRandomValues(new Uint8Array(16));
-    this.source = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    this.source = newSource();
     this.droppedMetrics = 0;
   }
 
@@ -138,8 +139,9 @@ export class Outbox {
 
   #open(version) {
     if (this.#books.size >= VERSIONS) {
-      const closed = [...this.#books].find(([, book]) => book.told === book.changes && [...book.lines.values()].every(even));
-      if (closed !== undefined) this.#books.delete(closed[0]);
+      const closed = ([, book]) => book.told === book.changes && [...book.lines.values()].every(even);
+      const oldest = [...this.#books].find(closed);
+      if (oldest !== undefined) this.#books.delete(oldest[0]);
     }
     this.#books.set(version, { lines: new Map(), changes: 0, told: 0 });
   }
@@ -159,6 +161,14 @@ export class Outbox {
     else if (assignment.reason !== "SPLIT") sent.fallback = true;
     return sent;
   }
+}
+
+/** A name that no other client has: 128 random bits. Where there is no Web Crypto, chance serves; it is no secret. */
+function newSource() {
+  const words = new Uint32Array(4);
+  if (globalThis.crypto?.getRandomValues) globalThis.crypto.getRandomValues(words);
+  else words.forEach((_, place) => (words[place] = Math.random() * 2 ** 32));
+  return hexadecimal(words);
 }
 
 /** Whether nothing of a line is pending. */

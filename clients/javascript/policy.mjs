@@ -22,7 +22,7 @@ export class BadPolicy extends BadInput {}
 
 /** An immutable policy: which candidate each unit gets, and with what probability. */
 export class Policy {
-  #salt;
+  #start;
   #entries;
   #named = new Map();
 
@@ -53,7 +53,8 @@ export class Policy {
     if (this.mode !== "shuffled" && this.mode !== "sticky") {
       throw new BadPolicy(`mode is ${shown(this.mode)}; it can be shuffled or sticky`);
     }
-    this.salt = this.#salt = word(fields, "salt");
+    this.salt = word(fields, "salt");
+    this.#start = encoder.encode(`${this.salt}\0`);
     this.validFrom = seconds(fields, "valid_from");
     this.expiresAfter = seconds(fields, "expires_after");
     if (this.expiresAfter <= 0) throw new BadPolicy("expires_after must be a positive number of seconds");
@@ -66,14 +67,15 @@ export class Policy {
     if (!candidates.has(baseline)) throw new BadPolicy(`baseline is ${baseline}, which is not among the candidates`);
     this.baseline = this.#named.get(candidates.get(baseline).name);
     this.cells = Object.freeze(readCells(array(fields, "cells"), candidates, this.version));
-    this.#entries = withCuts(this.mode === "sticky" ? arms(this.cells) : this.cells);
+    this.#entries = withCuts(this.mode === "sticky" ? arms(this.cells, this.salt) : this.cells);
     Object.freeze(this);
   }
 
   /** The unit's cell; throws BadInput for what is no unit: a string of 1 to 256 characters. */
   draw(unit) {
     checkUnit(unit);
-    const own = place(`${this.#salt}\0${unit}`);
+    const bytes = encoder.encode(unit);
+    const own = place(this.#start, bytes);
     const { cuts, entries } = this.#entries;
     let low = 0;
     let high = cuts.length - 1;
@@ -83,32 +85,32 @@ export class Policy {
       else low = middle + 1;
     }
     const entry = entries[low];
-    return Array.isArray(entry) ? this.#winner(entry, unit) : entry;
+    return Array.isArray(entry) ? winner(entry, bytes) : entry;
   }
 
   /** A candidate of the document by its name, as an override would serve it; undefined where there is none. */
   named(name) {
     return this.#named.get(name);
   }
-
-  /** Who wins a unit within an arm: each candidate's chance is its width's part of the arm's. */
-  #winner(cells, unit) {
-    let best = Infinity;
-    let winner = cells[0];
-    for (const cell of cells) {
-      const score = -Math.log((place(`${this.#salt}\0${cell.name}\0${unit}`) + 0.5) / WHOLE) / cell.width;
-      if (score < best) {
-        best = score;
-        winner = cell;
-      }
-    }
-    return winner;
-  }
 }
 
-/** The top 53 bits of a text's hash: all of the first word, and 21 bits of the second. */
-function place(text) {
-  const words = sha256(encoder.encode(text));
+/** Who wins a unit within an arm: each candidate's chance is its width's part of the arm's. */
+function winner(runners, unit) {
+  let best = Infinity;
+  let first = runners[0];
+  for (const runner of runners) {
+    const score = -Math.log((place(runner.start, unit) + 0.5) / WHOLE) / runner.cell.width;
+    if (score < best) {
+      best = score;
+      first = runner;
+    }
+  }
+  return first.cell;
+}
+
+/** The top 53 bits of a hash: all of the first word, and 21 bits of the second. */
+function place(start, unit) {
+  const words = sha256(start, unit);
   return words[0] * 2 ** 21 + (words[1] >>> 11);
 }
 
@@ -123,18 +125,19 @@ export function checkUnit(unit) {
   if (HALF_A_PAIR.test(unit)) throw new BadInput("the unit holds half a surrogate pair, which no text may");
 }
 
-/** Each arm as its cells, or as its cell where it has but one. */
-function arms(cells) {
+/** Each arm as the runners for its units, or as its cell where it has but one. */
+function arms(cells, salt) {
   const found = new Map();
-  for (const cell of cells) found.set(cell.arm, [...(found.get(cell.arm) ?? []), cell]);
-  return [...found.values()].map((own) => (own.length === 1 ? own[0] : own));
+  for (const { arm } of cells) found.set(arm, []);
+  for (const cell of cells) found.get(cell.arm).push({ start: encoder.encode(`${salt}\0${cell.name}\0`), cell });
+  return [...found.values()].map((own) => (own.length === 1 ? own[0].cell : own));
 }
 
 /** What a place leads to, with where each ends. Sums of widths are whole numbers up to 2^53, so they are exact. */
 function withCuts(entries) {
   let until = 0;
   const cuts = entries.map((entry) => {
-    for (const cell of Array.isArray(entry) ? entry : [entry]) until += cell.width;
+    until += Array.isArray(entry) ? entry.reduce((sum, { cell }) => sum + cell.width, 0) : entry.width;
     return until;
   });
   return { cuts, entries };

@@ -28,22 +28,34 @@ const ROUND = Int32Array.from(PRIMES, (prime) => behindThePoint(prime, 3));
 const BLOCK = 64;
 // Used again by every call: nothing here waits, so no two calls are ever under way at once.
 const schedule = new Int32Array(64);
+let padded = new Uint8Array(4096);
+let view = new DataView(padded.buffer);
 
-/** The hash of some bytes, as eight unsigned numbers of 32 bits. */
-export function sha256(bytes) {
-  const padded = new Uint8Array((((bytes.length + 8) >> 6) + 1) * BLOCK);
-  padded.set(bytes);
-  padded[bytes.length] = 0x80;
-  const view = new DataView(padded.buffer);
-  view.setUint32(padded.length - 8, Math.floor(bytes.length / 2 ** 29));
-  view.setUint32(padded.length - 4, (bytes.length << 3) >>> 0);
+/** The hash of some bytes, given in one or several parts, as eight unsigned numbers of 32 bits. */
+export function sha256(...parts) {
+  let length = 0;
+  for (const part of parts) length += part.length;
+  const end = (Math.floor((length + 8) / BLOCK) + 1) * BLOCK;
+  if (end > padded.length) {
+    padded = new Uint8Array(end);
+    view = new DataView(padded.buffer);
+  }
+  let filled = 0;
+  for (const part of parts) {
+    padded.set(part, filled);
+    filled += part.length;
+  }
+  padded.fill(0, length, end);
+  padded[length] = 0x80;
+  view.setUint32(end - 8, Math.floor(length / 2 ** 29));
+  view.setUint32(end - 4, (length << 3) >>> 0);
   const state = new Int32Array(START);
-  for (let offset = 0; offset < padded.length; offset += BLOCK) takeIn(state, view, offset);
+  for (let offset = 0; offset < end; offset += BLOCK) takeIn(state, offset);
   return new Uint32Array(state.buffer);
 }
 
 /** One block (6.2.2). The sums overflow 32 bits by little, and `| 0` brings them back. */
-function takeIn(state, view, offset) {
+function takeIn(state, offset) {
   const w = schedule;
   for (let t = 0; t < 16; t += 1) w[t] = view.getInt32(offset + 4 * t);
   for (let t = 16; t < 64; t += 1) {
@@ -87,7 +99,7 @@ function takeIn(state, view, offset) {
   state[7] += h;
 }
 
-/** The hash in hexadecimal. */
+/** Words of 32 bits in hexadecimal. */
 export function hexadecimal(words) {
   return Array.from(words, (word) => word.toString(16).padStart(8, "0")).join("");
 }

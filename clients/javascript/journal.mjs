@@ -1,0 +1,37 @@
+// What went wrong, counted and told, and never thrown at the caller.
+
+const REASONS = 100;
+
+export class Journal {
+  #listener;
+
+  /** `listener` hears every message; what it throws is its own affair. */
+  constructor(listener) {
+    this.#listener = listener;
+    this.errors = 0;
+    this.lastError = null;
+    this.refused = new Map();
+  }
+
+  /** Something failed, and will be tried again or was done without. */
+  note(message) {
+    this.errors += 1;
+    this.lastError = message;
+    this.#tell(message);
+  }
+
+  /** An event will never arrive. Reasons may name what differs each time, and must not pile up for months. */
+  refuse(reason) {
+    const known = this.refused.has(reason) || this.refused.size < REASONS ? reason : "others";
+    this.refused.set(known, (this.refused.get(known) ?? 0) + 1);
+    this.#tell(reason);
+  }
+
+  #tell(message) {
+    try {
+      this.#listener?.(message);
+    } catch {
+      // A decision does not fail because somebody's log does.
+    }
+  }
+}

@@ -1,0 +1,413 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Client, Policy } from "../index.mjs";
+import { Clock, KEY, Service, countedFetch, documentOf } from "./fixtures/service.mjs";
+
+/** Run a test with a service and a client of it, and close both afterwards. */
+function withClient(about, options, body) {
+  test(about, async () => {
+    const service = await new Service().open();
+    const clock = new Clock();
+    const usual = { url: service.url, study: "feed", key: KEY, fetch: countedFetch, clock, random: () => 0.5 };
+    const client = new Client({ ...usual, ...options });
+    try {
+      await body({ service, clock, client });
+    } finally {
+      service.fault = null;
+      const closing = client.close();
+      await clock.pass(10);
+      await closing;
+      await service.close().catch(() => {});
+    }
+  });
+}
+
+/** Wait for a promise while the client's time passes. */
+async function during(clock, promise, seconds = 5) {
+  const [result] = await Promise.all([promise, clock.pass(seconds)]);
+  return result;
+}
+
+withClient("decides by the service's policy, and the books agree", {}, async ({ service, clock, client }) => {
+  assert.equal(await client.start(), true);
+  assert.equal(await client.ready(), true);
+  const policy = Policy.fromText(service.text);
+  const served = {};
+  for (let number = 0; number < 200; number += 1) {
+    const assignment = client.assign(`user-${number}`);
+    const cell = policy.draw(`user-${number}`);
+    assert.equal(assignment.reason, "SPLIT");
+    assert.equal(assignment.version, 1);
+    for (const field of ["name", "candidate", "arm", "propensity"]) assert.equal(assignment[field], cell[field]);
+    assert.deepEqual(assignment.values, cell.values);
+    served[cell.name] = (served[cell.name] ?? 0) + 1;
+  }
+  assert.equal(client.assign("user-7"), client.assign("user-7"));
+  client.assign("user-3").track("watch", { seconds: 31.2, full: true });
+  client.track("user-4", "like");
+  client.track("stranger", "like", { weight: 2 });
+  assert.equal(await during(clock, client.flush()), true);
+
+  const exposures = service.kept("exposure");
+  assert.deepEqual(
+    exposures.map(({ unit, candidate, version }) => [unit, candidate, version]),
+    Array.from({ length: 200 }, (_, number) => [`user-${number}`, policy.draw(`user-${number}`).name, 1]),
+  );
+  const metrics = service.kept("metric");
+  assert.deepEqual(
+    metrics.map(({ unit, name, fields, version, candidate }) => [unit, name, fields, version, candidate]),
+    [
+      ["user-3", "watch", { seconds: 31.2, full: true }, 1, policy.draw("user-3").name],
+      ["user-4", "like", undefined, 1, policy.draw("user-4").name],
+      ["stranger", "like", { weight: 2 }, undefined, undefined],
+    ],
+  );
+  const all = [...service.events.values()];
+  assert.deepEqual(all.map(({ sequence }) => sequence), Array.from(all, (_, place) => place + 1));
+  assert.equal(new Set(all.map(({ source }) => source)).size, 1);
+  assert.ok(all.every((event) => !("propensity" in event) && !("arm" in event)));
+  assert.deepEqual(service.tallies.at(-1).assigned, served);
+  assert.equal(service.tallies.at(-1).version, 1);
+  for (const line of Object.values(client.status().accounts[1])) {
+    assert.equal(line.assigned, line.logged);
+    assert.equal(line.pending, 0);
+  }
+  assert.equal(client.status().buffered, 0);
+});
+
+withClient("asks with the tag it holds, and takes the next version", {}, async ({ service, clock, client }) => {
+  await client.start();
+  assert.equal(service.polls[0].url, "/v1/studies/feed/policy");
+  await clock.pass(60);
+  assert.ok(service.polls.length >= 3);
+  assert.equal(service.polls[1].url, "/v1/studies/feed/policy?wait=20");
+  assert.equal(service.polls[1].headers["if-none-match"], `"${Policy.fromText(service.text).checksum}"`);
+  const first = client.assign("user-1");
+  service.text = documentOf(2);
+  await clock.pass(25);
+  const second = client.assign("user-1");
+  assert.deepEqual([first.version, second.version], [1, 2]);
+  await during(clock, client.flush());
+  assert.deepEqual(service.kept("exposure").map(({ version }) => version), [1, 2]);
+  assert.deepEqual(service.tallies.map(({ version }) => version).sort(), [1, 2]);
+});
+
+withClient("a confirmation keeps the policy from expiring", {}, async ({ clock, client }) => {
+  await client.start();
+  await clock.pass(2000);
+  assert.equal(client.assign("user-1").reason, "SPLIT");
+  assert.ok(client.status().age < 60);
+});
+
+withClient("an outage: the policy is kept, then stale, then back", {}, async ({ service, clock, client }) => {
+  await client.start();
+  const before = client.assign("user-1");
+  await service.close();
+  await clock.pass(500);
+  assert.equal(client.assign("user-1"), before);
+  assert.equal(client.assign("user-2").reason, "SPLIT");
+  assert.ok(client.status().errors > 0);
+  await clock.pass(200);
+  const stale = client.assign("user-1");
+  assert.deepEqual([stale.reason, stale.name, stale.arm, stale.propensity], ["STALE", "a", "none", 0]);
+  assert.equal(client.status().reason, "STALE");
+  stale.track("like");
+  assert.equal(service.events.size, 0);
+  assert.equal(client.status().buffered, 4);
+
+  await service.open();
+  await clock.pass(31);
+  assert.equal(client.assign("user-3").reason, "SPLIT");
+  await clock.pass(31);
+  const [one, two, fallback, last] = service.kept("exposure");
+  assert.deepEqual([one.unit, two.unit, last.unit], ["user-1", "user-2", "user-3"]);
+  assert.deepEqual([fallback.unit, fallback.fallback, fallback.candidate], ["user-1", true, "a"]);
+  const [metric] = service.kept("metric");
+  assert.deepEqual([metric.version, metric.candidate], [0, undefined]);
+  assert.equal(client.status().buffered, 0);
+});
+
+const older = documentOf(1, { valid_from: 900 });
+const faults = {
+  401: (response) => response.writeHead(401).end(),
+  403: (response) => response.writeHead(403).end('{"error": {"code": "forbidden", "message": ""}}'),
+  404: (response) => response.writeHead(404).end(),
+  410: (response) => response.writeHead(410).end(),
+  429: (response) => response.writeHead(429, { "Retry-After": "20" }).end(),
+  500: (response) => response.writeHead(500).end(),
+  503: (response) => response.writeHead(503, { "Retry-After": "garbage" }).end(),
+  "a page instead of a policy": (response) => response.writeHead(200).end("<html>hello</html>"),
+  "nothing": (response) => response.writeHead(200).end(),
+  "an empty object": (response) => response.writeHead(200).end("{}"),
+  "half a policy": (response) => response.writeHead(200).end(documentOf(3).slice(0, 200)),
+  "a policy that is not the one of its tag": (response) =>
+    response.writeHead(200, { ETag: `"${"0".repeat(64)}"` }).end(documentOf(3)),
+  "another study's policy": (response) => response.writeHead(200).end(documentOf(3, { study: "search" })),
+  "an older policy": (response) => response.writeHead(200).end(older),
+  "a redirect": (response) => response.writeHead(302, { Location: "/elsewhere" }).end(),
+  "a broken line": (response) => response.destroy(),
+  "a body that breaks off": (response) => {
+    response.writeHead(200, { "Content-Length": "5000" }).write("{");
+    setTimeout(() => response.destroy(), 3);
+  },
+};
+
+for (const [name, fault] of Object.entries(faults)) {
+  withClient(`${name}: the last good policy stays, and is asked for again`, {}, async ({ service, clock, client }) => {
+    service.text = documentOf(2);
+    await client.start();
+    const held = client.assign("user-1");
+    service.fault = (request, response) => (fault(response), true);
+    await clock.pass(120);
+    assert.equal(client.assign("user-1"), held);
+    assert.equal(client.assign("user-2").reason, "SPLIT");
+    assert.equal(client.status().version, 2);
+    assert.ok(client.status().errors > 0);
+    assert.equal(service.polls.some(({ url }) => url === "/elsewhere"), false);
+    assert.ok(service.polls.length >= 4 && service.polls.length <= 40, `${service.polls.length} polls`);
+    service.fault = null;
+    service.text = documentOf(3);
+    await clock.pass(65);
+    assert.equal(client.status().buffered, 0);
+    assert.equal(client.assign("user-1").version, 3);
+  });
+}
+
+withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(9);
+  await client.start();
+  service.text = documentOf(1, { valid_from: 5000 });
+  await clock.pass(60);
+  assert.equal(client.assign("user-1").version, 1);
+});
+
+withClient("nothing is known yet", { baseline: { weight: 7 } }, async ({ service, clock, client }) => {
+  service.fault = (request, response) => (response.writeHead(503).end(), true);
+  assert.equal(await during(clock, client.start()), false);
+  assert.equal(await during(clock, client.ready(2)), false);
+  const assignment = client.assign("user-1");
+  assert.deepEqual(assignment.values, { weight: 7 });
+  assert.deepEqual(
+    [assignment.reason, assignment.version, assignment.name, assignment.candidate, assignment.propensity],
+    ["DEFAULT", 0, "baseline", null, 0],
+  );
+  service.fault = null;
+  await clock.pass(60);
+  assert.equal(client.assign("user-1").reason, "SPLIT");
+  await clock.pass(10);
+  assert.deepEqual(
+    service.kept("exposure").map(({ version, fallback }) => [version, fallback]),
+    [
+      [0, true],
+      [1, undefined],
+    ],
+  );
+});
+
+withClient("never throws at the caller", {}, async ({ clock, client }) => {
+  const odd = [undefined, null, "", "x".repeat(257), "\ud800", {}, [], Symbol("s"), NaN, 1.5, () => 1];
+  for (const known of [false, true]) {
+    if (known) await client.start();
+    for (const unit of odd) {
+      const assignment = client.assign(unit);
+      assert.equal(assignment.reason, "DEFAULT");
+      assert.deepEqual(assignment.values, known ? { weight: 1 } : {});
+      assignment.track("like");
+      client.track(unit, "like");
+    }
+  }
+  assert.equal(client.assign(12), client.assign("12"));
+  assert.equal(client.assign(12n).unit, "12");
+  for (const event of [undefined, "", 7, {}]) client.track("user-1", event);
+  for (const value of [NaN, Infinity, 1e16, null, {}, [1], 1n]) client.track("user-1", "watch", { seconds: value });
+  client.track("user-1", "watch", null);
+  client.track("user-1", "watch", { seconds: undefined });
+  assert.equal(client.assign("user-1", null).reason, "SPLIT");
+  assert.equal(await during(clock, client.flush()), true);
+  const { refused } = client.status();
+  assert.equal(Object.values(refused).reduce((sum, count) => sum + count, 0), 44 + 4 + 7);
+});
+
+withClient("a listener that throws is not heard of", { onError: () => assert.fail("loud") }, async ({ client }) => {
+  assert.equal(client.assign(null).reason, "DEFAULT");
+  client.track(null, "like");
+});
+
+withClient("an override is served and marked", {}, async ({ service, clock, client }) => {
+  await client.start();
+  const shown = client.assign("user-1", { override: "b" });
+  assert.deepEqual([shown.name, shown.reason, shown.arm, shown.propensity], ["b", "OVERRIDE", "none", 0]);
+  shown.track("like");
+  assert.equal(client.assign("user-2", { override: "z" }).reason, "DEFAULT");
+  await during(clock, client.flush());
+  assert.deepEqual(
+    service.kept("exposure").map(({ candidate, override, fallback }) => [candidate, override, fallback]),
+    [
+      ["b", true, undefined],
+      ["a", undefined, true],
+    ],
+  );
+  assert.equal(service.kept("metric")[0].version, 0);
+});
+
+withClient("events whose answer was lost are sent again and kept once", {}, async ({ service, clock, client }) => {
+  await client.start();
+  for (let number = 0; number < 50; number += 1) client.assign(`user-${number}`);
+  service.fault = (request, response, body) => {
+    if (request.method === "GET") return false;
+    service.take(JSON.parse(body), null);
+    response.destroy();
+    return true;
+  };
+  assert.equal(await during(clock, client.flush(), 0), false);
+  client.assign("one more");
+  service.fault = null;
+  await clock.pass(10);
+  assert.equal(service.posts[0].body, service.posts[1].body);
+  assert.equal(service.events.size, 51);
+  assert.equal(client.status().buffered, 0);
+});
+
+withClient("a full buffer drops the oldest and says so", { buffer: 10 }, async ({ service, clock, client }) => {
+  await client.start();
+  service.fault = (request, response) => (response.writeHead(503).end(), true);
+  for (let number = 0; number < 25; number += 1) client.assign(`user-${number}`);
+  client.assign("user-24").track("like");
+  assert.equal(client.status().buffered, 10);
+  assert.equal(client.status().dropped, 16);
+  const again = client.assign("user-0");
+  assert.equal(again.reason, "SPLIT");
+  service.fault = null;
+  assert.equal(await during(clock, client.flush()), true);
+  assert.equal(service.kept("exposure").at(-1).unit, "user-0");
+  const lines = Object.values(client.status().accounts[1]);
+  const sum = (field) => lines.reduce((total, line) => total + line[field], 0);
+  assert.deepEqual([sum("assigned"), sum("logged"), sum("dropped"), sum("pending")], [26, 9, 17, 0]);
+  const told = service.tallies.at(-1);
+  assert.equal(Object.values(told.dropped).reduce((total, count) => total + count, 0), 17);
+});
+
+withClient("what the service refuses is counted and let go", {}, async ({ service, clock, client }) => {
+  service.refuse = (event) => (event.unit === "user-3" || event.type === "tally" ? "no such thing" : null);
+  await client.start();
+  for (let number = 0; number < 10; number += 1) client.assign(`user-${number}`);
+  await during(clock, client.flush());
+  assert.equal(service.events.size, 9);
+  assert.equal(client.status().buffered, 0);
+  assert.equal(client.status().dropped, 1);
+  service.refuse = () => "closed";
+  client.assign("user-11");
+  await during(clock, client.flush());
+  assert.deepEqual([client.status().buffered, client.status().dropped], [0, 2]);
+});
+
+for (const [status, body] of [
+  [413, ""],
+  [400, '{"error": {"code": "bad_request", "message": "no"}}'],
+]) {
+  withClient(`${status}: the batch is halved until the culprit is alone`, {}, async ({ service, clock, client }) => {
+    service.fault = (request, response, text) => {
+      if (request.method === "GET" || !text.includes("culprit")) return false;
+      response.writeHead(status).end(body);
+      return true;
+    };
+    await client.start();
+    for (let number = 0; number < 30; number += 1) client.assign(number === 11 ? "culprit" : `user-${number}`);
+    assert.equal(await during(clock, client.flush()), true);
+    assert.equal(service.events.size, 29);
+    assert.deepEqual([client.status().buffered, client.status().dropped], [0, 1]);
+    assert.equal(Object.values(service.tallies.at(-1).assigned).reduce((sum, count) => sum + count, 0), 30);
+  });
+}
+
+withClient("answers that say nothing of the batch settle nothing", {}, async ({ service, clock, client }) => {
+  await client.start();
+  const answers = [
+    [200, ""],
+    [200, "<html>"],
+    [200, "{}"],
+    [200, '{"accepted": 1, "refused": [null]}'],
+    [400, "<html>"],
+    [401, ""],
+    [422, "{}"],
+    [503, ""],
+  ];
+  client.assign("user-1");
+  for (const [status, body] of answers) {
+    service.fault = (request, response) => request.method === "POST" && (response.writeHead(status).end(body), true);
+    await clock.pass(31);
+    assert.deepEqual([client.status().buffered, client.status().dropped], [1, 0], `${status} ${body}`);
+  }
+  service.fault = null;
+  await clock.pass(31);
+  assert.equal(service.events.size, 1);
+});
+
+withClient("a failing service is never asked more than once a second", {}, async ({ service, clock, client }) => {
+  service.fault = (request, response) => (response.writeHead(500).end(), true);
+  await during(clock, client.start());
+  client.assign("user-1");
+  const before = [service.polls.length, service.posts.length];
+  await clock.pass(300);
+  const polls = service.polls.length - before[0];
+  const posts = service.posts.length - before[1];
+  assert.ok(polls >= 300 / 30 && polls <= 30, `${polls} polls`);
+  assert.ok(posts >= 300 / 30 && posts <= 30, `${posts} posts`);
+});
+
+withClient("full batches do not wait for their time", { flush: 1000 }, async ({ service, client, clock }) => {
+  await client.start();
+  for (let number = 0; number < 2500; number += 1) client.assign(`user-${number}`);
+  await clock.pass(1);
+  assert.equal(service.events.size, 2500);
+  assert.ok(service.posts.length <= 5);
+});
+
+withClient("a closed client serves the baseline and sends nothing", {}, async ({ service, clock, client }) => {
+  await client.start();
+  client.assign("user-1");
+  assert.equal(await during(clock, client.close()), true);
+  assert.equal(service.events.size, 1);
+  const [polls, posts] = [service.polls.length, service.posts.length];
+  const assignment = client.assign("user-2");
+  assert.deepEqual([assignment.reason, assignment.name], ["DEFAULT", "a"]);
+  assignment.track("like");
+  await clock.pass(100);
+  assert.deepEqual([service.polls.length, service.posts.length], [polls, posts]);
+  assert.equal(await client.close(), true);
+  assert.equal(await client.ready(0), false);
+});
+
+test("two clients have two sources, and no id is used twice", async () => {
+  const service = await new Service().open();
+  const clients = Array.from({ length: 8 }, () => new Client({ url: service.url, study: "feed", key: KEY }));
+  await Promise.all(clients.map((client) => client.start()));
+  for (const client of clients) for (let number = 0; number < 100; number += 1) client.assign(`user-${number}`);
+  assert.deepEqual(await Promise.all(clients.map((client) => client.close())), Array(8).fill(true));
+  assert.equal(service.events.size, 800);
+  assert.equal(new Set([...service.events.values()].map(({ source }) => source)).size, 8);
+  await service.close();
+});
+
+test("without Web Crypto sources are still their own", async () => {
+  const brought = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+  Object.defineProperty(globalThis, "crypto", { value: undefined, configurable: true });
+  try {
+    const { Outbox } = await import("../outbox.mjs");
+    const sources = Array.from({ length: 1000 }, () => new Outbox(1, () => {}).source);
+    assert.equal(new Set(sources).size, 1000);
+    assert.ok(sources.every((source) => /^[0-9a-f]{32}$/.test(source)));
+  } finally {
+    if (brought !== undefined) Object.defineProperty(globalThis, "crypto", brought);
+    else delete globalThis.crypto;
+  }
+});
+
+test("a client that cannot work is refused when it is made", () => {
+  assert.throws(() => new Client({ url: "nowhere", study: "feed" }), TypeError);
+  assert.throws(() => new Client({ url: "ftp://example.com", study: "feed" }), TypeError);
+  assert.throws(() => new Client({ url: "http://127.0.0.1" }), TypeError);
+  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", buffer: 0 }), TypeError);
+  assert.throws(() => new Client({ url: "http://127.0.0.1", study: "feed", refresh: "20" }), TypeError);
+});

@@ -1,0 +1,72 @@
+"""The JavaScript client: its own tests, run by Node, and decisions on policies made up here."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.assign import Published
+
+CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
+
+Make = Callable[..., Published]
+
+DRAW_ALL = """
+import { Policy } from "./index.mjs";
+let text = "";
+for await (const chunk of process.stdin) text += chunk;
+const answers = JSON.parse(text).map(({ policy, units }) => {
+  const read = Policy.fromText(policy);
+  return units.map((unit) => { const cell = read.draw(unit); return [cell.arm, cell.candidate, cell.width]; });
+});
+process.stdout.write(JSON.stringify(answers));
+"""
+
+
+def node(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    found = shutil.which("node")
+    assert found is not None, "the tests marked `services` need Node; .ci/run installs it"
+    return subprocess.run([found, *arguments], input=given, cwd=CLIENT, capture_output=True, encoding="utf-8")
+
+
+@pytest.mark.services
+def test_the_clients_own_tests_pass() -> None:
+    run = node("--test", *sorted(str(file.relative_to(CLIENT)) for file in CLIENT.glob("test/*.test.mjs")))
+    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
+    counts = dict(re.findall(r"^(?:#|ℹ) (tests|pass|skipped) (\d+)$", run.stdout, re.MULTILINE))
+    assert int(counts["pass"]) == int(counts["tests"]) > 150
+    assert counts["skipped"] == "0"
+
+
+@pytest.mark.services
+def test_both_languages_decide_alike_on_policies_nobody_wrote_down(made: Make) -> None:
+    rng = np.random.default_rng(26)
+    asked: list[dict[str, Any]] = []
+    expected = []
+    for number in range(60):
+        shares = rng.dirichlet(np.full(rng.integers(1, 40), 0.3))
+        mode = "sticky" if number % 2 else "shuffled"
+        cells = [("control", 0, 0.2), *(("blend", k, 0.8 * float(share)) for k, share in enumerate(shares))]
+        policy = made(cells, mode=mode, salt=f"study {number} ü")
+        units = ["".join(map(chr, rng.integers(0, 0xD7FF, size=rng.integers(1, 60)))) for _ in range(300)]
+        asked.append({"policy": policy.text, "units": units})
+        expected.append([[cell.arm, cell.candidate, cell.width] for cell in policy.draw_many(units)])
+    run = node("--input-type=module", "--eval", DRAW_ALL, given=json.dumps(asked))
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == expected
+
+
+def test_the_package_needs_no_other() -> None:
+    package = json.loads((CLIENT / "package.json").read_text(encoding="utf-8"))
+    assert package["dependencies"] == package["devDependencies"] == {}
+    for file in CLIENT.glob("*.mjs"):
+        imported = re.findall(r'from "([^"]+)"', file.read_text(encoding="utf-8"))
+        assert all(name.startswith("./") for name in imported), file.name
