@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,10 +89,12 @@ def lifts(
     confidence: float = 0.95,
     sequential: bool = True,
     covariates: Mapping[str, int] | None = None,
+    elapsed: float | None = None,
 ) -> tuple[Lift, ...]:
     """Every target's lift in every metric, all rounds together.
 
-    `covariates` names, by metric, a column measured before the study: it takes noise away and leaves the lift.
+    `covariates` names, by metric, a column measured before the study: it takes noise away and leaves the lift. Where
+    one record holds a whole phase because units stay in their arm, `elapsed` is how many rounds it has run.
 
     >>> from pasto.report.measured import CellMoments, MeasuredRound, recorded
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
@@ -112,6 +114,8 @@ def lifts(
         rounds = sides.rounds(target)
         for name, quantity in metrics.items():
             comparison = sides.compare(target, quantity, (covariates or {}).get(name))
+            if elapsed is not None:
+                comparison = replace(comparison, information=np.asarray(float(elapsed)))
             found.append(
                 Lift(
                     target=target.name,

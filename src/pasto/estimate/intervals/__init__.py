@@ -1,6 +1,7 @@
 """Intervals that hold: at one look set beforehand, or at every look; for means, differences and relative lifts."""
 
 from pasto.estimate.intervals.bounded import Range, bounded_mean, log_bounded_evidence, pulls_of_contrast, pulls_of_mean
+from pasto.estimate.intervals.bounded_lift import bounded_difference, bounded_relative
 from pasto.estimate.intervals.cells import Cells, Side, side, unit_covariances
 from pasto.estimate.intervals.comparison import Comparison, Quantity, Weights, compare
 from pasto.estimate.intervals.interval import Interval, chance_of_error
@@ -18,8 +19,10 @@ __all__ = [
     "Side",
     "Weights",
     "around",
+    "bounded_difference",
     "bounded_evidence_since",
     "bounded_mean",
+    "bounded_relative",
     "chance_of_error",
     "compare",
     "evidence_since",

@@ -90,7 +90,7 @@ def pulls_of_mean(
 
 
 def pulls_of_contrast(
-    treated: tuple[Array, Array, Array], control: tuple[Array, Array, Array], factor: float, within: Range
+    treated: tuple[Array, Array, Array], control: tuple[Array, Array, Array], factor: float | Array, within: Range
 ) -> Pulls:
     """Two arms' (units, mean, cross) as pulls on factor · control − treated: evidence that the treated falls short.
 
@@ -106,11 +106,11 @@ def pulls_of_contrast(
     parts = []
     units = [np.where(usable, arm[0], 1.0) for arm in (treated, control)]
     information = 1.0 / (1.0 / units[0] + factor**2 / units[1])
-    for arm, size, middle, sign in zip((treated, control), units, middles, (-1.0, factor), strict=True):
+    for arm, size, middle, sign in zip((treated, control), units, middles, (np.array(-1.0), factor), strict=True):
         centre, mean = np.where(usable, middle, within.low), np.where(usable, arm[1], within.low)
         each = np.abs(sign) * information / size
         squares = each**2 * (np.where(usable, arm[2], 0.0) + size * (mean - centre) ** 2)
-        room = within.high - centre if sign < 0 else centre - within.low
+        room = np.where(np.less(sign, 0.0), within.high - centre, centre - within.low)
         parts.append((sign * information * mean, squares, each * room))
     scale = np.where(usable, np.maximum(parts[0][2], parts[1][2]), within.width)
     return Pulls(
@@ -142,6 +142,12 @@ def log_wealth(pulls: Pulls, theta: float | Array) -> Array:
         cost = np.where(reduced > 1e-4, (-np.log1p(-reduced) - reduced) / pulls.scale[..., None] ** 2, 0.5 * bets**2)
     deviation = pulls.gain - pulls.counted * np.asarray(theta)
     return np.asarray(np.cumsum(bets * deviation[..., None] - cost * pulls.squares[..., None], axis=-2))
+
+
+def slopes(pulls: Pulls) -> Array:
+    """How fast each bet's wealth falls as θ rises, (…, rounds, bets)."""
+    bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
+    return np.asarray(np.cumsum(bets * pulls.counted[..., None], axis=-2))
 
 
 def log_bounded_evidence(pulls: Pulls, theta: float | Array) -> Array:
@@ -176,9 +182,7 @@ def bounded_mean(units: Array, mean: Array, cross: Array, within: Range, error: 
 
 def _last_refused(pulls: Pulls, within: Range, enough: float, *, upward: bool) -> Array:
     """The θ nearest to the estimate against which there is enough evidence after each round, by halving."""
-    bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
-    fixed = log_wealth(pulls, 0.0)
-    slope = np.cumsum(bets * pulls.counted[..., None], axis=-2)
+    fixed, slope = log_wealth(pulls, 0.0), slopes(pulls)
     outer = np.full(pulls.gain.shape, within.low if upward else within.high)
     inner = np.full(pulls.gain.shape, within.high if upward else within.low)
     for _ in range(40):

@@ -60,12 +60,12 @@ def evidence_since(deviation: Array, variance: Array, units: Array) -> tuple[Arr
 
 def bounded_evidence_since(pulls: Pulls, theta: float | Array) -> tuple[Array, NDArray[np.intp]]:
     """The same for a bounded process: evidence beyond θ since some round, and since which most likely."""
-    wealth = log_wealth(pulls, theta)
-    before = np.concatenate([np.zeros_like(wealth[..., :1, :]), wealth], axis=-2)
+    gathered_so_far = log_wealth(pulls, theta)
+    before = np.concatenate([np.zeros_like(gathered_so_far[..., :1, :]), gathered_so_far], axis=-2)
     total = np.full(pulls.gain.shape, -np.inf)
     last = np.full(pulls.gain.shape, -np.inf)
     for start, share in enumerate(start_shares(pulls.gain.shape[-1])):
-        gathered = logsumexp(wealth[..., start:, :] - before[..., start : start + 1, :], axis=-1)
+        gathered = logsumexp(gathered_so_far[..., start:, :] - before[..., start : start + 1, :], axis=-1)
         gathered = gathered - np.log(len(BETS)) + np.log(share)
         total[..., start:] = np.logaddexp(total[..., start:], gathered)
         last[..., start] = gathered[..., -1]
