@@ -39,4 +39,4 @@ def constant(value: float) -> Schedule:
     >>> constant(0.001).at(7)
     0.001
     """
-    return Schedule(value, power=0.0, limit=float("inf"))
+    return Schedule(value, power=0.0, limit=value)
