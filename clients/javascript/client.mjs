@@ -2,7 +2,7 @@
 
 import { Backoff, CLOCK, LEAST } from "./backoff.mjs";
 import { Holder, Remembered } from "./holder.mjs";
-import { Journal } from "./journal.mjs";
+import { Journal, explained } from "./journal.mjs";
 import { Outbox, checkEvent } from "./outbox.mjs";
 import { checkUnit, shown } from "./policy.mjs";
 import { Requests } from "./requests.mjs";
@@ -121,7 +121,7 @@ export class Client {
       this.#nudge();
       return assignment;
     } catch (error) {
-      this.#journal.note(`a unit was given the baseline: ${error?.message ?? error}`);
+      this.#journal.note(`a unit was given the baseline: ${explained(error)}`);
       const { policy } = this.#holder;
       return new Assignment(this.#handle, "", policy?.baseline ?? this.#default, policy?.version ?? 0, "DEFAULT");
     }
@@ -231,7 +231,7 @@ export class Client {
       else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
       else throw new Error(`the service answered ${answer.status}`);
     } catch (error) {
-      if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${error?.message ?? error}`);
+      if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${explained(error)}`);
       return this.#backoff.failed(answer?.retryAfter);
     }
     this.#backoff.succeeded();

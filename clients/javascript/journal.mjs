@@ -2,6 +2,12 @@
 
 const REASONS = 100;
 
+/** An error in words; what `fetch` throws says only in its cause what happened. */
+export function explained(error) {
+  const cause = error?.cause?.message;
+  return `${error?.message ?? error}${cause ? `: ${cause}` : ""}`;
+}
+
 export class Journal {
   #listener;
 

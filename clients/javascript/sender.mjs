@@ -1,6 +1,7 @@
 // Brings events to the service: in batches, again and again with the same ids, until each is answered for.
 
 import { Backoff, LEAST } from "./backoff.mjs";
+import { explained } from "./journal.mjs";
 
 export const BATCH = 1000;
 /** Seconds for an answer. */
@@ -78,7 +79,7 @@ export class Sender {
       answer = await this.#requests.ask(this.#address, request, PATIENCE);
       this.#learn(answer, this.#batch);
     } catch (error) {
-      if (!this.#stop.aborted) this.#journal.note(`events could not be sent: ${error?.message ?? error}`);
+      if (!this.#stop.aborted) this.#journal.note(`events could not be sent: ${explained(error)}`);
       this.retryIn = this.#backoff.failed(answer?.retryAfter);
       return false;
     }
