@@ -70,7 +70,10 @@ class Application:
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[
-                *(StarletteRoute(path, _Mounted(each), methods=[method]) for (method, path), each in endpoints.items()),
+                *(
+                    StarletteRoute(path, _Mounted(each), methods=list(each))
+                    for path, each in _by_path(endpoints).items()
+                ),
                 *pages,
             ],
             exception_handlers={HTTPException: _refused, Exception: _failed},
@@ -124,13 +127,21 @@ class Application:
 
 
 class _Mounted:
-    """An endpoint as Starlette mounts it; an instance of a class, for it would wrap a function."""
+    """The endpoints of one path as Starlette mounts them; an instance of a class, for it would wrap a function."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoints: dict[str, Endpoint]) -> None:
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._endpoint(scope, receive, send)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        await self._endpoints[method](scope, receive, send)
+
+
+def _by_path(endpoints: dict[tuple[str, str], Endpoint]) -> dict[str, dict[str, Endpoint]]:
+    found: dict[str, dict[str, Endpoint]] = {}
+    for (method, path), endpoint in endpoints.items():
+        found.setdefault(path, {})[method] = endpoint
+    return found
 
 
 def _refused(request: Request, error: Exception) -> Response:

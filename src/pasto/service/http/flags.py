@@ -16,6 +16,7 @@ from pasto.service.http.body import check_depth
 from pasto.service.http.calls import Call
 from pasto.service.http.policies import reason
 from pasto.service.http.schemas import FlagRequest
+from pasto.space import Candidates, Space
 
 REQUEST = msgspec.json.Decoder(FlagRequest)
 PLAIN = msgspec.json.Decoder()
@@ -37,9 +38,8 @@ async def single(call: Call) -> Answer:
         unit = await _unit(call)
         name, _, parameter = key.partition(".")
         policy = await _policy(call, name)
-        written = _written(policy)
-        flags = written.get(parameter)
-        if flags is None:
+        flags = _written(call, policy).get(parameter)
+        if flags is None or key == f"{name}.":
             raise Unfit("FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}: a flag is a study, or study.parameter")
         cell = _draw(policy, unit)
     except Unfit as unfit:
@@ -70,7 +70,7 @@ async def bulk(call: Call) -> Answer:
     flags = [
         flags[cell.arm, cell.candidate]
         for policy, cell in zip(policies, cells, strict=True)
-        for flags in _written(policy).values()
+        for flags in _written(call, policy).values()
     ]
     for policy in policies:
         call.context.meters.decisions(policy.study, "ofrep")
@@ -137,16 +137,16 @@ Written = dict[str, dict[tuple[str, int], bytes]]
 _kept: dict[str, tuple[Published, Written]] = {}
 
 
-def _written(policy: Published) -> Written:
+def _written(call: Call, policy: Published) -> Written:
     """Every answer that a policy can give, by parameter ("" for all of them as an object) and cell, written once."""
     kept = _kept.get(policy.study)
     if kept is None or kept[0] is not policy:
-        kept = _kept[policy.study] = (policy, dict(_answers(policy)))
+        spec = call.service.board.standing(policy.study).spec
+        kept = _kept[policy.study] = (policy, dict(_answers(policy, _floats(spec.candidates))))
     return kept[1]
 
 
-def _answers(policy: Published) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
-    floats = _floats(policy)
+def _answers(policy: Published, floats: frozenset[str]) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
     values = {cell.candidate: _steady(cell.values, floats) for cell in policy.cells}
     for parameter in ("", *policy.baseline.values):
         key = f"{policy.study}.{parameter}" if parameter else policy.study
@@ -174,11 +174,17 @@ def _answers(policy: Published) -> Iterator[tuple[str, dict[tuple[str, int], byt
         )
 
 
-def _floats(policy: Published) -> frozenset[str]:
-    """The parameters that some candidate gives a fraction."""
-    return frozenset(
-        name for cell in policy.named.values() for name, value in cell.values.items() if isinstance(value, float)
-    )
+def _floats(candidates: Candidates | Space) -> frozenset[str]:
+    """The parameters that some candidate of the whole study gives a fraction, whether it is being served or not.
+
+    >>> sorted(_floats(Candidates.from_rows([{"weight": 1, "depth": 3}, {"weight": 0.5, "depth": 4}])))
+    ['weight']
+    """
+    if isinstance(candidates, Space):
+        columns = {name: parameter.levels(2) for name, parameter in candidates.parameters.items()}
+    else:
+        columns = dict(zip(candidates.parameters, zip(*candidates.table, strict=True), strict=True))
+    return frozenset(name for name, values in columns.items() if any(isinstance(value, float) for value in values))
 
 
 def _steady(values: Mapping[str, Value], floats: frozenset[str]) -> dict[str, Value]:

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from pasto.service.http.server import Running
+from pasto.service.settings import Settings
+from pasto.service.spec import EXAMPLE, read_document
+
+
+@dataclass
+class Site:
+    """A live service with a client that keeps its connection."""
+
+    running: Running
+    client: httpx.Client
+
+    @property
+    def url(self) -> str:
+        return self.running.url
+
+    def until(self, met: Callable[[], bool]) -> None:
+        """Wait for something that comes about by itself."""
+        for _ in range(1000):
+            if met():
+                return
+            time.sleep(0.01)
+        raise AssertionError("it never came about")
+
+    def study(self, name: str = "feed", *, start: bool = True, **changes: Any) -> None:
+        """Create a study from the example, changed."""
+        document = {**read_document(EXAMPLE, "yaml"), "name": name, **changes}
+        self.client.post("/v1/studies", json=document).raise_for_status()
+        if start:
+            self.client.patch(f"/v1/studies/{name}", json={"action": "start"}).raise_for_status()
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Site]:
+    """A service on a free port, in a thread of its own."""
+    running = Running(Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}))
+    thread = threading.Thread(target=running.serve)
+    thread.start()
+    try:
+        while not running.started and thread.is_alive():
+            time.sleep(0.005)
+        with httpx.Client(base_url=running.url, timeout=20) as client:
+            yield Site(running, client)
+    finally:
+        running.stop()
+        thread.join()
+
+
+Serve = Callable[..., Site]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start services that end with the test."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(serving(**settings))
+
+
+@pytest.fixture(scope="module")
+def serve_long() -> Iterator[Serve]:
+    """Start services that end with the file's last test."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(serving(**settings))
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """One service with the study "feed", for tests that leave it as it is."""
+    with serving() as site:
+        site.study()
+        yield site

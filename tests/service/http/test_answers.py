@@ -1,0 +1,177 @@
+"""Errors: the library's, the store's, and those that nobody foresaw."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import sqlite3
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pasto import errors
+from pasto.service.http.answers import STATUSES, explained, full
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve, Site
+
+EXPOSURE = {"type": "metric", "id": "1", "unit": "ann", "name": "like"}
+
+
+def told(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def every_error() -> list[type[errors.PastoError]]:
+    return [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.PastoError)]
+
+
+def test_every_error_of_the_library_has_an_answer() -> None:
+    unforeseen = {"PastoError", "SolverFailed", "UnknownAssignment", "AlreadyTold"}
+    for kind in every_error():
+        error = kind({"a": "b"}) if kind is errors.BadSpec else kind("what came and the cure")
+        found = explained(error, 3)
+        if kind.__name__ in unforeseen:
+            assert found is None
+        else:
+            assert found is not None
+            assert 400 <= found.status < 600
+            body = json.loads(found.body)["error"]
+            assert set(body) <= {"code", "message", "field", "problems"}
+            assert body["message"]
+            assert ((b"retry-after", b"3") in found.headers) == (found.status == 503)
+
+
+def test_a_bad_study_file_names_every_field() -> None:
+    found = explained(errors.BadSpec({"goal": "is missing", "unit": "is 3"}), 1)
+    assert found is not None
+    assert found.status == 422
+    assert json.loads(found.body)["error"]["problems"] == {"goal": "is missing", "unit": "is 3"}
+
+
+def test_codes_are_unique() -> None:
+    assert len({code for _, code in STATUSES.values()}) == len(STATUSES)
+
+
+def test_a_full_disk_is_found_behind_what_it_caused() -> None:
+    error = errors.StoreError("could not be written")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert full(error)
+    found = explained(error, 1)
+    assert found is not None
+    assert found.status == 507
+    assert not full(errors.StoreError("else"))
+
+
+def test_sqlite_says_that_a_disk_is_full() -> None:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.execute("CREATE TABLE t (x)")
+        with pytest.raises(sqlite3.OperationalError) as raised:
+            connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
+        assert full(raised.value)
+    finally:
+        connection.close()
+
+
+def failing(error: Exception) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def failed(error: Exception) -> Any:
+    def fail(*_: Any, **__: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(error)
+        return future
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.StoreBusy("full"), 503, "store_busy"),
+        (errors.StoreError("gone"), 503, "store_unavailable"),
+        (OSError(errno.ENOSPC, "No space left on device"), 507, "storage_full"),
+        (RuntimeError("secret"), 500, "internal_error"),
+    ],
+)
+@pytest.mark.parametrize("kind", [failing, failed], ids=["refused", "not kept"])
+def test_events_that_are_not_kept_are_not_acknowledged(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: Any, error: Exception, status: int, code: str
+) -> None:
+    site = serve(retry_after=9)
+    site.study()
+    with monkeypatch.context() as broken:
+        broken.setattr(site.running.service.store, "append", kind(error))
+        answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
+    assert told(answer) == (status, code)
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert "secret" not in answer.text
+    again = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
+    assert again.json() == {"accepted": 1, "duplicates": 0, "refused": []}
+
+
+def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve(request_timeout=0.2)
+    site.study()
+    never: Future[Any] = Future()
+    monkeypatch.setattr(site.running.service, "ingest", lambda *_: never)
+    answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
+    assert told(answer) == (503, "store_busy")
+    assert not never.cancelled()
+
+
+def test_an_unforeseen_error_is_found_in_the_log_by_its_number(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = serve()
+    monkeypatch.setattr(site.running.service, "studies", failing(ZeroDivisionError("secret")))
+    with caplog.at_level(logging.ERROR, "pasto.http"):
+        answer = site.client.get("/v1/studies")
+    assert told(answer) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert vars(record)["error_id"] in answer.text
+    assert record.exc_info is not None
+
+
+def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    assert site.client.get("/readyz").json() == {"status": "ok"}
+    store = site.running.service.store
+    for method, broken in (("keys", failing(errors.StoreError("gone"))), ("append", failed(OSError(errno.EIO, "x")))):
+        with monkeypatch.context() as patched:
+            patched.setattr(store, method, broken)
+            answer = site.client.get("/readyz")
+            assert answer.status_code == 503
+            assert answer.json()["status"] == "unavailable"
+            assert "store" in answer.json()["problems"][0]
+        assert site.client.get("/readyz").status_code == 200
+    assert site.client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_readiness_follows_the_scheduler(serve: Serve) -> None:
+    site = serve()
+    site.running.scheduler.stop()
+    answer = site.client.get("/readyz")
+    assert answer.status_code == 503
+    assert "scheduler" in answer.json()["problems"][0]
+
+
+def test_the_router_refuses_in_the_same_form(site: Site) -> None:
+    assert told(site.client.get("/nowhere")) == (404, "not_found")
+    assert told(site.client.get("/v1/studies/")) == (404, "not_found")
+    answer = site.client.put("/v1/studies")
+    assert told(answer) == (405, "wrong_method")
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert told(site.client.get("/v1/studies/feed/assign")) == (405, "wrong_method")
+    head = site.client.head("/healthz")
+    assert (head.status_code, head.content) == (200, b"")

@@ -1,0 +1,220 @@
+"""Every route with every kind of key that must not open it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pasto.service.http.table import ROUTES, Route
+from pasto.service.keys import SCOPES, Keys
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve, Site
+
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.json")}
+"""What needs no key; nothing else may be added without thinking."""
+NEAR = {("GET", "/metrics")}
+"""What a caller on this machine needs no key for."""
+ALLOWED = {
+    ("POST", "/v1/studies"): {"admin"},
+    ("GET", "/v1/studies"): {"read"},
+    ("GET", "/v1/studies/{name}"): {"read"},
+    ("PATCH", "/v1/studies/{name}"): {"admin"},
+    ("GET", "/v1/studies/{name}/audit"): {"read"},
+    ("GET", "/v1/studies/{name}/rounds"): {"read"},
+    ("POST", "/v1/studies/{name}/rounds/close"): {"admin"},
+    ("GET", "/v1/studies/{name}/policy"): {"evaluate", "read"},
+    ("POST", "/v1/studies/{name}/assign"): {"evaluate"},
+    ("POST", "/v1/studies/{name}/events"): {"ingest"},
+    ("GET", "/v1/studies/{name}/report"): {"read"},
+    ("POST", "/v1/studies/{name}/replay"): {"read"},
+    ("GET", "/v1/keys"): {"admin"},
+    ("POST", "/v1/keys"): {"admin"},
+    ("POST", "/v1/keys/{prefix}/rotate"): {"admin"},
+    ("DELETE", "/v1/keys/{prefix}"): {"admin"},
+    ("POST", "/ofrep/v1/evaluate/flags/{key}"): {"evaluate"},
+    ("POST", "/ofrep/v1/evaluate/flags"): {"evaluate"},
+    ("GET", "/metrics"): {"read"},
+}
+"""Who may do what, written down apart from the table that is examined."""
+GUARDED = [route for route in ROUTES if (route.method, route.path) not in OPEN]
+SECRETS = ("feed", "like_weight", "watch_time", "boss", "digest", "Traceback", "pasto_policy")
+
+
+@pytest.fixture(scope="module")
+def keys() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture(scope="module")
+def locked(serve_long: Serve, keys: dict[str, str]) -> Site:
+    """A service with the study "feed" and keys of every kind."""
+    site = serve_long()
+    site.study()
+    ring = site.running.application.context.keys
+    keys["admin"] = ring.create("boss", ["admin"])["key"]
+    for scope in SCOPES:
+        keys.setdefault(scope, ring.create(scope, [scope])["key"])
+    revoked = ring.create("gone", ["admin"])
+    ring.revoke(revoked["prefix"])
+    keys["revoked"] = revoked["key"]
+    keys["expired"] = ring.create("late", ["admin"], expires_in=0.001)["key"]
+    keys["wrong"] = keys["admin"][:-4] + ("0000" if not keys["admin"].endswith("0000") else "1111")
+    keys["unknown"] = "pasto_0123456789ab_" + "c" * 64
+    time.sleep(0.002)
+    return site
+
+
+def ask(site: Site, route: Route, authorization: str | None, **headers: str) -> httpx.Response:
+    """Ask a route, as a caller elsewhere would."""
+    path = route.path.replace("{name}", "feed").replace("{prefix}", "0123456789ab").replace("{key}", "feed")
+    sent = {"host": "pasto.example", **headers, **({"authorization": authorization} if authorization else {})}
+    body: Any = None if route.method in ("GET", "DELETE") else {}
+    return site.client.request(route.method, path, json=body, headers=sent)
+
+
+def test_every_route_is_in_this_matrix() -> None:
+    assert {(route.method, route.path) for route in ROUTES} == set(ALLOWED) | OPEN
+    for route in GUARDED:
+        assert set(route.scopes) == ALLOWED[route.method, route.path]
+        assert route.near == ((route.method, route.path) in NEAR)
+    assert all(route.scopes == () for route in ROUTES if (route.method, route.path) in OPEN)
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
+def test_nobody_passes_without_a_valid_key(locked: Site, keys: dict[str, str], route: Route) -> None:
+    sent = [
+        None,
+        "",
+        "Bearer",
+        keys["admin"],
+        f"Basic {keys['admin']}",
+        f"Bearer {keys['admin']} {keys['admin']}",
+        f"Bearer {keys['admin'][:-1]}",
+        f"Bearer {keys['admin'].upper()}",
+        "Bearer pasto_",
+        "Bearer " + "x" * 5000,
+        *(f"Bearer {keys[kind]}" for kind in ("revoked", "expired", "wrong", "unknown")),
+    ]
+    for authorization in sent:
+        answer = ask(locked, route, authorization)
+        assert answer.status_code == 401, (authorization, answer.text)
+        assert "www-authenticate" in answer.headers
+        assert not any(secret in answer.text for secret in SECRETS)
+        assert keys["admin"].split("_")[1] not in answer.text
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_opens_only_what_its_scope_does(locked: Site, keys: dict[str, str], route: Route, scope: str) -> None:
+    answer = ask(locked, route, f"Bearer {keys[scope]}")
+    if scope == "admin" or scope in ALLOWED[route.method, route.path]:
+        assert answer.status_code not in (401, 403), answer.text
+    else:
+        assert answer.status_code == 403, answer.text
+        assert not any(secret in answer.text for secret in SECRETS)
+
+
+@pytest.mark.parametrize("path", sorted(path for _, path in OPEN))
+def test_what_is_open_stays_open(locked: Site, path: str) -> None:
+    assert locked.client.get(path, headers={"host": "pasto.example"}).status_code == 200
+
+
+def test_metrics_are_open_to_this_machine_only(locked: Site) -> None:
+    assert locked.client.get("/metrics").status_code == 200
+    assert locked.client.get("/metrics", headers={"host": "pasto.example"}).status_code == 401
+    for forwarded in ("x-forwarded-for", "forwarded", "via", "x-real-ip"):
+        assert locked.client.get("/metrics", headers={forwarded: "10.0.0.1"}).status_code == 401
+
+
+def test_an_unknown_study_is_not_found_for_a_permitted_key(locked: Site, keys: dict[str, str]) -> None:
+    headers = {"authorization": f"Bearer {keys['admin']}"}
+    for route in GUARDED:
+        if "{name}" in route.path:
+            body: Any = {"POST": {}, "PATCH": {"action": "start"}}.get(route.method)
+            if route.path.endswith("assign"):
+                body = {"unit": "ann"}
+            if route.path.endswith("events"):
+                body = []
+            path = route.path.replace("{name}", "nowhere")
+            answer = locked.client.request(route.method, path, json=body, headers=headers)
+            assert answer.status_code == 404, (route, answer.text)
+            assert answer.json()["error"]["code"] == "unknown_study"
+
+
+def test_the_audit_log_names_the_key(locked: Site, keys: dict[str, str]) -> None:
+    headers = {"authorization": f"Bearer {keys['admin']}"}
+    locked.client.post("/v1/studies/feed/rounds/close", headers=headers).raise_for_status()
+    last = locked.client.get("/v1/studies/feed/audit", headers=headers).json()["audit"][-1]
+    assert last["who"] == f"boss ({keys['admin'].split('_')[1]})"
+    assert keys["admin"].split("_")[2] not in str(last)
+
+
+def test_keys_are_made_listed_rotated_and_revoked_over_http(serve: Serve) -> None:
+    site = serve()
+    refused = site.client.post("/v1/keys", json={"name": "web", "scopes": ["read"]})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "first_key")
+    admin = site.client.post("/v1/keys", json={"name": "boss", "scopes": ["admin"]}).json()
+    assert site.client.get("/v1/studies").status_code == 401
+    site.client.headers["authorization"] = f"Bearer {admin['key']}"
+    web = site.client.post("/v1/keys", json={"name": "web", "scopes": ["read"], "expires_in": 60}).json()
+    listed = site.client.get("/v1/keys").json()["keys"]
+    assert [key["name"] for key in listed] == ["boss", "web"]
+    assert all("key" not in key and "digest" not in key for key in listed)
+    new = site.client.post(f"/v1/keys/{web['prefix']}/rotate", json={"grace": 600}).json()
+    for key in (web, new):
+        assert site.client.get("/v1/studies", headers={"authorization": f"Bearer {key['key']}"}).status_code == 200
+    assert site.client.delete(f"/v1/keys/{web['prefix']}").json() == {"revoked": True}
+    assert site.client.get("/v1/studies", headers={"authorization": f"Bearer {web['key']}"}).status_code == 401
+    assert site.client.get("/v1/studies", headers={"authorization": f"Bearer {new['key']}"}).status_code == 200
+    again = site.client.delete(f"/v1/keys/{web['prefix']}")
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "unknown_key")
+    assert site.client.post("/v1/keys/ffffffffffff/rotate").status_code == 404
+
+
+def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None:
+    site = serve(poll=0.05)
+    other = Keys(site.running.service.store)
+    made = other.create("boss", ["admin"])
+    second = other.create("ops", ["admin"])
+    headers = {"authorization": f"Bearer {made['key']}"}
+    site.until(lambda: site.client.get("/v1/studies").status_code == 401)
+    assert site.client.get("/v1/studies", headers=headers).status_code == 200
+    other.revoke(made["prefix"])
+    site.until(lambda: site.client.get("/v1/studies", headers=headers).status_code == 401)
+    other.revoke(second["prefix"])
+    site.until(
+        lambda: site.client.get("/v1/studies", headers={"authorization": f"Bearer {second['key']}"}).status_code == 401
+    )
+    assert site.client.get("/v1/studies").status_code == 401  # the last key is gone, and the door stays shut
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8300", "", "[::1", "10.0.0.7"]
+)
+def test_without_keys_only_our_own_names_are_answered(site: Site, host: str) -> None:
+    answer = site.client.get("/v1/studies", headers={"host": host})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8300", "127.0.0.1:1", "[::1]:8300", "[::1]"])
+def test_without_keys_our_own_names_are_answered(site: Site, host: str) -> None:
+    assert site.client.get("/v1/studies", headers={"host": host}).status_code == 200
+
+
+def test_a_page_elsewhere_changes_nothing(site: Site) -> None:
+    answer = site.client.post(
+        "/v1/studies/feed/rounds/close", content=b"{}", headers={"origin": "https://evil.example"}
+    )
+    assert answer.status_code == 403
+    assert site.client.get("/v1/studies", headers={"origin": "http://localhost:3000"}).status_code == 200
+    assert "access-control-allow-origin" not in site.client.get("/v1/studies").headers
+
+
+def test_allowed_hosts_are_answered(serve: Serve) -> None:
+    site = serve(allowed_hosts="pasto.internal, Other.Example")
+    assert site.client.get("/v1/studies", headers={"host": "other.example:8300"}).status_code == 200
+    assert site.client.get("/v1/studies", headers={"host": "evil.example"}).status_code == 403

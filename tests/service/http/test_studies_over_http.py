@@ -1,0 +1,247 @@
+"""A study's life over HTTP, and its policy, decisions and events."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pasto.assign import Published
+from pasto.service.remote import Remote
+from pasto.service.spec import EXAMPLE, read_document
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve, Site
+
+POLICY, EVENTS, ASSIGN = "/v1/studies/feed/policy", "/v1/studies/feed/events", "/v1/studies/feed/assign"
+TOML = """
+name = "toml"
+baseline = {w = 1}
+parameters = {w = [0, 1]}
+metrics = {x = {event = "x", per_unit = "count", cap = 5}}
+goal = {maximize = "x"}
+"""
+
+
+def test_a_study_file_comes_in_three_forms(serve: Serve) -> None:
+    site = serve()
+    document = {**read_document(EXAMPLE, "yaml"), "name": "json"}
+    for kind, body in (("yaml", EXAMPLE), ("toml", TOML), ("json", json.dumps(document))):
+        answer = site.client.post("/v1/studies", content=body, headers={"content-type": f"application/{kind}"})
+        assert (answer.status_code, answer.json()["state"]) == (201, "draft"), answer.text
+    assert [study["name"] for study in site.client.get("/v1/studies").json()["studies"]] == ["feed", "json", "toml"]
+    again = site.client.post("/v1/studies", json=document)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "study_exists")
+
+
+def test_a_life_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(start=False)
+    assert site.client.get(POLICY).status_code == 409
+    assert site.client.post(ASSIGN, json={"unit": "ann"}).json()["error"]["code"] == "wrong_state"
+    assert site.client.post(EVENTS, json=[]).status_code == 409
+    assert site.client.patch("/v1/studies/feed", json={"action": "start"}).json()["state"] == "learning"
+    assert site.client.patch("/v1/studies/feed", json={"action": "pause"}).status_code == 400
+    paused = site.client.patch("/v1/studies/feed", json={"action": "pause", "reason": "night", "hold": "baseline"})
+    assert paused.json()["state"] == "paused"
+    held = site.client.post(ASSIGN, json={"unit": "ann"}).json()
+    assert (held["arm"], held["reason"], held["values"]) == ("held", "DEFAULT", {"like_weight": 1, "share_weight": 1})
+    assert site.client.patch("/v1/studies/feed", json={"action": "resume"}).json()["state"] == "learning"
+    refused = site.client.patch("/v1/studies/feed", json={"action": "deploy", "without_confirmation": True})
+    assert refused.json()["error"]["code"] == "wrong_state"  # nothing is learned yet
+    closed = site.client.post("/v1/studies/feed/rounds/close", json={"reason": "by hand"}).json()
+    rounds = site.client.get(f"/v1/studies/feed/rounds?after={closed['round'] - 1}&limit=1").json()["rounds"]
+    assert [each["round"] for each in rounds] == [closed["round"]]
+    assert site.client.get("/v1/studies/feed/report").json()["state"] == "learning"
+    assert site.client.post("/v1/studies/feed/replay").json()["identical"] is True
+    audit = site.client.get("/v1/studies/feed/audit").json()["audit"]
+    assert [entry["action"] for entry in audit] == ["create", "start", "pause", "resume", "close"]
+    assert {entry["who"] for entry in audit} == {"local"}
+    assert audit[-1]["reason"] == "by hand"
+    assert site.client.get("/v1/studies/feed/audit?after=1&limit=2").json()["audit"] == audit[1:3]
+    assert site.client.patch("/v1/studies/feed", json={"action": "archive"}).json()["state"] == "archived"
+    assert site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 409
+
+
+def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
+    site = serve()
+    desk = Remote(site.url)
+    document = read_document(EXAMPLE, "yaml")
+    assert desk.create(document, who="ann")["state"] == "draft"
+    assert desk.change("feed", "start", who="ann")["round"] == 1
+    assert desk.close_round("feed", who="ann", reason="why not")["next_version"] == 2
+    assert [study["name"] for study in desk.studies()] == ["feed"]
+    assert len(desk.rounds("feed")) == 1
+    assert desk.audit("feed")[-1]["reason"] == "why not"
+    assert desk.replay("feed")["identical"]
+    made = desk.create_key("boss", ["admin"], expires_in=600)
+    desk = Remote(site.url, made["key"])
+    listed = desk.keys()
+    assert [key["prefix"] for key in listed] == [made["prefix"]]
+    assert desk.revoke_key(made["prefix"])
+
+
+def test_the_policy_is_the_document_itself(site: Site) -> None:
+    answer = site.client.get(POLICY)
+    current = site.running.service.board.current("feed")
+    assert answer.content == current.text.encode()
+    assert answer.headers["etag"] == f'"{current.checksum}"'
+    Published.from_text(answer.content, answer.headers["etag"].strip('"'))
+    for tag in (answer.headers["etag"], f'"other", W/{answer.headers["etag"]}', "*"):
+        again = site.client.get(POLICY, headers={"if-none-match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == answer.headers["etag"]
+    assert site.client.get(POLICY, headers={"if-none-match": '"other"'}).status_code == 200
+
+
+def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    tag = site.client.get(POLICY).headers["etag"]
+    headers = {"if-none-match": tag}
+    assert site.client.get(f"{POLICY}?wait=0.05", headers=headers).status_code == 304
+    assert site.client.get(f"{POLICY}?wait=60").status_code == 200  # whoever holds nothing does not wait
+    waiting = site.running.application.context.waiting
+    many = 60
+    with ThreadPoolExecutor(many) as pool:
+        answers = [
+            pool.submit(httpx.get, f"{site.url}{POLICY}?wait=60", headers=headers, timeout=60) for _ in range(many)
+        ]
+        site.until(lambda: waiting.number == many)
+        assert site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 200
+        site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
+        found = {answer.result().headers["etag"] for answer in answers}
+    assert found == {site.client.get(POLICY).headers["etag"]} != {tag}
+    assert waiting.number == 0
+
+
+def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    site.study("other")
+    headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}
+    heard: list[int] = []
+    waiter = threading.Thread(
+        target=lambda: heard.append(httpx.get(f"{site.url}{POLICY}?wait=60", headers=headers, timeout=60).status_code)
+    )
+    waiter.start()
+    site.until(lambda: site.running.application.context.waiting.number == 1)
+    site.client.post("/v1/studies/other/rounds/close").raise_for_status()
+    assert site.client.get("/healthz").status_code == 200
+    assert heard == []
+    site.running.stop()
+    waiter.join()
+    assert heard == [304]  # whoever waits is sent away when the service ends
+
+
+def test_more_waiters_than_allowed_are_asked_to_come_back(serve: Serve) -> None:
+    site = serve(max_waiters=1)
+    site.study()
+    headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}
+    site.running.application.context.waiting.number = 1
+    answer = site.client.get(f"{POLICY}?wait=1", headers=headers)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_decisions_are_those_of_the_policy(site: Site) -> None:
+    policy = Published.from_text(site.client.get(POLICY).content)
+    units = ["ann", "böb", "用户", "😀", 'quo"te\\', "nul\u0000", "x" * 256]
+    many = site.client.post(ASSIGN, json={"units": units}).json()
+    assert (many["study"], many["version"], many["round"]) == ("feed", policy.version, policy.round)
+    for unit, found in zip(units, many["assignments"], strict=True):
+        cell = policy.draw(unit)
+        alone = site.client.post(ASSIGN, json={"unit": unit}).json()
+        assert alone == {**found, "study": "feed", "version": policy.version, "round": policy.round}
+        assert found == {
+            "unit": unit,
+            "candidate": cell.name,
+            "index": cell.candidate,
+            "values": dict(cell.values),
+            "propensity": cell.propensity,
+            "arm": cell.arm,
+            "reason": "SPLIT",
+        }
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"unit": ""}, {"unit": "x" * 257}, {"unit": 3}, {"unit": "a", "units": []}, [], {"units": [""]}]
+)
+def test_whom_nobody_can_decide_for(site: Site, body: Any) -> None:
+    answer = site.client.post(ASSIGN, json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
+
+
+def exposures(site: Site) -> int:
+    with site.running.service.store.reading() as connection:
+        return int(connection.execute("SELECT count(*) FROM events WHERE kind = 0").fetchone()[0])
+
+
+def test_decisions_are_logged_once_a_unit(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    for _ in range(3):
+        site.client.post(ASSIGN, json={"unit": "ann"}).raise_for_status()
+        site.client.post(ASSIGN, json={"units": ["ann", "bob", "cid"]}).raise_for_status()
+    site.until(lambda: exposures(site) == 3)
+    site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
+    site.client.post(ASSIGN, json={"unit": "ann"}).raise_for_status()
+    site.until(lambda: exposures(site) == 4)
+
+
+def test_an_event_right_after_a_decision_is_credited_to_it(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    for unit in map(str, range(50)):
+        site.client.post(ASSIGN, json={"unit": unit}).raise_for_status()
+        site.client.post(EVENTS, json=[{"type": "metric", "id": unit, "unit": unit, "name": "like"}]).raise_for_status()
+    with site.running.service.store.reading() as connection:
+        found = connection.execute("SELECT count(*) FROM events WHERE kind = 1 AND version = 1").fetchone()[0]
+    assert found == 50
+
+
+def batch(number: int, start: int = 0) -> list[dict[str, Any]]:
+    return [{"type": "metric", "id": f"e{k}", "unit": "ann", "name": "like"} for k in range(start, start + number)]
+
+
+def test_events_come_in_every_form(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    lines = "\n".join(map(json.dumps, batch(2, 4))).encode()
+    packed = {"content-encoding": "gzip", "content-type": "application/json"}
+    forms: list[tuple[bytes, dict[str, str]]] = [
+        (json.dumps(batch(2)).encode(), {"content-type": "application/json; charset=utf-8"}),
+        (json.dumps({"events": batch(2, 2)}).encode(), {"content-type": "application/json"}),
+        (lines, {"content-type": "application/x-ndjson"}),
+        (gzip.compress(json.dumps(batch(2, 6)).encode()), packed),
+        (
+            gzip.compress(b"\n".join(map(str.encode, map(json.dumps, batch(2, 8))))),
+            {**packed, "content-type": "application/jsonl"},
+        ),
+    ]
+    for body, headers in forms:
+        answer = site.client.post(EVENTS, content=body, headers=headers)
+        assert answer.json() == {"accepted": 2, "duplicates": 0, "refused": []}
+    assert site.client.post(EVENTS, json=batch(12)).json() == {"accepted": 2, "duplicates": 10, "refused": []}
+
+
+def test_a_bad_event_spoils_no_other_and_a_wholly_bad_batch_is_told(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    mixed = [*batch(2), {"type": "metric", "id": "bad", "unit": "ann", "name": "nothing"}]
+    answer = site.client.post(EVENTS, json=mixed)
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 2)
+    assert [(each["index"], each["id"]) for each in answer.json()["refused"]] == [(2, "bad")]
+    bad = site.client.post(EVENTS, json=mixed[2:])
+    assert (bad.status_code, len(bad.json()["refused"])) == (422, 1)
+    assert site.client.post(EVENTS, json=[]).json() == {"accepted": 0, "duplicates": 0, "refused": []}
+
+
+def test_a_large_batch_is_taken_whole(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    assert site.client.post(EVENTS, json=batch(10_000)).json()["accepted"] == 10_000
