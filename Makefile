@@ -51,8 +51,8 @@ format: $(DEV) ## Format the code and mend what the linter can.
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format
 
-paper: $(DEV) ## Reproduce the paper's tables and figures, into paper-results/.
-	$(BIN)/pasto paper all --out paper-results $(OPTIONS)
+paper: $(DEV) .venv/.ready-torch ## Reproduce the paper's tables and figures, into paper-results/; DATA=DIR adds real data.
+	$(BIN)/pasto paper all --out paper-results --cache paper-results/cache $(if $(DATA),--data '$(DATA)') $(OPTIONS)
 
 bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
 	$(BIN)/pasto bench all $(OPTIONS)
@@ -62,6 +62,11 @@ lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml - \
 		--output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
+
+# torch is large and needed for nothing but training, so it stays outside the pinned files.
+.venv/.ready-torch: $(DEV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'duckdb>=1.5,<3'
+	@touch $@
 
 clean: ## Remove .venv, caches and what the commands wrote.
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist paper-results

@@ -91,8 +91,13 @@ def test_sizes_reach_the_experiment(run: Any) -> None:
 
 def test_out_writes_figures_and_numbers(run: Any, tmp_path: Path) -> None:
     result = run("paper", "tiny", "--out", tmp_path / "new")
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["tiny.json", "tiny.png", "tiny.svg"]
-    assert result.stderr.count("wrote ") == 3
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "tiny.json",
+        "tiny.md",
+        "tiny.png",
+        "tiny.svg",
+    ]
+    assert result.stderr.count("wrote ") == 4
     assert "wrote" not in result.stdout
 
 
@@ -109,6 +114,30 @@ def test_all_runs_every_experiment(run: Any, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setitem(EXPERIMENTS, name, one)
     assert len(json.loads(run("paper", "all", "--json").stdout)) == len(EXPERIMENTS)
     assert run("paper", "all").stdout.count("A tiny experiment") == len(EXPERIMENTS)
+
+
+def test_experiments_that_lack_their_data_are_left_out_of_all_and_refused_by_name(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Size] = []
+
+    def record(size: Size) -> Outcome:
+        asked.append(size)
+        return tiny(size)
+
+    for name in list(EXPERIMENTS):
+        monkeypatch.delitem(EXPERIMENTS, name)
+    EXPERIMENTS["tiny"] = Experiment("tiny", "Nothing much", 100, 1_000, 10, 100, tiny)
+    EXPERIMENTS["real"] = Experiment("real", "On data", 100, 1_000, 10, 100, record, needs="a census")
+    result = run("paper", "all")
+    assert result.stdout.count("A tiny experiment") == 1
+    assert result.stderr == "left out, since they need --data: real\n"
+    refused = run("paper", "real")
+    assert (refused.exit_code, asked) == (2, [])
+    assert "real needs a census; name the directory that holds it with --data" in refused.stderr
+    assert run("paper", "all", "--data", tmp_path, "--cache", tmp_path / "kept").exit_code == 0
+    assert [(size.data, size.cache) for size in asked] == [(tmp_path, tmp_path / "kept")]
+    del EXPERIMENTS["real"]
 
 
 def test_an_unknown_experiment_is_refused(run: Any) -> None:

@@ -67,6 +67,7 @@ def test_an_outcome_is_written_as_json_png_and_svg(tmp_path: Path) -> None:
     written = paper.write(outcome, tmp_path / "new" / "place")
     assert [path.name for path in written] == [
         "toy-a.json",
+        "toy-a.md",
         "toy-a.png",
         "toy-a.svg",
         "toy-a-more.png",

@@ -38,6 +38,7 @@ Examples:
   pasto paper
   pasto paper toy-a --quick
   pasto paper synthetic-b --out figures
+  pasto paper movielens --data data --cache models --out figures
 """,
 )
 @click.argument("name", default="list")
@@ -53,17 +54,38 @@ Examples:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write PNG, SVG and JSON files there.",
+    help="Write figures (PNG, SVG), tables (Markdown) and numbers (JSON) there.",
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="DIR",
+    help="The data sets, for experiments on real data: the directory of one, or one above several.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep trained models there, and go on from them the next time.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def paper(
-    name: str, runs: int | None, rounds: int | None, seed: int, quick: bool, out: Path | None, as_json: bool
+    name: str,
+    runs: int | None,
+    rounds: int | None,
+    seed: int,
+    quick: bool,
+    out: Path | None,
+    data: Path | None,
+    cache: Path | None,
+    as_json: bool,
 ) -> None:
     """Run an experiment of the paper and print what it claims beside what was measured.
 
-    NAME is one of the experiments below, "all" for every one of them, or "list" (or nothing) to list them.
+    NAME is one of the experiments below, "all" for every one of them (without --data, for every one that needs no
+    data), or "list" (or nothing) to list them.
     """
-    from pasto.paper import EXPERIMENTS, run, saved, write
+    from pasto.paper import run, saved, write
 
     if name == "list":
         _list(as_json)
@@ -71,9 +93,11 @@ def paper(
     if out is not None:
         _prepare(out)
     outcomes = []
-    for each in EXPERIMENTS if name == "all" else [name]:
+    for each in _chosen(name, data):
         with progress_bar() as progress:
-            outcome = run(each, runs=runs, rounds=rounds, seed=seed, quick=quick, progress=progress)
+            outcome = run(
+                each, runs=runs, rounds=rounds, seed=seed, quick=quick, progress=progress, data=data, cache=cache
+            )
         if not as_json:
             _print(console(), outcome)
         if out is not None:
@@ -82,6 +106,18 @@ def paper(
         outcomes.append(saved(outcome))
     if as_json:
         print_json(outcomes if name == "all" else outcomes[0])
+
+
+def _chosen(name: str, data: Path | None) -> list[str]:
+    """The experiments to run; those that lack their data are named, unless one was asked for by its name."""
+    from pasto.paper import EXPERIMENTS
+
+    if name != "all":
+        return [name]
+    lacking = [each for each, experiment in EXPERIMENTS.items() if experiment.needs and data is None]
+    if lacking:
+        click.echo(f"left out, since they need --data: {', '.join(lacking)}", err=True)
+    return [each for each in EXPERIMENTS if each not in lacking]
 
 
 def _list(as_json: bool) -> None:

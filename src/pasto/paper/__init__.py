@@ -5,8 +5,10 @@ A new experiment is a new file and one line in `EXPERIMENTS`.
 
 from __future__ import annotations
 
-from pasto.errors import BadOption
-from pasto.paper import convergence, illustration, regret, synthetic_b, toy_a
+from pathlib import Path
+
+from pasto.errors import BadInput, BadOption
+from pasto.paper import ads, amazon, content, convergence, illustration, movielens, regret, synthetic_b, toy_a
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto.paper.write import saved, write
 from pasto.sim import Progress
@@ -19,6 +21,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         synthetic_b.EXPERIMENT,
         convergence.EXPERIMENT,
         regret.EXPERIMENT,
+        movielens.EXPERIMENT,
+        amazon.EXPERIMENT,
+        content.EXPERIMENT,
+        ads.EXPERIMENT,
     )
 }
 
@@ -31,8 +37,13 @@ def run(
     seed: int = 1,
     quick: bool = False,
     progress: Progress | None = None,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
 ) -> Outcome:
     """Run an experiment by its name, at its own size unless told otherwise.
+
+    Experiments on real data need `data`, the directory with the data sets; what they train is kept in `cache`, where
+    one is given.
 
     >>> outcome = run("toy-a", runs=20, rounds=100)
     >>> outcome.settings["runs"], outcome.claims[0].holds is None
@@ -44,6 +55,10 @@ def run(
     for option, value in {"runs": runs, "rounds": rounds}.items():
         if value is not None and value < 1:
             raise BadOption(f"{option} must be at least 1, got {value}")
+    if experiment.needs and data is None:
+        raise BadOption(f"{name} needs {experiment.needs}; name the directory that holds it with --data (or data=)")
+    if data is not None and not Path(data).exists():
+        raise BadInput(f"there is no directory {str(data)!r}")
     usual = (experiment.quick_runs, experiment.quick_rounds) if quick else (experiment.runs, experiment.rounds)
     return experiment.run(
         Size(
@@ -52,6 +67,8 @@ def run(
             seed=seed,
             quick=quick,
             progress=progress,
+            data=None if data is None else Path(data),
+            cache=None if cache is None else Path(cache),
         )
     )
 

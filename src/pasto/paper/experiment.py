@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pasto.sim import Progress
@@ -79,6 +80,10 @@ class Size:
     quick: bool = False
     """Whether parts that runs and rounds do not govern are to be cut short as well."""
     progress: Progress | None = None
+    data: Path | None = None
+    """The directory with the data sets, for an experiment that needs any."""
+    cache: Path | None = None
+    """Where trained models and other long computations are kept; None keeps nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +104,5 @@ class Experiment:
     quick_runs: int
     quick_rounds: int
     run: Callable[[Size], Outcome]
+    needs: str = ""
+    """The data that must be at hand, in a few words; none is needed where this is empty."""

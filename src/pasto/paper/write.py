@@ -1,8 +1,9 @@
-"""An outcome on disk: figures as PNG and SVG, and everything else as JSON."""
+"""An outcome on disk: figures as PNG and SVG, claims and tables as Markdown, and everything as JSON."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,23 +35,70 @@ def saved(outcome: Outcome) -> dict[str, Any]:
 
 
 def write(outcome: Outcome, directory: str | Path) -> list[Path]:
-    """Write NAME.json and each figure as PNG and SVG into a directory, and say which files.
+    """Write NAME.json, NAME.md and each figure as PNG and SVG into a directory, and say which files.
 
     >>> import tempfile
     >>> from pasto.paper.experiment import Outcome
     >>> outcome = Outcome("toy-a", "Figure 3", settings={}, claims=(), tables=(), data={})
     >>> with tempfile.TemporaryDirectory() as place:
     ...     [path.name for path in write(outcome, place)]
-    ['toy-a.json']
+    ['toy-a.json', 'toy-a.md']
     """
     place = Path(directory)
     place.mkdir(parents=True, exist_ok=True)
     record = place / f"{outcome.name}.json"
     record.write_text(json.dumps(saved(outcome), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    written = [record]
+    page = place / f"{outcome.name}.md"
+    page.write_text(markdown(outcome), encoding="utf-8")
+    written = [record, page]
     for name, draw in outcome.figures.items():
         written += save(draw(), place / name)
     return written
+
+
+def markdown(outcome: Outcome) -> str:
+    """Settings, claims and tables as a page.
+
+    >>> from pasto.paper.experiment import Outcome, Table
+    >>> table = Table("f", ("rounds", "f"), ((10, 0.5), (20, None)))
+    >>> print(markdown(Outcome("toy-a", "Figure 3", settings={"runs": 3}, claims=(), tables=(table,), data={})))
+    # Figure 3
+    <BLANKLINE>
+    runs: 3
+    <BLANKLINE>
+    ## f
+    <BLANKLINE>
+    | rounds | f |
+    |---|---|
+    | 10 | 0.5 |
+    | 20 |  |
+    <BLANKLINE>
+    """
+    parts = [f"# {outcome.title}", "; ".join(f"{name}: {value}" for name, value in outcome.settings.items())]
+    if outcome.claims:
+        words = {True: "holds", False: "does not hold", None: "measured only"}
+        rows = [(each.what, each.paper, each.measured, words[each.holds], each.note) for each in outcome.claims]
+        parts += ["## Claimed and measured", _rows(("what", "the paper", "measured", "verdict", "note"), rows)]
+    for table in outcome.tables:
+        parts += [f"## {table.title}", _rows(table.header, table.rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(header: Sequence[str], rows: Sequence[Sequence[str | float | int | None]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    told = ["|".join(f" {_cell(cell)} " if row is not lines[1] else str(cell) for cell in row) for row in lines]
+    return "\n".join(f"|{line}|" for line in told)
+
+
+def _cell(cell: str | float | int | None) -> str:
+    match _plain(cell):
+        case None:
+            return ""
+        case int() as whole:
+            return f"{whole:,}"
+        case float() as real:
+            return f"{real:.5g}"
+    return str(cell).replace("|", "\\|")
 
 
 def _plain(value: Any) -> Any:

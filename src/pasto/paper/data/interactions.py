@@ -1,0 +1,101 @@
+"""Who took what: the one form into which every data set is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadInput
+from pasto.objective import Array
+
+Codes = NDArray[np.int32]
+Block = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]
+"""Users, items and stars of some rows; None where a row by itself is a yes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interactions:
+    """Pairs of a user and an item that the user liked, with what is known of the items.
+
+    >>> import numpy as np
+    >>> pairs = Interactions("tiny", np.array([0, 0, 1], np.int32), np.array([0, 1, 1], np.int32), 2, 2)
+    >>> pairs.events
+    3
+    """
+
+    name: str
+    """Of the data set, as results tell it."""
+    users: Codes
+    """(events,): from 0."""
+    items: Codes
+    """(events,): from 0."""
+    user_count: int
+    item_count: int
+    worth: Mapping[str, Array] = field(default_factory=dict)
+    """(items,) each: a price, or 1 for the items of a genre; NaN where it is not known."""
+    rows: int = 0
+    """Read from the files, before anything was left out."""
+
+    @property
+    def events(self) -> int:
+        """How many pairs there are."""
+        return len(self.users)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """The rows that count, with the identities that the file uses."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    rows: int
+
+
+def gather(blocks: Iterable[Block], least: float) -> Gathered:
+    """Keep the pairs with at least so many stars, block by block, so that no more than one block is held besides them.
+
+    >>> import numpy as np
+    >>> block = (np.array([7, 7]), np.array([1, 2]), np.array([2.5, 3.0], np.float32))
+    >>> gather([block], least=3.0).items
+    array([2])
+    """
+    users, items, rows = [], [], 0
+    for some_users, some_items, stars in blocks:
+        rows += len(some_users)
+        kept = slice(None) if stars is None else stars >= least
+        users.append(some_users[kept].astype(np.int32, casting="same_kind"))
+        items.append(some_items[kept].astype(np.int32, casting="same_kind"))
+    if not rows:
+        raise BadInput("the file has no ratings at all")
+    return Gathered(np.concatenate(users).astype(np.int64), np.concatenate(items).astype(np.int64), rows)
+
+
+def numbered(
+    name: str, found: Gathered, worth: Mapping[str, Mapping[int, float]] | None = None, missing: float = np.nan
+) -> Interactions:
+    """The pairs with users and items numbered from 0, once each, and what each item is worth looked up.
+
+    >>> import numpy as np
+    >>> found = Gathered(np.array([7, 7, 7]), np.array([20, 10, 20]), 3)
+    >>> pairs = numbered("tiny", found, {"price": {10: 4.5}})
+    >>> pairs.events, pairs.worth["price"]
+    (2, array([4.5, nan]))
+    """
+    users, user_codes = np.unique(found.users, return_inverse=True)
+    items, item_codes = np.unique(found.items, return_inverse=True)
+    pairs = np.unique(user_codes.astype(np.int64) * max(1, len(items)) + item_codes)
+    return Interactions(
+        name,
+        (pairs // max(1, len(items))).astype(np.int32),
+        (pairs % max(1, len(items))).astype(np.int32),
+        len(users),
+        len(items),
+        {
+            each: np.array([known.get(identity, missing) for identity in items.tolist()])
+            for each, known in (worth or {}).items()
+        },
+        found.rows,
+    )

@@ -1,0 +1,60 @@
+"""Arrays that take long to compute, kept on disk under everything that they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A directory of files, or none at all: then everything is computed anew.
+
+    >>> Cache(None).arrays("squares", {"upto": 3}, lambda: {"squares": np.arange(3) ** 2})["squares"]
+    array([0, 1, 4])
+    """
+
+    directory: Path | None
+
+    def path(self, name: str, key: Mapping[str, Any]) -> Path | None:
+        """Where something that depends on the key is kept."""
+        if self.directory is None:
+            return None
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        return self.directory / f"{name}-{digest[:16]}.npz"
+
+    def arrays(self, name: str, key: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
+        """Arrays by name, from their file, or made and kept."""
+        path = self.path(name, key)
+        if path is not None and path.exists():
+            with np.load(path, allow_pickle=False) as kept:
+                return {each: kept[each] for each in kept.files}
+        made = make()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial.npz")
+            np.savez(partial, allow_pickle=False, **made)
+            partial.replace(path)
+        return made
+
+
+def fingerprint(*arrays: NDArray[Any]) -> str:
+    """A short name for the contents of arrays.
+
+    >>> fingerprint(np.arange(3)) == fingerprint(np.arange(3)), fingerprint(np.arange(3)) == fingerprint(np.arange(4))
+    (True, False)
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]

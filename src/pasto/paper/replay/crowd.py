@@ -1,0 +1,99 @@
+"""Users and what each of them would measure under every candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadInput
+from pasto.objective import Array
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crowd:
+    """Each user's metrics under every candidate; means over the users who have a metric are the truth.
+
+    >>> import numpy as np
+    >>> values = np.array([[[1.0, 0.0, 1.0, 0.0]], [[np.nan, 2.0, 4.0, np.nan]]])       # one candidate, four users
+    >>> crowd = Crowd.of(("recall", "price"), values)
+    >>> crowd.truth
+    array([[0.5],
+           [3. ]])
+    """
+
+    metrics: tuple[str, ...]
+    values: NDArray[np.float32]
+    """(metrics, candidates, users); 0 where a user has no such metric."""
+    present: NDArray[np.bool_]
+    """(metrics, users): who has it."""
+
+    @classmethod
+    def of(cls, metrics: Sequence[str], values: Array | NDArray[np.float32]) -> Self:
+        """From values that are NaN, under every candidate alike, where a user has no such metric."""
+        missing = np.isnan(values)
+        if not (missing == missing[:, :1]).all():
+            raise BadInput("a user has a metric under every candidate or under none")
+        present = ~missing[:, 0]
+        if not present.any(axis=1).all():
+            raise BadInput(f"no user has the metric {metrics[int(np.argmin(present.any(axis=1)))]!r}")
+        return cls(tuple(metrics), np.where(missing, 0.0, values).astype(np.float32), present)
+
+    @property
+    def candidates(self) -> int:
+        """How many there are."""
+        return len(self.values[0])
+
+    @property
+    def users(self) -> int:
+        """How many there are."""
+        return len(self.present[0])
+
+    @property
+    def truth(self) -> Array:
+        """(metrics, candidates)."""
+        sums = self.values.sum(axis=2, dtype=np.float64)
+        return np.asarray(sums / self.present.sum(axis=1)[:, None])
+
+    @property
+    def errors(self) -> Array:
+        """(metrics, candidates): standard errors of the truth, if these users are a sample of others like them."""
+        counts = self.present.sum(axis=1)[:, None]
+        squares = np.square(self.values).sum(axis=2, dtype=np.float64) / counts
+        return np.asarray(np.sqrt(np.maximum(squares - self.truth**2, 0.0) / np.maximum(counts - 1, 1)))
+
+    def chosen(self, candidates: Sequence[int] | Places) -> Crowd:
+        """The same users, with some of the candidates."""
+        return Crowd(self.metrics, self.values[:, np.asarray(candidates, dtype=np.intp)], self.present)
+
+    def part(self, users: Places) -> Crowd:
+        """Some of the users."""
+        return Crowd(self.metrics, self.values[:, :, users], self.present[:, users])
+
+    def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Split the users at random into as many folds as candidates, and measure each candidate on one fold.
+
+        Means and their standard errors, (candidates, metrics) each.
+
+        >>> import numpy as np
+        >>> crowd = Crowd.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0]]]))
+        >>> means, errors = crowd.measure([0, 0], np.random.default_rng(1))
+        >>> float(means.sum())
+        4.0
+        """
+        order = rng.permutation(self.users)
+        means = np.empty((len(candidates), len(self.metrics)))
+        errors = np.empty_like(means)
+        for fold, candidate in enumerate(candidates):
+            users = order[fold :: len(candidates)]
+            seen = self.values[:, candidate].take(users, axis=1)
+            counts = np.maximum(self.present.take(users, axis=1).sum(axis=1), 1)
+            mean = seen.sum(axis=1, dtype=np.float64) / counts
+            spread = np.maximum(np.einsum("mu,mu->m", seen, seen, dtype=np.float64) / counts - mean**2, 0.0)
+            means[fold], errors[fold] = mean, np.sqrt(spread / np.maximum(counts - 1, 1))
+        return means, errors

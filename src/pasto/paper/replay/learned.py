@@ -1,0 +1,129 @@
+"""Learners on a crowd, many times over: each repeat splits the same users anew in every round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pasto.estimate import Sample
+from pasto.objective import Array, Objective
+from pasto.optimize.learners import Algorithm1, Learner, Problem, Round
+from pasto.paper.replay.crowd import Crowd
+from pasto.sim import Progress
+from pasto.sim.draws import pick
+from pasto.space import Candidates
+from pasto.study import Study
+
+PARALLEL = 10
+"""Q: folds of users, and candidates measured, in a round."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What a learner would deploy after some numbers of rounds, in each repeat."""
+
+    learner: str
+    marks: tuple[int, ...]
+    """Rounds."""
+    answers: Array
+    """(repeats, marks, candidates): distributions."""
+
+    def metrics(self, truth: Array) -> Array:
+        """(repeats, marks, metrics): what the answers are worth on all users."""
+        return np.asarray(self.answers @ truth.T)
+
+    def last(self, truth: Array) -> tuple[Array, Array]:
+        """Means and standard errors of the metrics over repeats, (metrics,) each, after the last round."""
+        final = self.metrics(truth)[:, -1]
+        return final.mean(axis=0), standard_error(final)
+
+
+def standard_error(values: Array) -> Array:
+    """Of the mean over the first axis; NaN for a single value.
+
+    >>> float(standard_error(np.array([1.0, 3.0])))
+    1.0
+    """
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(len(values)))
+
+
+def pooled(errors: Array) -> Array:
+    """The folds' standard errors, (folds, metrics), as one for all of them.
+
+    A fold's own error goes with its own mean: where nobody happened to like anything both are zero, and a zero error
+    would be believed above everything else.
+
+    >>> pooled(np.array([[0.0], [0.2]])).round(3).tolist()
+    [[0.141], [0.141]]
+    """
+    common = np.sqrt(np.square(errors).mean(axis=0))
+    return np.broadcast_to(np.maximum(common, 1e-9), errors.shape)
+
+
+def learn_by_algorithm1(
+    crowd: Crowd,
+    objective: Objective,
+    *,
+    repeats: int,
+    rounds: int,
+    seed: int = 1,
+    marks: Sequence[int] | None = None,
+    progress: Progress | None = None,
+    label: str = "",
+) -> Learned:
+    """Algorithm 1 with the settings of the paper's Section 6, all repeats at once."""
+    learner = Algorithm1()
+    problem = Problem(objective, tuple(str(place) for place in range(crowd.candidates)))
+    learner.check(problem)
+    form = objective.form()
+    wanted = tuple(mark for mark in sorted({*(marks or ()), rounds}) if mark <= rounds)
+    chances = [np.random.default_rng([seed, repeat]) for repeat in range(repeats)]
+    state = learner.start(problem, (repeats,))
+    shares = np.full((repeats, PARALLEL), 1.0 / PARALLEL)
+    answers = np.empty((repeats, len(wanted), crowd.candidates))
+    for number in range(1, rounds + 1):
+        served = learner.propose(problem, state)
+        drawn = pick(served, np.array([chance.random(PARALLEL) for chance in chances]))
+        seen = np.array([crowd.measure(row, chance)[0] for row, chance in zip(drawn, chances, strict=True)])
+        sample = Sample(drawn, seen, np.take_along_axis(served, drawn, axis=-1), shares)
+        learner.advance(problem, state, Round(served, sample), form)
+        if number in wanted:
+            answers[:, wanted.index(number)] = state.served / number
+        if progress is not None and number % 50 == 0:
+            progress(label, number, rounds)
+    return Learned("Algorithm 1", wanted, answers)
+
+
+def learn_by_default(
+    crowd: Crowd,
+    objective: Objective,
+    candidates: Candidates,
+    *,
+    repeats: int,
+    rounds: int,
+    seed: int = 1,
+    marks: Sequence[int] | None = None,
+    learner: str | Learner[Any] = "thompson",
+    progress: Progress | None = None,
+    label: str = "",
+) -> Learned:
+    """The default learner through a study, told each fold's mean and the folds' common standard error."""
+    wanted = tuple(mark for mark in sorted({*(marks or ()), rounds}) if mark <= rounds)
+    answers = np.empty((repeats, len(wanted), crowd.candidates))
+    for repeat in range(repeats):
+        study = Study(candidates, objective, learner=learner, seed=1_000 * seed + repeat)
+        chance = np.random.default_rng([seed, repeat])
+        for number in range(1, rounds + 1):
+            assignments = study.ask(PARALLEL)
+            means, errors = crowd.measure([assignment.candidate for assignment in assignments], chance)
+            study.tell(assignments, means, errors=pooled(errors))
+            if number in wanted:
+                answers[repeat, wanted.index(number)] = study.blend().probabilities
+            if progress is not None:
+                progress(label, repeat * rounds + number, repeats * rounds)
+    return Learned("default learner", wanted, answers)

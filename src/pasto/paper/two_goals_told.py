@@ -1,0 +1,284 @@
+"""What the simulation on real data found, as the paper's Tables 1 and 2, with claims and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pasto.objective import Array, maximize
+from pasto.optimize import solve
+from pasto.paper.experiment import Claim, Outcome, Size, Table
+from pasto.paper.models.autoencoder import told
+from pasto.paper.replay import Learned
+from pasto.paper.two_goals import ALPHAS, CHOICES, PENALTY, Goal, Played
+from pasto.paper.two_goals_figures import learning, trade_off
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the paper's Tables 1 and 2 say of a data set."""
+
+    data: str
+    counts: tuple[int, int, int]
+    """Users, items and events."""
+    threshold: float
+    probabilistic: tuple[float, float]
+    single: tuple[float, float]
+    goal: float
+    """The first metric alone, without a guardrail."""
+
+
+def tell(name: str, title: str, sets: tuple[Played, ...], printed: Printed, size: Size) -> Outcome:
+    """Everything about some data sets beside what the paper prints about its own."""
+    figures = {}
+    for one in sets:
+        stem = f"{name}-{_slug(one)}" if len(sets) > 1 else name
+        figures[stem] = partial(trade_off, one)
+        figures[f"{stem}-learning"] = partial(learning, one)
+    return Outcome(
+        name=name,
+        title=f"{title}, on {' and '.join(one.split.pairs.name for one in sets)} (the paper: {printed.data})",
+        settings={
+            "repeats": size.runs,
+            "rounds": size.rounds,
+            "seed": size.seed,
+            "α": f"{CHOICES} from 0 to 1",
+            "λ": PENALTY,
+            "folds and candidates a round": 10,
+            "Mult-VAE": told(sets[0].settings),
+        },
+        claims=tuple(claim for one in sets for claim in _claims(one, printed)),
+        tables=(
+            _counts(sets, printed),
+            *(_sanity(one) for one in sets),
+            *(_results(one, printed) for one in sets),
+            *(_rounds(one) for one in sets),
+            *(_unseen(one) for one in sets),
+        ),
+        data={one.split.pairs.name: _data(one) for one in sets},
+        figures=figures,
+    )
+
+
+def _claims(one: Played, printed: Printed) -> tuple[Claim, ...]:
+    blend, single = printed.probabilistic[0], printed.single[0]
+    name = one.split.pairs.name
+    claims = [_blend_wins(one, goal, f"{blend} against {single} on {printed.data}") for goal in (one.soft, one.hard)]
+    return (
+        *claims,
+        *(_learner_wins(one, goal, each) for goal in (one.soft, one.hard) for each in goal.learned),
+        _bites(one, name),
+    )
+
+
+def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
+    """A lead counts if users could not have made it by chance, and if it is there on users who did not choose it."""
+    what = f"{one.split.pairs.name}: the best blend has more {one.metrics[0]} than the best single α, {_kind(goal)}"
+    if goal.best.single is None:
+        return Claim(what, paper, "no single α keeps the guardrail", holds=True)
+    lead, error = one.lead(goal)
+    unseen = goal.halves.difference[:, 0]
+    value = goal.best.gain.value or 0.0
+    return Claim(
+        what=what,
+        paper=paper,
+        measured=f"{goal.best.metrics[one.metrics[0]]:.4f} against {one.truth[0, goal.best.single]:.4f}: "
+        f"{lead[0]:+.4f} ± {error[0]:.4f} over users ({lead[0] / one.truth[0, goal.best.single]:+.2%}); on users who "
+        f"did not choose, {unseen.mean():+.4f} (deviation of a split {unseen.std():.4f})",
+        holds=bool(lead[0] > 2 * error[0] and unseen.mean() > 0),
+        note=f"f rises by {value:.2g}; the curve lies at most {_hollow(one):.4f} below its concave hull, and one "
+        f"point of it is known to ± {one.crowd.errors[0].mean():.4f}",
+    )
+
+
+def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
+    mean, error = learned.last(one.truth)
+    if goal.soft:
+        values = np.asarray(goal.objective.value(learned.metrics(one.truth)[:, -1]))
+        single = float(goal.best.single_value or np.nan)
+        spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        measured = (
+            f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds; best single {single:.4f}, "
+            f"best blend {goal.best.value:.4f}"
+        )
+        holds = bool(values.mean() > single)
+    else:
+        single = float("nan") if goal.best.single is None else float(one.truth[0, goal.best.single])
+        met = float((learned.metrics(one.truth)[:, -1, 1] >= one.threshold - 1e-12).mean())
+        measured = (
+            f"{one.metrics[0]} {mean[0]:.4f} ± {error[0]:.4f} with {one.metrics[1]} {mean[1]:.4f} (limit "
+            f"{one.threshold:.4f}, met in {met:.0%} of the repeats) after {learned.marks[-1]:,} rounds; best single "
+            f"{single:.4f}"
+        )
+        holds = bool(mean[0] > single and met >= 0.9)
+    return Claim(
+        what=f"{one.split.pairs.name}: {learned.learner} learns a blend better than the best single α, {_kind(goal)}",
+        paper="yes; rounds not told" if goal.soft else "no hard guardrail in the simulation",
+        measured=measured,
+        holds=holds,
+        note="" if learned.marks[-1] >= 100 else "too few rounds to tell",
+    )
+
+
+def _bites(one: Played, name: str) -> Claim:
+    lost = one.threshold**2 * PENALTY
+    spread = float(np.ptp(one.truth[0]))
+    return Claim(
+        what=f"{name}: λ = {PENALTY:g} holds {one.metrics[1]} at its threshold",
+        paper="metrics end at or above the threshold",
+        measured=f"losing all of {one.metrics[1]} costs {lost:.3g}, and {one.metrics[0]} differs by {spread:.3g} "
+        f"between α; the best blend under λ has {one.soft.best.metrics[one.metrics[1]]:.4f}, the threshold is "
+        f"{one.threshold:.4f}",
+        holds=bool(one.soft.best.metrics[one.metrics[1]] >= 0.98 * one.threshold),
+        note="why everything is run again with a hard guardrail",
+    )
+
+
+def _counts(sets: tuple[Played, ...], printed: Printed) -> Table:
+    rows: list[tuple[str | int | None, ...]] = [(f"the paper: {printed.data}", *printed.counts, None, None)]
+    for one in sets:
+        pairs = one.split.pairs
+        rows.append(
+            (pairs.name, pairs.user_count, pairs.item_count, pairs.events, one.split.train.nnz, one.split.test.nnz)
+        )
+    return Table("Table 1: the data as prepared", ("data", "users", "items", "events", "training", "test"), tuple(rows))
+
+
+def _sanity(one: Played) -> Table:
+    return Table(
+        f"{one.split.pairs.name}: the models beside simpler ones",
+        ("model", *one.metrics),
+        tuple((name, round(pair[0], 4), round(pair[1], 4)) for name, pair in one.baselines.items()),
+    )
+
+
+def _results(one: Played, printed: Printed) -> Table:
+    """As the paper's Table 2, once soft and once hard."""
+    rows: list[tuple[str | float | None, ...]] = []
+    for goal in (one.soft, one.hard):
+        word = _kind(goal)
+        best = goal.best
+        rows.append((f"{word}: probabilistic, exact", *_pair(best.metrics, one), _mixture(goal)))
+        for learned in goal.learned:
+            mean, error = learned.last(one.truth)
+            cells = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True)]
+            rows.append((f"{word}: probabilistic, {learned.learner}", *cells, f"{learned.marks[-1]:,} rounds"))
+        if best.single is None:
+            rows.append((f"{word}: single best", None, None, "none keeps the guardrail"))
+        else:
+            at = one.truth[:, best.single]
+            rows.append((f"{word}: single best", f"{at[0]:.4f}", f"{at[1]:.4f}", f"α = {ALPHAS[best.single]:.3f}"))
+    top = one.truth[:, one.top]
+    rows.append(("single goal", f"{top[0]:.4f}", f"{top[1]:.4f}", f"α = {ALPHAS[one.top]:.3f}"))
+    rows.append(("α = 0.5, the threshold", f"{one.middle[0]:.4f}", f"{one.threshold:.4f}", ""))
+    rows.append((f"the paper, {printed.data}: probabilistic", *map(str, printed.probabilistic), ""))
+    rows.append((f"the paper, {printed.data}: single best", *map(str, printed.single), ""))
+    rows.append((f"the paper, {printed.data}: single goal", str(printed.goal), None, ""))
+    return Table(f"Table 2: {one.split.pairs.name}", ("solution", *one.metrics, "what it is"), tuple(rows))
+
+
+def _rounds(one: Played) -> Table:
+    """f at every mark, soft; what the goal is and how often the guardrail is met, hard."""
+    marks = sorted({mark for goal in (one.soft, one.hard) for learned in goal.learned for mark in learned.marks})
+    rows = []
+    for goal in (one.soft, one.hard):
+        for learned in goal.learned:
+            cells = [_cell(one, goal, learned, mark) for mark in marks]
+            rows.append((f"{_kind(goal)}: {learned.learner}", *cells, _needed(goal, learned, one.truth)))
+    return Table(
+        f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail holds (hard)",
+        ("learner", *(f"{mark:,} rounds" for mark in marks), "ahead of the best single from"),
+        tuple(rows),
+    )
+
+
+def _cell(one: Played, goal: Goal, learned: Learned, mark: int) -> str | None:
+    if mark not in learned.marks:
+        return None
+    metrics = learned.metrics(one.truth)[:, learned.marks.index(mark)]
+    if goal.soft:
+        return f"{np.asarray(goal.objective.value(metrics)).mean():.4f}"
+    return f"{metrics[:, 0].mean():.4f}, {(metrics[:, 1] >= one.threshold - 1e-12).mean():.0%}"
+
+
+def _needed(goal: Goal, learned: Learned, truth: Array) -> str:
+    """The first mark from which on f (soft) or the goal (hard) is ahead of the best single candidate's, in the mean."""
+    if goal.best.single is None:
+        return ""
+    metrics = learned.metrics(truth)
+    values = np.asarray(goal.objective.value(metrics)) if goal.soft else metrics[..., 0]
+    level = goal.best.single_value if goal.soft else truth[0, goal.best.single]
+    below = np.flatnonzero(values.mean(axis=0) <= level)
+    place = int(below[-1]) + 1 if len(below) else 0
+    return f"{learned.marks[place]:,} rounds" if place < len(learned.marks) else "never"
+
+
+def _unseen(one: Played) -> Table:
+    rows = []
+    for goal in (one.soft, one.hard):
+        gap = goal.halves.difference
+        if len(gap):
+            rows.append(
+                (
+                    _kind(goal),
+                    f"{goal.halves.promised.mean():+.5f}",
+                    f"{gap[:, 0].mean():+.5f} (deviation {gap[:, 0].std():.5f})",
+                    f"{gap[:, 1].mean():+.5f} (deviation {gap[:, 1].std():.5f})",
+                    f"{(gap[:, 0] > 0).mean():.0%}",
+                )
+            )
+    return Table(
+        f"{one.split.pairs.name}: blend less single, both chosen on a random half of the users",
+        (
+            "guardrail",
+            f"{one.metrics[0]}, same half",
+            f"{one.metrics[0]}, other half",
+            f"{one.metrics[1]}, other half",
+            "ahead in",
+        ),
+        tuple(rows),
+    )
+
+
+def _data(one: Played) -> dict[str, Any]:
+    return {
+        "alpha": ALPHAS,
+        "curve": dict(zip(one.metrics, one.truth, strict=True)),
+        "errors": dict(zip(one.metrics, one.crowd.errors, strict=True)),
+        "threshold": one.threshold,
+        "baselines": one.baselines,
+        "validation": {"all": one.trainings[0].validation, "second": one.trainings[1].validation},
+        "soft": {"probabilities": one.soft.best.probabilities, "prices": one.soft.best.prices},
+        "hard": {"probabilities": one.hard.best.probabilities, "prices": one.hard.best.prices},
+    }
+
+
+def _hollow(one: Played) -> float:
+    """How far the curve lies below its concave hull at most, in the first metric."""
+    order = np.linspace(one.truth[1].min(), one.truth[1].max(), 60)[1:-1]
+    hollow = 0.0
+    for level in order:
+        wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
+        found = solve(one.truth, wanted)
+        if found.single is not None:
+            hollow = max(hollow, found.value - float(one.truth[0, found.single]))
+    return hollow
+
+
+def _mixture(goal: Goal) -> str:
+    return " + ".join(f"{goal.best.probabilities[k]:.0%} α = {ALPHAS[k]:.3f}" for k in goal.best.support)
+
+
+def _pair(metrics: Any, one: Played) -> tuple[str, str]:
+    return f"{metrics[one.metrics[0]]:.4f}", f"{metrics[one.metrics[1]]:.4f}"
+
+
+def _kind(goal: Goal) -> str:
+    return f"soft (λ = {PENALTY:g})" if goal.soft else "hard"
+
+
+def _slug(one: Played) -> str:
+    return one.split.pairs.name.split()[-1].lower()

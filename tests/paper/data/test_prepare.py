@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pasto.errors import BadInput
+from pasto.paper.data import Interactions, core, priced, split
+
+PAIRS = st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1)
+
+
+def of(pairs: set[tuple[int, int]], worth: list[float] | None = None) -> Interactions:
+    users, items = np.array(sorted(pairs), dtype=np.int32).T
+    known = {} if worth is None else {"price": np.array(worth)}
+    return Interactions("tiny", users, items, 13, 13, known)
+
+
+def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
+    """One user or item at a time, until nobody is short."""
+    left = set(pairs)
+    while True:
+        for side in (0, 1):
+            for one in {pair[side] for pair in left}:
+                if sum(pair[side] == one for pair in left) < least:
+                    left = {pair for pair in left if pair[side] != one}
+                    break
+            else:
+                continue
+            break
+        else:
+            return left
+
+
+@given(PAIRS, st.integers(1, 4))
+def test_the_core_is_the_largest_set_where_everybody_has_enough(pairs: set[tuple[int, int]], least: int) -> None:
+    expected = slowly(pairs, least)
+    if not expected:
+        with pytest.raises(BadInput, match="the data is too small"):
+            core(of(pairs), least)
+        return
+    kept = core(of(pairs), least)
+    assert kept.events == len(expected)
+    assert kept.user_count == len({user for user, _ in expected})
+    assert kept.item_count == len({item for _, item in expected})
+    assert np.bincount(kept.users).min() >= least
+    assert np.bincount(kept.items).min() >= least
+
+
+def test_items_keep_their_worth_when_others_are_left_out() -> None:
+    pairs = of({(0, 0), (0, 2), (1, 2), (1, 5)}, [float(item) for item in range(13)])
+    assert core(pairs, 1).worth["price"].tolist() == [0.0, 2.0, 5.0]
+    assert core(pairs, 1).events == 4
+    worth = [np.nan if item == 2 else 1.0 for item in range(13)]
+    assert priced(of({(0, 0), (0, 2), (1, 2), (1, 5)}, worth), "price").events == 2
+
+
+@given(PAIRS, st.floats(0.05, 0.95), st.integers(0, 3))
+def test_a_split_parts_each_users_pairs(pairs: set[tuple[int, int]], share: float, seed: int) -> None:
+    found = split(of(pairs), share, seed)
+    assert found.train.multiply(found.test).nnz == 0
+    both = (found.train + found.test).toarray()
+    assert {(int(user), int(item)) for user, item in zip(*np.nonzero(both), strict=True)} == pairs
+    counts = np.bincount([user for user, _ in pairs], minlength=13)
+    np.testing.assert_array_equal(found.train.sum(axis=1), np.ceil(np.round(share * counts, 9)))
+
+
+def test_a_split_is_random_and_the_seed_decides() -> None:
+    pairs = of({(user, item) for user in range(13) for item in range(13)})
+    first, again, other = (split(pairs, seed=seed).train.toarray() for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+    assert len({tuple(row) for row in first.tolist()}) > 5
