@@ -1,0 +1,131 @@
+"""How far intervals reach, and evidence that may be looked at whenever one likes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pasto.errors import BadOption
+from pasto.estimate.intervals import (
+    Interval,
+    chance_of_error,
+    evidence_since,
+    log_evidence,
+    progress_of,
+    reach_at_any_time,
+    reach_at_horizon,
+    relative_lift,
+    relative_lift_by_logarithm,
+)
+from pasto.estimate.intervals.restarts import start_shares
+
+ERRORS = st.floats(1e-4, 0.3)
+
+
+@given(ERRORS, st.floats(1e-2, 1e4))
+def test_looking_at_any_time_reaches_further_than_one_look(error: float, progress: float) -> None:
+    for sides in (1, 2):
+        assert reach_at_any_time(progress, error, sides) > reach_at_horizon(error, sides=sides)
+
+
+@given(ERRORS, st.floats(0.1, 1e3))
+def test_one_side_reaches_less_than_two(error: float, progress: float) -> None:
+    assert reach_at_any_time(progress, error, 1) < reach_at_any_time(progress, error, 2)
+
+
+@given(st.floats(1.0, 500.0))
+def test_a_sequence_is_tightest_where_it_was_asked_to_be(tight: float) -> None:
+    others = min(
+        reach_at_any_time(progress_of(tight, tight=tight * scale), 0.05) for scale in np.geomspace(0.2, 5.0, 41)
+    )
+    assert reach_at_any_time(progress_of(tight, tight=tight), 0.05) <= others + 1e-9
+
+
+@given(st.floats(0.1, 1e3), st.floats(0.1, 1e3))
+def test_evidence_is_one_on_average_where_nothing_drifts(variance: float, mixture: float) -> None:
+    """E over S ~ N(0, V), exactly, by quadrature: what makes the chance of ever exceeding 1/α at most α."""
+    places = np.linspace(-12.0, 12.0, 24_001)
+    density = np.exp(-0.5 * places**2) / np.sqrt(2.0 * np.pi)
+    spread = np.sqrt(variance)
+    # Near V ≫ ρ the integrand has heavy shoulders, so the density is taken inside the exponent.
+    logs = log_evidence(spread * places, np.array(variance), mixture) + np.log(density)
+    wide = np.exp(logs).sum() * (places[1] - places[0])
+    assert wide <= 1.0 + 1e-6
+    if variance < 5.0 * mixture:
+        assert wide == pytest.approx(1.0, abs=1e-3)
+
+
+def test_starts_share_out_one_whole() -> None:
+    assert start_shares(10_000).sum() == pytest.approx(1.0, abs=1e-4)
+    assert start_shares(10_000).sum() <= 1.0
+    assert start_shares(1).tolist() == [0.5]
+
+
+def test_few_units_are_not_asked_about() -> None:
+    steps = np.full(3, 10.0)
+    early, _ = evidence_since(steps, np.ones(3), np.full(3, 40.0))
+    assert np.isneginf(early[:2]).all()
+    assert early[2] > np.log(20)
+
+
+@given(
+    st.floats(1.0, 1e3),
+    st.floats(1.0, 1e3),
+    st.floats(1e-6, 1.0),
+    st.floats(1e-6, 1.0),
+    st.floats(0.5, 4.0),
+    st.floats(1e-3, 1e3),
+)
+def test_a_relative_lift_solves_its_equation_and_knows_no_units(
+    treated: float, control: float, own: float, other: float, reach: float, unit: float
+) -> None:
+    own, other = own * treated**2, other * control**2
+    found = relative_lift(np.array(treated), np.array(control), np.array(own), np.array(other), reach)
+    assert found.low <= found.estimate <= found.high
+    if not np.isfinite(found.high):
+        assert reach**2 * other >= (1.0 - 1e-9) * control**2
+        return
+    if reach**2 * other < 0.9 * control**2:
+        for end in (found.low, found.high):
+            gap = treated - (1.0 + end) * control
+            assert gap**2 == pytest.approx(reach**2 * (own + (1.0 + end) ** 2 * other), rel=1e-6)
+        arrays = [np.array(value) for value in (treated * unit, control * unit, own * unit**2, other * unit**2)]
+        scaled = relative_lift(arrays[0], arrays[1], arrays[2], arrays[3], reach)
+        assert scaled.high == pytest.approx(float(found.high), rel=1e-6, abs=1e-9)
+
+
+def test_the_logarithm_agrees_where_the_control_is_well_measured() -> None:
+    small = np.array(1e-6)
+    ours, other = (
+        form(np.array(10.5), np.array(10.0), small, small, 1.96) for form in (relative_lift, relative_lift_by_logarithm)
+    )
+    assert ours.low == pytest.approx(float(other.low), abs=1e-7)
+    assert ours.high == pytest.approx(float(other.high), abs=1e-7)
+
+
+def test_a_noisy_control_tilts_the_logarithm_and_not_the_equation() -> None:
+    """Both ends of a 95 % interval should be missed in 2.5 %, whatever the control's noise."""
+    rng = np.random.default_rng(3)
+    size, noise = 100_000, 0.15
+    treated = 1.2 + 0.05 * rng.standard_normal(size)
+    control = np.maximum(1.0 + noise * rng.standard_normal(size), 0.05)
+    variances = np.full(size, 0.05**2), np.full(size, noise**2)
+    ours = relative_lift(treated, control, variances[0], variances[1], 1.96)
+    other = relative_lift_by_logarithm(treated, control, variances[0], variances[1], 1.96)
+    assert ours.above(0.2).mean() == pytest.approx(0.025, abs=0.002)
+    assert ours.below(0.2).mean() == pytest.approx(0.025, abs=0.002)
+    assert abs(other.above(0.2).mean() - other.below(0.2).mean()) > 0.015
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
+def test_a_confidence_is_a_share(confidence: float) -> None:
+    with pytest.raises(BadOption, match=r"write 0.95 for 95 %"):
+        chance_of_error(confidence)
+
+
+def test_claims_are_counted() -> None:
+    with pytest.raises(BadOption, match="at least one claim"):
+        chance_of_error(0.95, claims=0)
+    assert Interval(np.array(0.0), np.array(-2.0), np.array(-1.0)).below(0.0)
