@@ -88,6 +88,11 @@ class Store(Protocol):
         """
         ...
 
+    @property
+    def waiting(self) -> int:
+        """How many events are waiting to be written."""
+        ...
+
     def high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         ...

@@ -149,6 +149,11 @@ class RelationalStore(ABC):
         """Keep a batch: counted once by id for the study's life, done when durable."""
         return self._writer.append(Batch(study, events, tallies))
 
+    @property
+    def waiting(self) -> int:
+        """How many events are waiting to be written."""
+        return self._writer.waiting
+
     def tallies(self, study: int, version: int) -> list[TallyRow]:
         """The latest tally of each sender for one policy."""
         return sorted(TallyRow(*row) for row in self._all(statements.TALLIES, (study, version)))

@@ -40,6 +40,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="pasto-store-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Events that wait."""
+        return self._waiting
+
     def append(self, batch: Batch) -> Future[Appended]:
         """Queue a batch; StoreBusy, and nothing is taken, where too much is waiting."""
         self.require_open()  # before the lock: in a forked child it may never be free

@@ -63,14 +63,14 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
     yield "pasto_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
-    waiting = getattr(context.store, "waiting", None)
-    if waiting is not None:
-        yield "pasto_store_waiting", "Events waiting to be written.", float(waiting), None
+    yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None
     now = time.time()
     for row in context.store.studies():
         if row.state not in QUIET:
             yield "pasto_policy_version", "Of the policy being served.", row.version, row.name
-            yield "pasto_round", "The open round.", row.round, row.name
+            yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name
+            unlogged = context.service.unlogged.get(row.name, 0)
+            yield "pasto_unlogged_exposures", "Exposures of the service's own that were lost.", unlogged, row.name
             if row.round:
                 age = max(0.0, now - row.opened_at)
                 yield "pasto_round_age_seconds", "How long the open round has been open.", age, row.name

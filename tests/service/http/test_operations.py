@@ -1,0 +1,121 @@
+"""Logs and counters: what is in them, and what must never be."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pasto.service.http.logs import JsonLines, Lines, start_logging
+from pasto.service.http.meters import BOUNDS, Meters
+from pasto.service.http.table import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.service.http.conftest import Serve
+
+
+@pytest.fixture(params=["json", "text"])
+def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
+    """Everything the process logs, in one of the forms."""
+    root = logging.getLogger()
+    level = root.level
+    stream = io.StringIO()
+    handler = start_logging("debug", request.param, stream)
+    yield stream
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def test_logs_hold_neither_keys_nor_units(serve: Serve, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    site.study()
+    key = site.client.post("/v1/keys", json={"name": "boss", "scopes": ["admin"]}).json()["key"]
+    site.client.headers["authorization"] = f"Bearer {key}"
+    unit = "secret-unit-7"
+    site.client.post("/v1/studies/feed/assign", json={"unit": unit})
+    site.client.post("/v1/studies/feed/assign", json={"unit": unit * 50})
+    site.client.post("/ofrep/v1/evaluate/flags/feed", json={"context": {"targetingKey": unit}})
+    site.client.post("/ofrep/v1/evaluate/flags", json={"context": {"targetingKey": unit}})
+    site.client.post("/v1/studies/feed/events", json=[{"type": "metric", "id": unit, "unit": unit, "name": "like"}])
+    site.client.post("/v1/studies/feed/events", json=[{"type": unit, "id": unit, "unit": unit}])
+    site.client.get(f"/v1/studies/feed/report?{key}")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"refused {key}")
+
+    monkeypatch.setattr(site.running.service, "report", fail)
+    assert site.client.get("/v1/studies/feed/report").status_code == 500
+    logged = lines.getvalue()
+    assert "/v1/studies/{name}/report" in logged
+    assert key.split("_")[2] not in logged
+    assert unit not in logged
+    assert "key made" in logged
+    assert "RuntimeError" in logged
+
+
+def record(message: str, **added: Any) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "pasto", "levelname": "INFO", "msg": message, **added})
+
+
+def test_every_record_is_one_line() -> None:
+    forged = record('end\n{"level": "error"}\r\x1b[31m', study="a\nb", nothing=None)
+    line = JsonLines().format(forged)
+    assert "\n" not in line
+    told = json.loads(line)
+    assert (told["message"], told["study"]) == ('end\n{"level": "error"}\r\x1b[31m', "a\nb")
+    assert "nothing" not in told
+    text = Lines().format(forged)
+    assert not re.search(r"[\n\r\x1b]", text)
+    assert r"end\n" in text
+
+
+def test_requests_are_counted_by_route_and_never_by_what_callers_make_up(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    for name in ("nowhere", "nobody", "x" * 100):
+        site.client.get(f"/v1/studies/{name}")
+        site.client.post(f"/v1/studies/{name}/events", json=[])
+        site.client.post(f"/ofrep/v1/evaluate/flags/{name}", json={"context": {"targetingKey": "ann"}})
+        site.client.get(f"/{name}")
+    site.client.post("/v1/studies/feed/assign", json={"units": ["ann", "bob"]})
+    site.client.post("/ofrep/v1/evaluate/flags/feed", json={"context": {"targetingKey": "ann"}})
+    event = {"type": "metric", "id": "1", "unit": "ann", "name": "like"}
+    site.client.post("/v1/studies/feed/events", json=[event, event, {}])
+    site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
+    text = site.client.get("/metrics").text
+    assert "nowhere" not in text
+    for line in (
+        'pasto_requests_total{method="GET",route="/v1/studies/{name}",status="404"} 3.0',
+        'pasto_decisions_total{study="feed",via="assign"} 2.0',
+        'pasto_decisions_total{study="feed",via="ofrep"} 1.0',
+        'pasto_events_total{result="accepted",study="feed"} 1.0',
+        'pasto_events_total{result="duplicate",study="feed"} 1.0',
+        'pasto_events_total{result="refused",study="feed"} 1.0',
+        'pasto_rounds_closed{study="feed"} 1.0',
+        'pasto_policy_version{study="feed"} 2.0',
+        'pasto_unlogged_exposures{study="feed"} 0.0',
+        "pasto_scheduler_up 1.0",
+        "pasto_waiters 0.0",
+    ):
+        assert line in text, line
+    age = re.search(r'pasto_round_age_seconds\{study="feed"\} (\S+)', text)
+    assert age is not None
+    assert float(age[1]) >= 0
+
+
+def test_the_histogram_adds_up() -> None:
+    meters = Meters(lambda: ())
+    for seconds in (0.0001, 0.0005, 0.02, 0.3, 100.0):
+        meters.request(ROUTES[0], 200, seconds)
+    text = meters.text().decode()
+    buckets = [float(each) for each in re.findall(r"pasto_request_seconds_bucket\{.*\} (\S+)", text)]
+    assert buckets == sorted(buckets)
+    assert len(buckets) == len(BOUNDS)
+    assert (buckets[0], buckets[-1]) == (2.0, 5.0)
+    assert re.search(r"pasto_request_seconds_sum\{.*\} 100\.32", text)
