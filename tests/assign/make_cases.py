@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +117,8 @@ def policies() -> Iterator[tuple[str, Published, list[str]]]:
     yield "a salt beyond one block of the hash", policy(learning, baseline=4, salt="s" * 130), []
     yield "names and salt outside ASCII", policy([("learner", k, 0.2) for k in names], names=names, salt="ψ/1"), []
     yield "confirming: sticky arms", policy(confirming, state="confirming", mode="sticky", salt="feed", baseline=4), []
-    yield "deployed: a sticky blend", policy(deployed, state="deployed", mode="sticky", salt="feed", baseline=4), []
+    blend = policy(deployed, state="deployed", mode="sticky", salt="feed", baseline=4)
+    yield "deployed: a sticky blend, and units that were nearly another's", blend, close_calls(blend)
     moved = [("control", 4, 0.05), ("blend", 2, 0.5), ("blend", 7, 0.45)]
     yield "a later blend keeps most units", policy(moved, state="deployed", mode="sticky", salt="feed", version=2), []
     yield "deployed by request", policy(deployed, state="deployed", salt="feed/9", version=9), []
@@ -134,13 +136,29 @@ def policies() -> Iterator[tuple[str, Published, list[str]]]:
 def edges() -> tuple[Published, list[str]]:
     """A cut at a unit's own place leaves it to the next cell; a cut one above takes it in."""
     units = [f"edge-{number}" for number in range(20)]
-    places = {unit: int(hashlib.sha256(b"feed/1\0" + unit.encode()).hexdigest()[:16], 16) >> 11 for unit in units}
-    cuts = sorted(place + number % 2 for number, place in enumerate(places.values()))
+    cuts = sorted(place("feed/1", unit) + number % 2 for number, unit in enumerate(units))
     shares = [(until - before) / WHOLE for before, until in zip([0, *cuts], [*cuts, WHOLE], strict=True)]
     made = policy([("learner", index, share) for index, share in enumerate(shares)])
     if [cell["until"] for cell in json.loads(made.text)["cells"]] != [*cuts, WHOLE]:
         raise AssertionError("shares of whole widths must come back as these widths")
     return made, units
+
+
+def place(*parts: str) -> int:
+    return int(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16], 16) >> 11
+
+
+def close_calls(made: Published) -> list[str]:
+    """Units for whom the first and the second of the blend's candidates are all but equal."""
+    runners = [cell for cell in made.cells if cell.arm == "blend"]
+
+    def margin(unit: str) -> float:
+        places = [(place(made.salt, runner.name, unit) + 0.5) / WHOLE for runner in runners]
+        first, second, *_ = sorted(-math.log(p) / runner.width for p, runner in zip(places, runners, strict=True))
+        return second / first - 1
+
+    drawn = [unit for unit in (f"close-{number}" for number in range(20_000)) if made.draw(unit).arm == "blend"]
+    return sorted(drawn, key=margin)[:12]
 
 
 def broken() -> Iterator[tuple[str, str]]:
