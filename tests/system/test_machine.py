@@ -1,0 +1,202 @@
+"""A study under everything at once: duplicates, delays, two nodes, restarts, pauses, clocks; beside a simple model."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pasto.errors import WrongState
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.service import Service
+from pasto.store import open_store
+
+DOCUMENT: dict[str, Any] = {
+    "name": "feed",
+    "baseline": {"w": 1},
+    "parameters": {"w": [0, 1, 2]},
+    "metrics": {"x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]}},
+    "goal": {"maximize": "x"},
+    "traffic": {"control": "20%", "explore": "90%"},
+    "rounds": {"every": "1h", "maturity": "1h"},
+    "learner": "pasto",
+}
+ACTIONS = ("pause", "resume", "confirm", "deploy")
+LEADS = {
+    ("learning", "pause"): "paused",
+    ("confirming", "pause"): "paused",
+    ("deployed", "pause"): "paused",
+    ("learning", "confirm"): "confirming",
+    ("confirming", "deploy"): "deployed",
+}
+
+
+class Machine(RuleBasedStateMachine):
+    """Two nodes over one store, and what a study must look like by a model of a few lines."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.store = open_store("memory:")
+        self.wall, self.steady = 1_700_000_000.0, 0.0
+        self.nodes = [self._node(), self._node()]
+        self.nodes[0].create(DOCUMENT, who="ann", seed=7)
+        self.nodes[0].change("feed", "start", who="ann")
+        self.state, self.paused_from, self.version = "learning", "", 1
+        self.acked: set[str] = set()
+        self.kept_back: list[dict[str, Any]] = []
+        self.serial = 0
+
+    def _node(self) -> Service:
+        return Service(self.store, clock=lambda: self.wall, monotonic=lambda: self.steady)
+
+    def _send(self, node: int, events: list[dict[str, Any]]) -> None:
+        service = self.nodes[node]
+        answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
+        assert answer["refused"] == []
+        ids = {event["id"] for event in events}
+        assert answer["accepted"] == len(ids - self.acked)
+        assert answer["duplicates"] == len(events) - answer["accepted"]
+        self.acked |= ids
+
+    @rule(node=st.integers(0, 1), users=st.integers(0, 12), late=st.booleans(), repeat=st.integers(1, 2))
+    def traffic(self, node: int, users: int, late: bool, repeat: int) -> None:
+        policy = self.nodes[node].board.current("feed")  # perhaps an old one: this node may not have looked since
+        events: list[dict[str, Any]] = []
+        for _ in range(users):
+            self.serial += 1
+            unit = f"user {self.serial % 30}"
+            drawn = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+            events.append({"type": "exposure", "id": f"e{self.serial}", **drawn})
+            fields = {"x": self.serial % 7 - 3.0}
+            events.append({"type": "metric", "id": f"m{self.serial}", "name": "seen", "fields": fields, **drawn})
+        if late:
+            self.kept_back += events[len(events) // 2 :]
+            events = events[: len(events) // 2]
+        self._send(node, events * repeat)
+
+    @rule(node=st.integers(0, 1))
+    def late_arrivals(self, node: int) -> None:
+        self._send(node, self.kept_back)
+        self.kept_back = []
+
+    @rule(node=st.integers(0, 1))
+    def close(self, node: int) -> None:
+        if self.state != "learning":
+            with pytest.raises(WrongState):
+                self.nodes[node].close_round("feed", who="ann")
+            return
+        assert self.nodes[node].close_round("feed", who="ann", round=self.version)["closed"]
+        assert not self.nodes[1 - node].close_round("feed", who="bob", round=self.version)["closed"]
+        self.version += 1
+
+    @rule(node=st.integers(0, 1), action=st.sampled_from(ACTIONS), hold=st.sampled_from(["blend", "baseline"]))
+    def change(self, node: int, action: str, hold: str) -> None:
+        target = LEADS.get((self.state, action))
+        if self.state == "paused" and action == "resume":
+            target = self.paused_from
+        options = {"hold": hold} if action == "pause" else {}
+        service = self.nodes[node]
+        refusal = ""
+        try:
+            service.change("feed", action, who="ann", reason="why", **options)
+        except WrongState as error:
+            refusal = str(error)
+        if refusal:
+            assert target is None or (action == "confirm" and "has learned no round yet" in refusal)
+            return
+        assert target is not None
+        if action == "pause":
+            self.paused_from = self.state
+        self.state = target
+        self.version += 1
+
+    @rule(node=st.integers(0, 1))
+    def restart(self, node: int) -> None:
+        self.nodes[node] = self._node()
+
+    @rule(minutes=st.integers(1, 90))
+    def time_passes(self, minutes: int) -> None:
+        self.wall += 60.0 * minutes
+        self.steady += 60.0 * minutes
+
+    @rule(hours=st.sampled_from([-24, -1, 1, 24]))
+    def clock_jumps(self, hours: int) -> None:
+        self.wall += 3600.0 * hours
+
+    @rule(node=st.integers(0, 1))
+    def tick(self, node: int) -> None:
+        closed = Scheduler(self.nodes[node]).tick()
+        assert closed in (0, 1)
+        assert closed == 0 or self.state == "learning"
+        self.version += closed
+
+    @precondition(lambda self: self.state == "learning")
+    @rule(node=st.integers(0, 1))
+    def an_hour_is_enough(self, node: int) -> None:
+        Scheduler(self.nodes[node]).tick()
+        self.steady += 3600.0  # whatever the wall clock shows
+        Scheduler(self.nodes[node]).tick()
+        row = self.store.study("feed")
+        assert row is not None
+        assert row.version > self.version
+        self.version = row.version
+
+    @invariant()
+    def books_and_policies_hold(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        row = self.store.study("feed")
+        assert row is not None
+        assert (row.state, row.version, row.round) == (self.state, self.version, self.version)
+        with self.store.reading() as connection:
+            kept = connection.execute("SELECT id FROM events ORDER BY id").fetchall()
+        assert [identity for (identity,) in kept] == sorted(self.acked)
+        closes = self.store.closes(row.number)
+        assert [close.round for close in closes] == list(range(1, self.version))
+        times = [close.closed_at for close in closes]
+        assert times == sorted(times)
+        policy = self.nodes[0].board.published(self.nodes[0].board.reread("feed"), self.version)
+        assert policy is not None
+        assert policy.state == self.state
+        assert math.fsum(cell.propensity for cell in policy.cells) == 1.0
+        if self.state == "learning":
+            shares = [cell.propensity for cell in policy.cells if cell.arm == "learner"]
+            assert len(shares) == 3
+            assert min(shares) > 0.72 * 0.001
+        told = [json.loads(close.observed) for close in closes]
+        learned = [one["round"] for close in told for one in close["rounds"]]
+        assert len(learned) == len(set(learned))
+        assert all("had no units of the learner" in problem for close in told for problem in close["problems"])
+
+    def teardown(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        service = self._node()
+        assert service.replay("feed") == {"identical": True, "rounds": self.version - 1, "first_difference": None}
+        books = service.report("feed")["accounting"]["events"]
+        assert books["exposures"] + books["metrics"] == len(self.acked)
+        self.store.close()
+
+
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+
+
+def test_a_study_holds_under_everything_at_once() -> None:
+    run_state_machine_as_test(Machine, settings=settings(QUIET, max_examples=20, stateful_step_count=30))
+
+
+@pytest.mark.services
+def test_a_study_holds_under_everything_at_length() -> None:
+    run_state_machine_as_test(Machine, settings=settings(QUIET, max_examples=500, stateful_step_count=100))
