@@ -22,6 +22,7 @@ def parse(**fields: Any) -> Column:
 def test_what_is_not_said_takes_its_default() -> None:
     assert parse() == Column("m", "e", None, "count")
     assert parse(value="x") == Column("m", "e", "x", "sum")
+    assert parse(per_unit="any") == Column("m", "e", None, "any", 0.0, 1.0)
     assert parse(cap=5).high == 5.0
     assert parse(cap=5).low == 0.0
     assert parse(value="x", range=[-1, 2.5]) == Column("m", "e", "x", "sum", -1.0, 2.5)

@@ -162,7 +162,7 @@ def _bounds(problems: Problems, path: str, fields: Mapping[str, object]) -> tupl
             problems.add(within(path, "cap"), f"must be above 0, got {high:g}; for negative values write range: [a, b]")
         return 0.0, high
     if "range" not in fields:
-        return None, None
+        return (0.0, 1.0) if fields.get("per_unit") == "any" else (None, None)
     spot, given = within(path, "range"), fields["range"]
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         problems.add(spot, f"must be two numbers, [lowest, highest], got {shown(given)}")

@@ -30,12 +30,13 @@ def read_aims(
     rails = []
     for place, row in enumerate(given):
         path = f"guardrails[{place}]"
-        rail = _rail(problems, path, problems.fields(path, row, inside("guardrails")), metrics)
+        fields = problems.fields(path, row, inside("guardrails"))
+        rail = _rail(problems, path, fields, metrics) if isinstance(row, Mapping) else None
         if rail is None or objective is None:
             continue
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
-            objective = objective.keep(source(metrics[rail.metric]), penalty=rail.penalty, **side)  # type: ignore[arg-type]
+            objective = objective.keep(source(metrics[rail.metric]), penalty=rail.penalty, **side)
         except BadObjective as error:
             problems.add(path, f"cannot be used: {error}")
             continue
@@ -55,9 +56,9 @@ def source(metric: Metric) -> str | Ratio:
 def goal_document(objective: Objective) -> dict[str, Any]:
     """The goal as a study file writes it."""
     target = objective.target
-    aim: Any = target.name if isinstance(target, Ratio) else dict(target)  # type: ignore[call-overload]
-    if isinstance(aim, dict) and len(aim) == 1 and next(iter(aim.values())) == 1.0:
-        aim = next(iter(aim))
+    aim: Any = target.name if isinstance(target, Ratio) else target  # a file states no utility, so it is weights
+    if isinstance(aim, Mapping):
+        aim = next(iter(aim)) if list(aim.values()) == [1.0] else dict(aim)
     return {"maximize" if objective.sign > 0 else "minimize": aim}
 
 
@@ -79,6 +80,8 @@ def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[s
         problems.add("goal", "is missing; write {maximize: METRIC} or {minimize: METRIC}")
         return None
     fields = problems.fields("goal", document["goal"], inside("goal"))
+    if not fields and document["goal"]:
+        return None  # misspelt, as has been told
     if len(fields) != 1:
         problems.add("goal", f"needs either maximize or minimize, one of them only, got {shown(document['goal'])}")
         return None
@@ -131,7 +134,7 @@ def _rail(problems: Problems, path: str, fields: Mapping[str, object], metrics: 
     tolerance = losses["tolerance"]
     if tolerance is None:
         tolerance = 0.0 if penalty is None else _allowance(at)
-    floor: Level | None = Level(at.number - tolerance if lower else at.number + tolerance, at.relative)
+    floor: Level | None = at.moved(-tolerance if lower else tolerance)
     if "floor" in fields:
         floor = read_level(problems, within(path, "floor"), fields["floor"])
     if floor is None:

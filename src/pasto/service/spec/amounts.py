@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pasto.measure.document import LARGEST, Problems, shown
 
-_PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})\s*%")
+_PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,400})?|\.\d{1,400})\s*%")
 _SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 YEAR = 366 * 86400.0
@@ -23,6 +23,14 @@ class Level(NamedTuple):
 
     number: float
     relative: bool
+
+    def moved(self, by: float) -> Level:
+        """Another level, as far away as a person would reckon it.
+
+        >>> Level(-0.3, True).moved(-0.1)
+        Level(number=-0.4, relative=True)
+        """
+        return Level(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
 
     def written(self) -> str | float:
         """As a study file writes it, signed where it is relative."""

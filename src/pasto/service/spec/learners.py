@@ -42,7 +42,7 @@ def read_learner(
     if len(problems.found) > before:
         return None
     said_floor = isinstance(document.get("traffic"), Mapping) and "floor" in document["traffic"]  # type: ignore[operator]
-    options = dict(settings)
+    options: dict[str, Any] = dict(settings)
     if name == "thompson":
         options["floor"] = traffic.floor
         if isinstance(candidates, Space):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from pasto.errors import BadSpec, PastoError
+from pasto.errors import BadSpec, MissingExtra, PastoError
 from pasto.measure import Column, Metric, parse_metrics
 from pasto.measure.document import Problems, shown
 from pasto.measure.written import metric_document
@@ -22,6 +22,7 @@ from pasto.service.spec.settings import read_settings
 from pasto.service.spec.spec import Spec
 from pasto.service.spec.warnings import warnings_of
 from pasto.space import Candidates
+from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _UNIT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -41,8 +42,8 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
     name = _word(problems, "name", fields.get("name"), _NAME, "up to 63 of a-z, 0-9, _ and -, such as home-feed")
     unit = _word(problems, "unit", fields.get("unit", "user"), _UNIT, "one word, such as user, session or request")
     description = fields.get("description", "")
-    if not isinstance(description, str) or len(description) > 2000:
-        problems.add("description", f"must be a text of at most 2,000 characters, got {shown(description)}")
+    if not (isinstance(description, str) and len(description) <= 2000 and "".join(description.split()).isprintable()):
+        problems.add("description", f"must be a printable text of at most 2,000 characters, got {shown(description)}")
     settings = read_settings(problems, fields)
     metrics = _metrics(problems, fields)
     aims = read_aims(problems, fields, metrics)
@@ -133,15 +134,16 @@ def _possible(spec: Spec) -> None:
     try:
         study = spec.study(seed=0)
     except PastoError as error:
-        field = "learner" if isinstance(spec.candidates, Candidates) else "ranges"
+        field = "ranges" if isinstance(error, MissingExtra) else "learner"
         raise BadSpec({field: f"cannot be used: {error}"}) from error
-    every = spec.rounds.every
-    if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > study.kept:
+    every, count, kept = spec.rounds.every, len(study.candidates), study.kept
+    if study.space is not None:  # it will grow
+        count, kept = MOST_POINTS, max(KEPT, min(KEPT_MOST, KEPT_SHARES // MOST_POINTS))
+    if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > kept:
         raise BadSpec(
             {
-                "rounds.maturity": f"makes {waiting} rounds wait at once, and a study of {len(study.candidates):,} "
-                f"candidates keeps {study.kept} policies for waiting rounds; shorten it to "
-                f"{(study.kept - 1) * every:g} s, or make rounds longer"
+                "rounds.maturity": f"makes {waiting:,} rounds wait at once, and a study of {count:,} candidates keeps "
+                f"{kept} policies for waiting rounds; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
             }
         )
 

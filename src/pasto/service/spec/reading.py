@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,4 +117,4 @@ def _yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-_READERS = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}
+_READERS: dict[str, Callable[[str], Any]] = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,10 +12,16 @@ from pasto.records import Value
 from pasto.service.spec.fields import inside
 from pasto.space import Candidates, Choice, Integer, Real, Space, grid
 from pasto.space.parameters import Parameter
+from pasto.space.values import text
 
 MOST = 10_000
 """Candidates in one study."""
 MOST_PARAMETERS = 64
+LONGEST = 200
+"""Characters of a candidate's name."""
+_DIGITS = 12
+"""Characters that a number drawn from a range takes in a name, about."""
+_NO_BASELINE = "is missing; write the setting that is served today, such as {like_weight: 1}"
 WAYS = ("parameters", "candidates", "ranges")
 
 
@@ -40,13 +47,19 @@ def read_settings(problems: Problems, document: Mapping[str, object]) -> Setting
     texts = _texts(problems, "constraints", document.get("constraints", []))
     if texts and way == "candidates":
         problems.add("constraints", "stands beside candidates, whose rows are taken as they are; leave it out")
-    before = len(problems.found)
+    found: Found | None = None
+    own = Problems()  # of this part alone: what is wrong elsewhere does not keep this from being looked at
     try:
-        found = _READERS[way](problems, document[way], texts)
+        found = _READERS[way](own, document[way], texts)
+        if found is not None and not own.found:
+            _short_names(own, way, found[0])
     except BadInput as error:
-        problems.add(way, f"cannot be used: {error}")
-        found = None
-    if found is None or len(problems.found) > before:
+        own.add(way, f"cannot be used: {str(error).replace(', or raise limit=', '')}")
+    for path, problem in own.found.items():
+        problems.add(path, problem)
+    if found is None or own.found:
+        if document.get("baseline") is None:
+            problems.add("baseline", _NO_BASELINE)
         return None
     candidates, written = found
     baseline = _baseline(problems, document, candidates, way)
@@ -60,17 +73,17 @@ Found = tuple[Candidates | Space, Any]
 
 
 def _grid(problems: Problems, given: object, texts: list[str]) -> Found | None:
-    levels = _named(problems, "parameters", given)
-    for name, values in levels.items():
-        if not isinstance(values, (list, tuple)) or not values:
-            problems.add(
-                within("parameters", name),
-                f"must be a list of levels such as [0, 1, 2], got {shown(values)}; for a range use ranges",
-            )
-    if problems.found.keys() & {within("parameters", name) for name in levels} or not levels:
+    levels = _lists(problems, "parameters", _named(problems, "parameters", given))
+    if problems.found:
         return None
-    checked = {name: Choice(values).options for name, values in _lists(problems, "parameters", levels).items()}
-    if len(checked) < len(levels):
+    checked = {name: Choice(values).options for name, values in levels.items()}
+    count = math.prod(len(options) for options in checked.values())
+    if count > MOST and not texts:
+        problems.add(
+            "parameters",
+            f"make {count:,} candidates, more than the {MOST:,} that one study may have; use fewer levels, add "
+            "constraints, or use ranges",
+        )
         return None
     return grid(checked, *texts, limit=MOST), {name: list(options) for name, options in checked.items()}
 
@@ -80,7 +93,8 @@ def _rows(problems: Problems, given: object, texts: list[str]) -> Found | None:
         came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else shown(given)
         problems.add("candidates", f"must be a list of 1 to {MOST:,} rows such as {{w: 1}}, got {came}")
         return None
-    rows, names = [], {}
+    rows: list[dict[str, object]] = []
+    names: dict[int, str] = {}
     for place, row in enumerate(given):
         path = f"candidates[{place}]"
         if isinstance(row, Mapping) and set(row) == {"name", "values"} and isinstance(row["values"], Mapping):
@@ -94,50 +108,68 @@ def _rows(problems: Problems, given: object, texts: list[str]) -> Found | None:
     if problems.found:
         return None
     candidates = Candidates.from_rows(rows, limit=MOST)
-    if names:
-        shown_names = [names.get(place, name) for place, name in enumerate(candidates.names)]
-        renamed = Candidates.from_rows(rows, shown_names, limit=MOST)
-        pairs = zip(renamed, renamed.names, candidates.names, strict=True)
-        return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
-    for place, name in enumerate(candidates.names):
-        if len(name) > 200:
-            problems.add(f"candidates[{place}]", "needs a name of its own: its values make one of over 200 characters")
-            return None
-    return candidates, list(candidates)
+    if not names:
+        return candidates, list(candidates)
+    chosen = [names.get(place, name) for place, name in enumerate(candidates.names)]
+    renamed = Candidates.from_rows(rows, chosen, limit=MOST)
+    pairs = zip(renamed, renamed.names, candidates.names, strict=True)
+    return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
 
 
 def _ranges(problems: Problems, given: object, texts: list[str]) -> Found | None:
     parameters: dict[str, Parameter] = {}
     written: dict[str, Any] = {}
     for name, range_ in _named(problems, "ranges", given).items():
-        path = within("ranges", name)
         if isinstance(range_, (list, tuple)):
-            chosen = _lists(problems, "ranges", {name: range_})
-            if name in chosen:
-                choice = Choice(chosen[name])
-                parameters[name], written[name] = choice, list(choice.options)
-            continue
-        fields = problems.fields(path, range_, inside("ranges.NAME"))
-        low, high = (
-            problems.number(within(path, end), fields[end]) if end in fields else _missing(problems, path, end)
-            for end in ("from", "to")
-        )
-        whole = fields.get("whole", False)
-        if not isinstance(whole, bool):
-            problems.add(within(path, "whole"), f"must be true or false, got {shown(whole)}")
-        if low is None or high is None:
-            continue
-        if not low < high:
-            problems.add(path, f"must go from a lower number to a higher, got {low:g} to {high:g}")
-        elif whole and (low != int(low) or high != int(high)):
-            problems.add(path, f"must go from a whole number to a whole number, got {low:g} to {high:g}")
-        else:
-            parameters[name] = Integer(int(low), int(high)) if whole else Real(low, high)
-            ends = {"from": int(low), "to": int(high), "whole": True} if whole else {"from": low, "to": high}
-            written[name] = ends
-    if not parameters or problems.found:
+            for options in _lists(problems, "ranges", {name: range_}).values():
+                parameters[name], written[name] = Choice(options), list(options)
+        elif (found := _range(problems, within("ranges", name), range_)) is not None:
+            ends = {"from": found.low, "to": found.high}
+            parameters[name], written[name] = found, {**ends, "whole": True} if isinstance(found, Integer) else ends
+    return None if problems.found else (Space(parameters, *texts), written)
+
+
+def _range(problems: Problems, path: str, given: object) -> Real | Integer | None:
+    fields = problems.fields(path, given, inside("ranges.NAME"))
+    if not isinstance(given, Mapping):
         return None
-    return Space(parameters, *texts), written
+    ends: list[float] = []
+    for end in ("from", "to"):
+        if end not in fields:
+            problems.add(
+                within(path, end), "is missing; a range is written {from: 0, to: 2}, a choice as a list of options"
+            )
+        elif (number := problems.number(within(path, end), fields[end])) is not None:
+            ends.append(number)
+    whole = fields.get("whole", False)
+    if not isinstance(whole, bool):
+        problems.add(within(path, "whole"), f"must be true or false, got {shown(whole)}")
+    if len(ends) < 2:
+        return None
+    low, high = ends
+    if not low < high:
+        problems.add(path, f"must go from a lower number to a higher, got {low:g} to {high:g}")
+    elif whole and not (low.is_integer() and high.is_integer()):
+        problems.add(path, f"must go from a whole number to a whole number, got {low:g} to {high:g}")
+    else:
+        return Integer(int(low), int(high)) if whole else Real(low, high)
+    return None
+
+
+def _short_names(problems: Problems, way: str, candidates: Candidates | Space) -> None:
+    """Refuse candidates whose names would be too long for the wire."""
+    if isinstance(candidates, Candidates):
+        longest = max(candidates.names, key=len)
+        size = len(longest)
+    else:
+        texts = [
+            max(map(len, map(text, kind.options))) if isinstance(kind, Choice) else _DIGITS
+            for kind in candidates.parameters.values()
+        ]
+        size = sum(len(name) + 2 + width for name, width in zip(candidates.parameters, texts, strict=True))
+    if size > LONGEST:
+        cure = "give each candidate a name" if way == "candidates" else "shorten the parameters' names"
+        problems.add(way, f"would make candidates' names of {size} characters, more than {LONGEST}; {cure}")
 
 
 _READERS = {"parameters": _grid, "candidates": _rows, "ranges": _ranges}
@@ -148,7 +180,7 @@ def _baseline(
 ) -> dict[str, Value] | None:
     given = document.get("baseline")
     if given is None:
-        problems.add("baseline", "is missing; write the setting that is served today, such as {like_weight: 1}")
+        problems.add("baseline", _NO_BASELINE)
         return None
     try:
         if isinstance(given, str) and isinstance(candidates, Candidates):
@@ -219,9 +251,5 @@ def _texts(problems: Problems, path: str, given: object) -> list[str]:
     if not isinstance(given, (list, tuple)) or len(given) > MOST_PARAMETERS:
         problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {shown(given)}")
         return []
-    texts = [problems.text(f"{path}[{place}]", text, 500) for place, text in enumerate(given)]
-    return [text for text in texts if text is not None]
-
-
-def _missing(problems: Problems, path: str, end: str) -> None:
-    problems.add(within(path, end), "is missing; a range is written {from: 0, to: 2}, a choice as a list of options")
+    texts = [problems.text(f"{path}[{place}]", constraint, 500) for place, constraint in enumerate(given)]
+    return [constraint for constraint in texts if constraint is not None]

@@ -1,0 +1,99 @@
+"""Study files as text: three ways to write one, and what no file may do to its reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pasto.errors import BadSpec
+from pasto.service.spec import EXAMPLE, load_spec, read_document, read_spec
+from pasto.service.spec.reading import LARGEST, Kind
+
+
+def test_the_example_is_a_study_that_nobody_need_be_warned_of() -> None:
+    spec = read_spec(EXAMPLE, "yaml")
+    assert spec.warnings == ()
+    study = spec.study(seed=1)
+    assert len(study.candidates) == 9
+    assert study.candidates[study.baseline or 0] == {"like_weight": 1, "share_weight": 1}
+    assert max(map(len, EXAMPLE.splitlines())) <= 120
+
+
+TOML = """
+name = "feed"
+baseline = {weight = 1}
+parameters = {weight = [0, 1, 2]}
+goal = {maximize = "likes"}
+[metrics.likes]
+event = "like"
+cap = 50
+[[guardrails]]
+keep = "likes"
+at_least = "-2%"
+"""
+
+
+def test_the_same_study_in_three_ways(tmp_path: Path) -> None:
+    document = read_document(TOML, "toml")
+    texts: dict[str, str] = {"toml": TOML, "json": json.dumps(document), "yaml": yaml.safe_dump(document)}
+    specs = []
+    for ending in ("toml", "json", "yaml"):
+        file = tmp_path / f"study.{ending}"
+        file.write_text(texts[ending], encoding="utf-8")
+        specs.append(load_spec(file))
+    (tmp_path / "study.yml").write_bytes(b"\xef\xbb\xbf" + texts["yaml"].encode())
+    specs.append(load_spec(str(tmp_path / "study.yml")))
+    assert all(spec == specs[0] for spec in specs)
+
+
+LAUGHS = "a: &a [1, 1]\nb: &b [*a, *a]\nname: [*b, *b]\n"
+UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
+    ("yaml", LAUGHS, "write its content out"),
+    ("yaml", "name: feed\nname: food\n", "'name' stands there twice (line 2)"),
+    ("yaml", "traffic: {cap: 10%, cap: 20%}", "'cap' stands there twice"),
+    ("yaml", "a: " + "[" * 40 + "]" * 40, "more than 16 deep"),
+    ("yaml", "[" * 20_000, "more than 16 deep"),
+    ("yaml", "{" * 20_000, "more than 16 deep"),
+    ("yaml", "name: !!python/object/apply:os.system [id]", "could not determine a constructor"),
+    ("yaml", "name: [", "cannot be read"),
+    ("yaml", "a: 1\n---\nb: 2", "cannot be read"),
+    ("yaml", "a: " + "9" * 5000, "cannot be read"),
+    ("yaml", "just text", "must be a mapping of fields"),
+    ("yaml", "", "must be a mapping of fields"),
+    ("yaml", b"\xff\xfe\x00", "cannot be read"),
+    ("json", '{"a": {"b": 1, "b": 2}}', "'b' stands there twice"),
+    ("json", '{"a": NaN}', "NaN is no number"),
+    ("json", '{"a": -Infinity}', "-Infinity is no number"),
+    ("json", "[" * 100_000, "nested too deeply"),
+    ("json", '{"a":' * 100_000, "nested too deeply"),
+    ("json", "[1, 2]", "must be a mapping of fields"),
+    ("json", "{", "cannot be read"),
+    ("toml", "a = ", "cannot be read"),
+    ("toml", "a = " + "[" * 100_000, "nested too deeply"),
+    ("toml", "a = 1\na = 2", "cannot be read"),
+    ("yaml", "#" * (LARGEST + 1), "over 4 MiB"),
+    ("xml", "<study/>", "yaml, json or toml"),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "says"), UNREADABLE, ids=[str(place) for place in range(len(UNREADABLE))])
+def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, says: str) -> None:
+    with pytest.raises(BadSpec) as told:
+        read_spec(text, kind)
+    assert list(told.value.problems) == [""]
+    assert says in str(told.value)
+    assert len(str(told.value)) < 500
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match=r"study\.txt must end in \.yaml"):
+        load_spec(tmp_path / "study.txt")
+    with pytest.raises(BadSpec, match=r"No such file"):
+        load_spec(tmp_path / "study.yaml")
+    (tmp_path / "big.json").write_bytes(b" " * (LARGEST + 2))
+    with pytest.raises(BadSpec, match="over 4 MiB"):
+        load_spec(tmp_path / "big.json")
