@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pasto.errors import BadOption
-from pasto.estimate.intervals import chance_of_error, evidence_since, progress_of, reach_at_any_time, reach_at_horizon
+from pasto.estimate.intervals import chance_of_error, log_evidence, progress_of, reach_at_any_time, reach_at_horizon
 from pasto.estimate.intervals.cells import Array
+from pasto.estimate.intervals.restarts import MIXTURE
 from pasto.report.figures import COLOURS, curve, label, legend, level, sheet
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def plan(
     looks = np.arange(1.0, rounds + 1.0)
     standard = np.cumsum(steps, axis=-1) / np.sqrt(looks)
     crossed = np.abs(standard) > reach_at_any_time(progress_of(looks), allowed)
-    evidence, _ = evidence_since(steps, np.ones_like(steps), np.full_like(steps, units))
+    # Of all starts the first, which holds half of the evidence, decides where harm is there from the beginning.
+    evidence = log_evidence(np.cumsum(steps, axis=-1), looks, MIXTURE) + np.log(0.5)
     return Plan(
         at_horizon=np.asarray((np.abs(standard) > reach_at_horizon(allowed)).mean(axis=0)),
         at_any_look=np.asarray(np.maximum.accumulate(crossed, axis=-1).mean(axis=0)),

@@ -1,0 +1,172 @@
+"""The report's promises over simulated studies, each beside a mutant that breaks it; `pasto bench trust` runs 2,000."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.bench import write
+from pasto.bench.trust import CHECKS, measure
+from pasto.bench.trust_checks import (
+    alarms,
+    both,
+    coverage,
+    ever_missed,
+    false_winners,
+    sample_ratio,
+    sticky_coverage,
+)
+from pasto.bench.trust_studies import SCENES, simulate
+from pasto.estimate.intervals import Cells, Quantity, compare, side, unit_covariances
+from pasto.report.winner import beating
+
+STUDIES = 200
+
+
+def errors(rate: float) -> float:
+    """Three standard errors of a rate over the studies that are run here."""
+    return 3.0 * float(np.sqrt(rate * (1.0 - rate) / STUDIES))
+
+
+@pytest.mark.parametrize("target", ["learner", "candidate", "blend"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_fixed_horizon_intervals_cover(scene: str, target: str) -> None:
+    found = coverage(SCENES[scene], target, STUDIES, seed=2)
+    assert abs(found.covered - 0.95) <= errors(0.95)
+    assert abs(found.relative - 0.95) <= errors(0.95)
+    assert abs(found.bias) <= 3.0 / np.sqrt(STUDIES) + 0.02
+
+
+def test_users_who_stay_are_counted_as_users() -> None:
+    found = sticky_coverage(STUDIES)
+    assert abs(found.covered - 0.95) <= errors(0.95)
+    assert found.mutant < 0.8
+
+
+def test_means_pooled_over_rounds_do_not_cover() -> None:
+    assert coverage(SCENES["drift"], "candidate", STUDIES).mutant < 0.5
+
+
+def test_variances_of_small_cells_do_not_cover_and_pooled_ones_do() -> None:
+    found = coverage(replace(SCENES["low floor"], units=60), "blend", STUDIES)
+    assert found.mutant < 0.95 - errors(0.95)
+    assert abs(found.covered - 0.95) <= errors(0.95)
+
+
+def test_shares_that_follow_outcomes_bias_rounds_weighed_by_traffic() -> None:
+    """Why a candidate's rounds are weighed evenly: its traffic depends on what it showed before."""
+    scene = replace(SCENES["A/A"], floor=0.005)
+    drawn = simulate(scene, 1_000, 3)
+    covariances = unit_covariances(drawn.cells)
+    treated, control = side(drawn.cells, covariances, scene.candidates), side(drawn.cells, covariances, 0)
+    bias = {}
+    for weights in ("traffic", "even"):
+        found = compare(treated, control, Quantity(0), weights=weights)
+        bias[weights] = float((found.difference / np.sqrt(found.variance)).mean())
+    assert bias["traffic"] < -0.15
+    assert abs(bias["even"]) < 0.1
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_looking_is_free(relative: bool) -> None:
+    ours, naive = ever_missed(100, STUDIES, relative=relative)
+    assert ours <= 0.05 + errors(0.05)
+    assert naive > 0.2
+
+
+def test_looking_is_free_where_users_stay() -> None:
+    """One record a look, of all that the users did so far; the mutant takes each look for the only one."""
+    rng = np.random.default_rng(4)
+    users, looks = 300, 60
+    arms = [rng.normal(0.0, 1.0, (STUDIES, users, 1)) + rng.normal(0.0, 2.0, (STUDIES, users, looks)) for _ in range(2)]
+    missed = {True: np.zeros(STUDIES, dtype=bool), False: np.zeros(STUDIES, dtype=bool)}
+    for look in range(1, looks + 1):
+        values = [arm[..., :look].mean(axis=-1) for arm in arms]
+        cells = Cells(
+            np.full((STUDIES, 1, 2), float(users)),
+            np.stack([value.mean(axis=-1) for value in values], axis=-1)[:, None, :, None],
+            np.stack([users * value.var(axis=-1) for value in values], axis=-1)[:, None, :, None, None],
+        )
+        covariances = unit_covariances(cells)
+        found = compare(side(cells, covariances, 1), side(cells, covariances, 0), Quantity(0))
+        found = replace(found, information=np.full(STUDIES, float(look)))
+        for sequential, ever in missed.items():
+            ever |= ~found.lift(0.05, sequential=sequential).covers(0.0)
+    assert missed[True].mean() <= 0.05 + errors(0.05)
+    assert missed[False].mean() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("kind", "guardrails"), [("normal", 1), ("normal", 5), ("rare", 1), ("rare", 5), ("skewed", 1), ("skewed", 3)]
+)
+def test_breakers_seldom_cry_wolf(kind: str, guardrails: int) -> None:
+    rounds = 40 if kind == "skewed" or guardrails > 1 else 100
+    assert alarms(kind, STUDIES, guardrails=guardrails, rounds=rounds).tripped <= 0.05 + errors(0.05)
+
+
+def test_a_z_test_at_every_look_cries_wolf() -> None:
+    assert alarms("normal", STUDIES, test="z").tripped > 0.2
+
+
+def test_without_a_cap_or_a_range_the_breaker_cries_wolf() -> None:
+    assert alarms("skewed, no cap", STUDIES, rounds=50).tripped > 0.05 + errors(0.05)
+    assert alarms("rare", STUDIES, declared=False, rounds=50).tripped > 0.1
+
+
+@pytest.mark.parametrize(("drop", "limit"), [(0.1, 8.0), (0.05, 20.0)])
+def test_breakers_find_harm(drop: float, limit: float) -> None:
+    found = alarms("normal", STUDIES, drop=drop)
+    assert found.tripped >= 0.99
+    assert found.rounds <= limit
+    if drop == 0.05:
+        assert alarms("normal", STUDIES, drop=drop, test="bonferroni").rounds > limit
+
+
+def test_a_good_past_does_not_hide_harm() -> None:
+    found, mutant = (alarms("normal", 100, drop=0.1, good=50, rounds=90, test=test) for test in ("ours", "one-start"))
+    assert found.tripped >= 0.97
+    assert found.rounds <= 20
+    assert mutant.tripped == 0.0
+
+
+def test_harm_shows_against_a_control_later() -> None:
+    half = alarms("normal", 100, drop=0.1, control=0.5, rounds=80)
+    assert half.tripped >= 0.97
+    assert half.rounds <= 25
+
+
+def test_sample_ratios_are_quiet_and_awake() -> None:
+    quiet, lossy, silent = (sample_ratio(STUDIES, left=left) for left in (1.0, 0.9, 0.0))
+    assert quiet.ours <= 0.015  # at most two in two hundred; the promise is 0.4 % of 2,000
+    assert quiet.last_weights == 1.0
+    assert lossy.ours >= 0.75
+    assert silent.ours == 1.0
+
+
+@pytest.mark.parametrize(("candidates", "studies"), [(20, STUDIES), (100, 50)])
+def test_winners_are_seldom_false(candidates: int, studies: int) -> None:
+    fixed, anytime, alone = false_winners(candidates, studies)
+    allowed = 0.05 + 3.0 * float(np.sqrt(0.05 * 0.95 / studies))
+    assert fixed <= allowed
+    assert anytime <= allowed
+    assert alone > allowed
+
+
+def test_real_winners_are_found() -> None:
+    scene = replace(SCENES["lift"], rounds=20)
+    found, _ = both(simulate(scene, 50, 1), scene, "candidate")
+    assert beating(found, 0.05 / scene.candidates, sequential=True).mean() > 0.9
+
+
+def test_the_report_of_all_checks_is_written(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    report = measure(studies=4, progress=lambda *told: seen.append(told))
+    assert len(report.rows) == len(CHECKS) == len(seen)
+    written = write("trust", report, tmp_path)
+    assert [path.name for path in written] == ["trust.json", "trust-looks.png", "trust-looks.svg"]
+    assert json.loads(written[0].read_text(encoding="utf-8"))["rows"][0]["number"] == "coverage, learner"

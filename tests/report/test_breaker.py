@@ -1,0 +1,124 @@
+"""The breaker: quiet while all is well, awake when it is not, for every kind of floor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Cells, Quantity, Range
+from pasto.report.breaker import Floor, shortfall, watch
+from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+
+
+def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> Record:
+    """Coins with the given rates in each round; columns likes (0 or 1), views (1 to 9), watched views."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number, rate in enumerate(likes):
+        cells = []
+        for arm, chance in (("learner", rate), *([("control", control)] if control is not None else [])):
+            views = rng.integers(1, 10, units).astype(float)
+            rows = np.stack([rng.random(units) < chance, views, rng.binomial(views.astype(int), chance)], axis=1)
+            apart = rows - rows.mean(axis=0)
+            cross = tuple(map(tuple, (apart.T @ apart).tolist()))
+            cells.append(CellMoments(arm, 1 if arm == "learner" else 0, units, tuple(rows.mean(axis=0)), cross))
+        found.append(MeasuredRound(number, {(cell.arm, cell.candidate): 0.5 for cell in cells}, cells))
+    return recorded(found)
+
+
+UNIT = Range(0.0, 1.0)
+FLOORS = {
+    "absolute": Floor("likes", Quantity(0), 0.095),
+    "absolute, range": Floor("likes", Quantity(0), 0.095, within=UNIT),
+    "relative": Floor("likes", Quantity(0), -0.05, relative=True),
+    "relative, range": Floor("likes", Quantity(0), -0.05, relative=True, within=UNIT),
+    "ratio": Floor("rate", Quantity(2, 1), 0.095),
+    "ratio, ranges": Floor("rate", Quantity(2, 1), 0.095, within=Range(0, 9), denominator_within=Range(1, 9)),
+    "ratio, relative": Floor("rate", Quantity(2, 1), -0.05, relative=True),
+}
+CEILINGS = {
+    "absolute": Floor("likes", Quantity(0), 0.105, at_most=True),
+    "absolute, range": Floor("likes", Quantity(0), 0.105, at_most=True, within=UNIT),
+    "relative": Floor("likes", Quantity(0), 0.05, relative=True, at_most=True),
+    "relative, range": Floor("likes", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
+    "ratio": Floor("rate", Quantity(2, 1), 0.105, at_most=True),
+    "ratio, ranges": Floor(
+        "rate", Quantity(2, 1), 0.105, at_most=True, within=Range(0, 9), denominator_within=Range(1, 9)
+    ),
+    "ratio, relative": Floor("rate", Quantity(2, 1), 0.05, relative=True, at_most=True),
+}
+
+
+@pytest.mark.parametrize("kind", FLOORS)
+def test_every_kind_of_floor_trips_on_harm_and_only_on_harm(kind: str) -> None:
+    fine, harmed = rounds_of([0.1] * 30), rounds_of([0.075] * 30, seed=2)
+    for floor, well, ill in ((FLOORS[kind], fine, harmed), (CEILINGS[kind], fine, rounds_of([0.13] * 30, seed=3))):
+        assert watch(well, [floor])[0].state == "holds"
+        verdict = watch(ill, [floor])[0]
+        assert verdict.state == "breach"
+        assert verdict.p_value < 0.05
+        assert verdict.round is not None
+        assert verdict.round < 30
+        assert verdict.bounded == ("range" in kind)
+
+
+@pytest.mark.parametrize("kind", ["absolute", "absolute, range", "relative", "ratio, relative"])
+def test_a_rise_never_trips_a_floor(kind: str) -> None:
+    assert watch(rounds_of([0.14] * 30), [FLOORS[kind]])[0].p_value == 1.0
+
+
+@pytest.mark.parametrize("kind", ["absolute", "absolute, range"])
+def test_harm_that_begins_late_is_found_and_dated(kind: str) -> None:
+    record = rounds_of([0.12] * 40 + [0.07] * 12)
+    verdict = watch(record, [FLOORS[kind]])[0]
+    assert verdict.state == "breach"
+    assert verdict.round is not None
+    assert verdict.since is not None
+    assert 40 <= verdict.round < 52
+    assert abs(verdict.since - 40) <= 1
+
+
+def test_a_warning_comes_before_the_breach_and_guardrails_share_the_error() -> None:
+    record = rounds_of([0.088] * 60, seed=5)
+    floor = FLOORS["absolute"]
+    states = [
+        watch(recorded_prefix(record, upto), [floor], confidence=0.999, warning=0.8)[0].state for upto in range(1, 61)
+    ]
+    assert states[0] == "holds"
+    assert states[-1] == "breach"
+    assert "warning" in states[: states.index("breach")]
+    short = recorded_prefix(record, 30)
+    alone, five = watch(short, [floor])[0], watch(short, [floor] * 5)[0]
+    assert five.p_value == pytest.approx(min(1.0, 5 * alone.p_value))
+
+
+def recorded_prefix(record: Record, upto: int) -> Record:
+    cells = Cells(record.cells.units[:upto], record.cells.mean[:upto], record.cells.cross[:upto])
+    return Record(record.keys, record.versions[:upto], cells, record.shares[:upto])
+
+
+def test_a_breach_stays_one() -> None:
+    record = rounds_of([0.07] * 10 + [0.2] * 20)
+    assert watch(record, [FLOORS["absolute"]])[0].state == "breach"
+
+
+def test_units_of_measurement_do_not_matter() -> None:
+    record = rounds_of([0.09] * 20)
+    scaled = Cells(record.cells.units, 1e6 * record.cells.mean, 1e12 * record.cells.cross)
+    place = record.place("learner", 1)
+    for floor, large in (
+        (FLOORS["absolute"], Floor("likes", Quantity(0), 0.095e6)),
+        (FLOORS["absolute, range"], Floor("likes", Quantity(0), 0.095e6, within=Range(0.0, 1e6))),
+    ):
+        plain, other = shortfall(record.cells, floor, place, None)[0], shortfall(scaled, large, place, None)[0]
+        assert other == pytest.approx(plain, rel=1e-6)
+
+
+def test_a_relative_floor_needs_a_control() -> None:
+    record = rounds_of([0.1] * 3, control=None)
+    with pytest.raises(BadMeasurement, match="no round has an arm 'control'"):
+        watch(record, [FLOORS["relative"]])
+    with pytest.raises(BadMeasurement, match="relative to the control"):
+        shortfall(record.cells, FLOORS["relative"], 0, None)
+    assert watch(record, []) == ()

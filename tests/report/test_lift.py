@@ -1,0 +1,122 @@
+"""Lifts from rounds' moments, as a report reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Quantity
+from pasto.report.lift import Target, history, lifts
+from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+
+SHARES = {("control", 0): 0.2, ("learner", 0): 0.2, ("learner", 1): 0.3, ("learner", 2): 0.3}
+METRICS = {"watch_time": Quantity(0), "like_rate": Quantity(1, 2)}
+
+
+def measured(rounds: int, *, seed: int = 1, units: int = 4_000, missing: Sequence[int] = ()) -> Record:
+    """Rounds of a day that swings by half, candidate 2 ten percent above the others: watch, likes, views, before."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(rounds):
+        level = 1.0 + 0.5 * np.sin(number)
+        counts = rng.multinomial(units, list(SHARES.values()))
+        cells = []
+        for (arm, candidate), size in zip(SHARES, counts, strict=True):
+            if candidate == 2 and number in missing:
+                continue
+            before = rng.standard_normal(size)
+            views = 5.0 + rng.poisson(5.0, size)
+            likes = rng.binomial(views.astype(int), 0.1 if candidate < 2 else 0.11)
+            watch = 20.0 * level * (1.1 if candidate == 2 else 1.0) + 3.0 * before + rng.standard_normal(size)
+            rows = np.stack([watch, likes, views, before], axis=1)
+            apart = rows - rows.mean(axis=0)
+            cells.append(
+                CellMoments(
+                    arm, candidate, size, tuple(rows.mean(axis=0)), tuple(map(tuple, (apart.T @ apart).tolist()))
+                )
+            )
+        found.append(MeasuredRound(number, SHARES, cells))
+    return recorded(found)
+
+
+def test_candidates_blends_and_all_that_was_served() -> None:
+    targets = [Target("learner"), Target("best", shares={2: 1.0}), Target("half", shares={1: 0.5, 2: 0.5})]
+    found = {(one.target, one.metric): one for one in lifts(measured(10), METRICS, targets)}
+    truth = {"learner": 0.1 * 0.3 / 0.8, "best": 0.1, "half": 0.05}
+    for (target, metric), lift in found.items():
+        assert lift.relative.low <= truth[target] <= lift.relative.high, (target, metric)
+        assert lift.rounds == 10
+    assert found["best", "watch_time"].absolute.told == "up"
+    assert found["best", "like_rate"].control == pytest.approx(0.1, abs=0.005)
+    assert str(found["best", "watch_time"]).startswith("best: watch_time rose by")
+
+
+def test_a_covariate_narrows_the_interval() -> None:
+    record = measured(6)
+    target = [Target("learner")]
+    plain, adjusted = (
+        lifts(record, {"watch_time": Quantity(0)}, target, covariates=covariates)[0]
+        for covariates in (None, {"watch_time": 3})
+    )
+    width, narrow = (one.relative.high - one.relative.low for one in (plain, adjusted))
+    assert narrow < 0.45 * width
+    assert adjusted.relative.low <= 0.0375 <= adjusted.relative.high
+
+
+def test_one_look_is_narrower_than_every_look() -> None:
+    record = measured(6)
+    anytime, once = (
+        lifts(record, METRICS, [Target("learner")], sequential=sequential)[0] for sequential in (True, False)
+    )
+    assert anytime.relative.value == once.relative.value
+    assert anytime.relative.low < once.relative.low
+    assert "at any look" in str(anytime)
+    assert "set beforehand" in str(once)
+
+
+def test_candidate_that_came_late_is_compared_in_the_rounds_it_was_in() -> None:
+    record = measured(8, missing=(0, 1, 2))
+    found = lifts(record, METRICS, [Target("best", shares={2: 1.0})])[0]
+    assert found.rounds == 5
+    assert found.relative.low <= 0.1 <= found.relative.high
+    never = lifts(measured(3, missing=(0, 1, 2)), METRICS, [Target("best", shares={2: 1.0})])[0]
+    assert never.rounds == 0
+    assert np.isinf(never.absolute.high)
+    assert never.absolute.told == "unclear"
+    assert "cannot be told" in str(never)
+
+
+def test_history_by_round_and_all_together() -> None:
+    record = measured(8)
+    found = history(record, Quantity(0), Target("best", shares={2: 1.0}))
+    assert found.by_round.estimate.shape == found.cumulative.estimate.shape == (8,)
+    widths = found.cumulative.high - found.cumulative.low
+    assert widths[-1] < widths[0]
+    assert found.cumulative.covers(0.1).all()
+    alone = lifts(measured(1), METRICS, [Target("best", shares={2: 1.0})], sequential=False)[0]
+    assert found.by_round.low[0] == pytest.approx(alone.relative.low)
+
+
+def test_a_phase_in_one_record_counts_the_rounds_it_has_run() -> None:
+    record = measured(1)
+    early, planned = (lifts(record, METRICS, [Target("learner")], elapsed=elapsed)[0] for elapsed in (None, 20.0))
+    assert planned.relative.high - planned.relative.low < early.relative.high - early.relative.low
+
+
+def test_what_was_never_served_is_named() -> None:
+    record = measured(2)
+    with pytest.raises(BadMeasurement, match="candidate 7 in the arm 'learner'"):
+        lifts(record, METRICS, [Target("best", shares={7: 1.0})])
+    with pytest.raises(BadMeasurement, match="no round has an arm 'blend'"):
+        lifts(record, METRICS, [Target("blend", arm="blend")])
+    with pytest.raises(BadMeasurement, match="at least one measured round"):
+        recorded([])
+    short = CellMoments("control", 0, 1, (1.0,), ((0.0,),))
+    wide = CellMoments("learner", 0, 1, (1.0, 2.0), ((0.0, 0.0), (0.0, 0.0)))
+    with pytest.raises(BadMeasurement, match="the same columns"):
+        recorded([MeasuredRound(0, {}, [short, wide])])
+    with pytest.raises(BadMeasurement, match="finite"):
+        recorded([MeasuredRound(0, {}, [CellMoments("control", 0, 1, (float("nan"),), ((0.0,),))])])

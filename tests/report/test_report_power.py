@@ -1,0 +1,56 @@
+"""How long a study must run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pasto.errors import BadOption
+from pasto.report.power import plan
+
+
+def test_one_look_agrees_with_the_formula() -> None:
+    found = plan(effect=0.1, deviation=1.0, units=500, control=0.2, rounds=40, studies=4_000)
+    error = np.sqrt((1 / 400 + 1 / 100) / np.arange(1, 41))
+    exact = norm.sf(1.96 - 0.1 / error) + norm.cdf(-1.96 - 0.1 / error)
+    assert found.at_horizon == pytest.approx(exact, abs=0.03)
+    assert found.error == pytest.approx(error)
+
+
+def test_more_of_everything_takes_fewer_rounds() -> None:
+    usual = plan(effect=0.05, deviation=1.0, units=1_000, control=0.1)
+    for better in (
+        plan(effect=0.1, deviation=1.0, units=1_000, control=0.1),
+        plan(effect=0.05, deviation=1.0, units=1_000, control=0.5),
+        plan(effect=0.05, deviation=1.0, units=3_000, control=0.1),
+        plan(effect=0.05, deviation=1.0, units=1_000, control=0.1, correlation=0.8),
+    ):
+        for name in ("rounds_at_horizon", "rounds_at_any_look", "rounds_of_breaker"):
+            assert getattr(better, name) < getattr(usual, name)
+    claims = plan(effect=0.05, deviation=1.0, units=1_000, control=0.1, claims=20)
+    assert claims.rounds_at_any_look is not None
+    assert usual.rounds_at_any_look is not None
+    assert claims.rounds_at_any_look > usual.rounds_at_any_look > (usual.rounds_at_horizon or 0)
+
+
+def test_nothing_to_find_is_not_found() -> None:
+    found = plan(effect=0.0, deviation=1.0, units=1_000, rounds=100, studies=1_000)
+    assert found.rounds_at_any_look is None
+    assert found.at_any_look[-1] <= 0.065
+    assert found.breaker[-1] <= 0.065
+    assert found.at_horizon.mean() == pytest.approx(0.05, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"control": 0.0}, "positive control"),
+        ({"deviation": -1.0}, "positive deviation"),
+        ({"control": 0.6, "treated": 0.6}, "more than all"),
+        ({"correlation": 1.0}, "between -1 and 1"),
+    ],
+)
+def test_a_plan_names_what_it_cannot_use(options: dict[str, float], told: str) -> None:
+    with pytest.raises(BadOption, match=told):
+        plan(**{"effect": 0.1, "deviation": 1.0, "units": 100.0, **options})  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""Winners: claims that hold together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Quantity
+from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.report.winner import winners
+
+
+def study(levels: list[float], *, rounds: int = 10, units: int = 2_000, seed: int = 1, control: bool = True) -> Record:
+    rng = np.random.default_rng(seed)
+    found = []
+    keys = [("learner", k) for k in range(len(levels))] + ([("control", 0)] if control else [])
+    for number in range(rounds):
+        day = 5.0 * np.sin(number)
+        cells = []
+        for arm, candidate in keys:
+            level = levels[0] if arm == "control" else levels[candidate]
+            mean = day + level + rng.standard_normal() / np.sqrt(units)
+            cells.append(CellMoments(arm, candidate, units, (mean,), ((float(units),),)))
+        found.append(MeasuredRound(number, dict.fromkeys(keys, 1.0 / len(keys)), cells))
+    return recorded(found)
+
+
+def test_a_winner_beats_the_control_and_everybody_else() -> None:
+    found = winners(study([0.0, 0.0, 0.1, 0.3]), Quantity(0), leave_out=0)
+    assert found.winners == (2, 3)
+    assert (found.best, found.winner) == (3, 3)
+    assert set(found.claims) == {1, 2, 3}
+    assert found.claims[3].low < 0.3 < found.claims[3].high
+
+
+def test_two_that_are_equally_good_are_both_told_and_neither_wins() -> None:
+    found = winners(study([0.0, 0.3, 0.3]), Quantity(0), leave_out=0)
+    assert found.winners == (1, 2)
+    assert found.winner is None
+
+
+def test_lower_may_be_better() -> None:
+    found = winners(study([0.0, 0.2, -0.3]), Quantity(0), at_most=True, leave_out=0)
+    assert (found.best, found.winners, found.winner) == (2, (2,), 2)
+
+
+def test_intervals_widen_with_the_claims_and_with_looking() -> None:
+    few, many = (winners(study([0.0, 0.1, *[0.0] * more]), Quantity(0)).claims[1] for more in (0, 30))
+    assert many.high - many.low > few.high - few.low
+    once = winners(study([0.0, 0.1]), Quantity(0), sequential=False).claims[1]
+    assert once.high - once.low < few.high - few.low
+
+
+def test_a_winner_needs_a_control() -> None:
+    with pytest.raises(BadMeasurement, match="needs a control"):
+        winners(study([0.0, 1.0], control=False), Quantity(0))
