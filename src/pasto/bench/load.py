@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import cast
 
 from pasto.errors import StoreError
 
@@ -44,8 +45,7 @@ class _Connection(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- what create_connection makes
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._send()
 
     def data_received(self, data: bytes) -> None:
