@@ -111,6 +111,24 @@ def _tamper(directory: Path, what: str) -> None:
         connection.commit()
 
 
+def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], world: World, send: Send) -> None:
+    _lives(service, document)
+    _learn(service, world, send, rounds=1, users=100)
+    send(service, "feed", world(service.board.current("feed"), 100))
+    service.change("feed", "pause", who="eve", reason="odd numbers")
+    held = service.board.current("feed")
+    send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
+    assert service.show("feed")["waiting"] == [2]
+    service.change("feed", "resume", who="ann")
+    assert service.report("feed")["rounds_learned"] == 2
+    _learn(service, world, send, rounds=2, users=100)
+    report = service.report("feed")
+    assert report["rounds_learned"] == 4
+    assert [one["learned_from"] for one in report["history"]] == [[1], [], [2], [4], [5]]
+    assert not any(one["problems"] for one in report["history"])
+    assert service.replay("feed")["identical"]
+
+
 def test_learners_that_fail_do_not_wedge_a_study(
     service: Service, document: dict[str, Any], world: World, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
