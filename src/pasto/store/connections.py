@@ -21,17 +21,22 @@ _PATIENCE: Final = 10.0
 
 
 def connect(address: str) -> sqlite3.Connection:
-    """The writing connection: there is only ever one, which also alone folds the log into the file.
+    """A connection that any thread may use, where a transaction begins and ends when it is told to."""
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
 
-    SQLite before 3.51.3 can lose what two connections write or fold at the same moment.
+
+def prepare(connection: sqlite3.Connection, where: str) -> None:
+    """Make a connection the writing one, and its tables today's.
+
+    There is only ever one, which also alone folds the log into the file: SQLite before 3.51.3 can lose what two
+    connections write or fold at the same moment.
     """
     if sqlite3.sqlite_version_info < _OLDEST:
         needed = ".".join(map(str, _OLDEST))
         raise StoreRefused(f"SQLite {needed} or newer is needed, and this Python has {sqlite3.sqlite_version}")
-    connection = _open(address)
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
-    return connection
+    migrate(connection, where)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -73,7 +78,7 @@ class Pool:
         try:
             connection = self._free.pop()
         except IndexError:
-            connection = _open(self._address)
+            connection = connect(self._address)
         try:
             connection.execute("BEGIN")
             yield connection
@@ -119,7 +124,3 @@ class Shared:
 
     def close(self) -> None:
         """Nothing of its own to close."""
-
-
-def _open(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)

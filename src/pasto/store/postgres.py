@@ -18,6 +18,7 @@ from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended
 from pasto.store.session import LOCKS, ReadingPool, Session, driver, refuse
+from pasto.store.session import migrate as prepare
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
@@ -32,6 +33,12 @@ _KEPT = (
 )
 # In the order of their keys, as every node writes them: two nodes never wait for each other in a circle.
 _MOVE = "INSERT INTO events SELECT * FROM staging ORDER BY study, id ON CONFLICT (study, id) DO NOTHING"
+_SET_LATEST = (
+    "INSERT INTO latest (study, unit, version, arm, candidate, sequence) "
+    "SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[]) "
+    "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
+    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
+)
 _NUMBERS = "SELECT nextval(pg_get_serial_sequence('events', 'sequence')) FROM generate_series(1, %s)"
 
 
@@ -39,23 +46,30 @@ class PostgresStore(RelationalStore):
     """Everything in one database; each node writes through one connection and its own thread.
 
     Appending holds a study's lock in common with other nodes while its sequences are on their way, and `high_water`
-    takes it alone: when that returns, no smaller sequence is still to come.
+    takes it alone: when that returns, no smaller sequence is still to come. A server that went away is waited for, up
+    to `patience` seconds a write; a question may take the server as long as `reading_limit`.
     """
 
     dialect = "postgres"
 
-    def __init__(self, url: str, *, clock: Callable[[], float] = time.time, patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        patience: float = 30.0,
+        reading_limit: str = "60s",
+    ) -> None:
         errors = driver()
         self._conflict = errors.errors.UniqueViolation
         self._failure: type[Exception] = errors.Error
         self._clock = clock
         try:
-            with _closing(Session(url)) as first:
-                first.migrate()
+            prepare(url)
             self._session = Session(url, patience=patience)
         except errors.Error as error:
             raise refuse(error) from error
-        self._readers = ReadingPool(url)
+        self._readers = ReadingPool(url, limit=reading_limit)
         self._writer = Writer(self._append)
 
     def close(self) -> None:
@@ -156,11 +170,10 @@ class PostgresStore(RelationalStore):
             # Some id was kept before: only now is it worth asking which.
             ids = {(batch.study, event.id): None for batch in batches for event in batch.events}
             kept = {row[:2] for row in _named(connection, _KEPT, list(ids))}
-        with connection.cursor() as cursor:
-            if planned.latest:
-                cursor.executemany(self._sql(statements.SET_LATEST), planned.latest)
-            if planned.tallies:
-                cursor.executemany(self._sql(statements.SET_TALLY), sorted(planned.tallies))
+        if planned.latest:
+            connection.execute(_SET_LATEST, [list(column) for column in zip(*planned.latest, strict=True)])
+        for tally in sorted(planned.tallies):
+            self._do(connection, statements.SET_TALLY, tally)
         return planned
 
     def _move(self, connection: Any, planned: Plan) -> bool:
@@ -192,11 +205,3 @@ def _rows(connection: Any, statement: str) -> Iterator[Any]:
         cursor.itersize = 10_000
         cursor.execute(statement)
         yield from cursor
-
-
-@contextmanager
-def _closing(session: Session) -> Iterator[Session]:
-    try:
-        yield session
-    finally:
-        session.close()

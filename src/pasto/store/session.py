@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,6 +20,8 @@ T = TypeVar("T")
 LOCKS: Final = 0x7061_7374
 """The family of our advisory locks: number 0 guards the tables themselves, the others are the studies'."""
 
+_BY_INDEX: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
+"""A writer looks up few things among many: whatever the server believes of its tables, it shall use their indices."""
 _CONNECTION: Final = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
@@ -39,54 +42,68 @@ def connect(url: str, **settings: object) -> psycopg.Connection[Any]:
     return connection
 
 
-class Session:
-    """The writing connection: made anew when it breaks, and used by one thread."""
+def migrate(url: str) -> None:
+    """Bring a database's tables up to date, whole or not at all, one node after the other."""
+    with connect(url) as connection, connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (LOCKS,))
+        version = 0
+        known = connection.execute("SELECT to_regclass('meta')").fetchone()
+        if known is not None and known[0] is not None:
+            row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            version = int(row[0]) if row else 0
+        for number, step in pending("postgres", version, "the database"):
+            for statement in step:
+                connection.execute(statement.encode())
+            connection.execute(
+                "INSERT INTO meta (name, value) VALUES ('schema', %s) "
+                "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (str(number),),
+            )
 
-    def __init__(self, url: str, *, patience: float = 30.0) -> None:
+
+class Session:
+    """The writing connection: made anew when it breaks, and used by one thread.
+
+    Every transaction leaves its number in a row of the session's own. Where the line breaks during a commit that row
+    tells what became of it. (The server's own numbers do not: after a crash they are given out again.)
+    """
+
+    def __init__(self, url: str, *, patience: float) -> None:
         self._url = url
         self._patience = patience
         self._errors = driver().errors
         self._lost = (driver().OperationalError, driver().InterfaceError)
+        self._name = f"writer {uuid.uuid4().hex}"
+        self._number = 0
         self._connection = self._connect()
+        self._connection.execute("INSERT INTO meta (name, value) VALUES (%s, '0')", (self._name,))
 
     def close(self) -> None:
         """Close the connection."""
+        with suppress(*self._lost):
+            self._connection.execute("DELETE FROM meta WHERE name = %s", (self._name,))
         self._connection.close()
-
-    def migrate(self) -> None:
-        """Bring the tables up to date, each step whole or not at all, one node after the other."""
-        with self._connection.transaction():
-            self._connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (LOCKS,))
-            known = self._connection.execute("SELECT to_regclass('meta')").fetchone()
-            version = 0
-            if known is not None and known[0] is not None:
-                row = self._connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-                version = int(row[0]) if row else 0
-            for number, step in pending("postgres", version, "the database"):
-                for statement in step:
-                    self._connection.execute(statement.encode())
-                self._connection.execute(
-                    "INSERT INTO meta (name, value) VALUES ('schema', %s) "
-                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                    (str(number),),
-                )
 
     def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Do something in one transaction, again where the connection was lost before it was committed.
 
-        Where it is lost while committing the server is asked what became of it, so nothing is done twice. Raises
-        StoreError when the server does not come back in time.
+        Where it is lost while committing the answer is found out first, so nothing is done twice. Raises StoreError
+        when the server does not come back in time.
         """
         deadline = time.monotonic() + self._patience
         wait = 0.05
         while True:
-            number: int | None = None
+            self._number += 1
+            committing = False
             try:
                 if self._connection.closed:
                     self._connection = self._connect()
                 with self._connection.transaction():
                     result = action(self._connection)
-                    number = self._number()
+                    self._connection.execute(
+                        "UPDATE meta SET value = %s WHERE name = %s", (str(self._number), self._name)
+                    )
+                    committing = True
             except (self._errors.DeadlockDetected, self._errors.SerializationFailure) as error:
                 problem: Exception = error
             except self._lost as error:
@@ -94,7 +111,7 @@ class Session:
                     raise StoreError(
                         f"the database refused to write: {_first_line(error)}; nothing was kept"
                     ) from error
-                if number is not None and self._committed(number, deadline):
+                if committing and self._committed(deadline):
                     return result
                 problem = error
             else:
@@ -106,39 +123,39 @@ class Session:
             time.sleep(wait)
             wait = min(2 * wait, 1.0)
 
-    def _number(self) -> int | None:
-        """The transaction's own number, by which the server knows it for good; None where it wrote nothing."""
-        row = self._connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
-        return int(row[0]) if row and row[0] is not None else None
-
-    def _committed(self, number: int, deadline: float) -> bool:
-        """What became of a transaction whose commit was never answered."""
+    def _committed(self, deadline: float) -> bool:
+        """What became of the last transaction, whose commit was never answered."""
         while True:
             with suppress(*self._lost):
                 if self._connection.closed:
                     self._connection = self._connect()
-                row = self._connection.execute("SELECT pg_xact_status(%s::text::xid8)", (str(number),)).fetchone()
-                status = row[0] if row else None
-                if status in ("committed", "aborted"):
-                    return bool(status == "committed")
+                # Should the server still be at it, this waits until it is done: the row is its own till then.
+                row = self._connection.execute(
+                    "SELECT value FROM meta WHERE name = %s FOR UPDATE", (self._name,)
+                ).fetchone()
+                return row is not None and row[0] == str(self._number)
             if time.monotonic() > deadline:
                 raise StoreError("the database went away while it was committing; whether it did is not known")
             time.sleep(0.1)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        connection = connect(self._url, idle_in_transaction_session_timeout="60s", synchronous_commit="on")
+        limit = f"{max(1, round(1000 * self._patience))}ms"
+        connection = connect(self._url, idle_in_transaction_session_timeout="60s", lock_timeout=limit, **_BY_INDEX)
+        # Acknowledged means on the server's disk, also where it is told to be quicker than that.
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
         # What a group of batches looks like before it is known which of its events are new.
-        with suppress(self._errors.UndefinedTable):
-            connection.execute("CREATE TEMPORARY TABLE staging (LIKE events) ON COMMIT DELETE ROWS")
+        connection.execute("CREATE TEMPORARY TABLE staging (LIKE events) ON COMMIT DELETE ROWS")
         return connection
 
 
 class ReadingPool:
     """Connections that cannot write, and that the server frees when a question takes too long."""
 
-    def __init__(self, url: str, *, timeout: str = "60s") -> None:
+    def __init__(self, url: str, *, limit: str) -> None:
         self._url = url
-        self._timeout = timeout
+        self._limit = limit
         self._lost = (driver().OperationalError, driver().InterfaceError)
         self._free: list[psycopg.Connection[Any]] = []
 
@@ -172,7 +189,7 @@ class ReadingPool:
                 connection.close()
             else:
                 return connection
-        connection = connect(self._url, statement_timeout=self._timeout, idle_in_transaction_session_timeout="10min")
+        connection = connect(self._url, statement_timeout=self._limit, idle_in_transaction_session_timeout="10min")
         connection.execute(begin)
         return connection
 

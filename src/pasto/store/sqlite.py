@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from pasto.errors import StoreError, StoreRefused
 from pasto.store import statements
 from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.checking import findings
-from pasto.store.connections import Pool, Shared, connect, migrate
+from pasto.store.connections import Pool, Shared, connect, prepare
 from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, plan, uncredited
 from pasto.store.relational import RelationalStore
@@ -47,31 +47,32 @@ class SqliteStore(RelationalStore):
     _conflict = sqlite3.IntegrityError
     _readers: Pool | Shared
 
-    def __init__(self, directory: Path | None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        connect: Callable[[str], sqlite3.Connection] = connect,
+    ) -> None:
         self._where = "memory:" if directory is None else str(directory)
         self._clock = clock
-        self._directory = None if directory is None else Directory(directory)
-        try:
-            self._open()
-        except BaseException:
-            if self._directory is not None:
-                self._directory.release()
-            raise
+        self._directory: Directory | None = None
+        address = "file::memory:"
+        with ExitStack() as undo:
+            if directory is not None:
+                self._directory = Directory(directory)
+                undo.callback(self._directory.release)
+                address = self._directory.database.as_uri()
+            try:
+                self._connection = connect(address)
+                undo.callback(self._connection.close)
+                prepare(self._connection, self._where)
+                self._last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+            except sqlite3.Error as error:
+                raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
+            undo.pop_all()
+        self._readers = Shared(self._connection) if self._directory is None else Pool(self._directory.database)
         self._writer = Writer(self._append)
-
-    def _open(self) -> None:
-        path = None if self._directory is None else self._directory.database
-        self._connection = connect("file::memory:" if path is None else path.as_uri())
-        try:
-            migrate(self._connection, self._where)
-            self._last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup into a new place") from error
-        except BaseException:
-            self._connection.close()
-            raise
-        self._readers = Shared(self._connection) if path is None else Pool(path)
 
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
@@ -139,8 +140,8 @@ class SqliteStore(RelationalStore):
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
-            except sqlite3.IntegrityError:
-                raise
+            except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError):
+                raise  # what was given does not fit
             except sqlite3.Error as error:
                 raise StoreError(f"{self._where} could not be written: {error}; nothing was kept of it") from error
             finally:

@@ -25,8 +25,8 @@ class Writer:
     """Takes work from any thread and does it in order, in a thread of its own.
 
     Whatever waits while one transaction is written becomes the next: nobody waits for company, and a busy store pays
-    for few of them. `append` writes a group and returns an answer a batch; where a group fails its batches are tried
-    one by one, so that none suffers for its neighbour.
+    for few of them. `append` writes a group and returns an answer a batch; where a group is refused for what
+    is in it, its batches are tried one by one, so that none suffers for its neighbour.
     """
 
     def __init__(self, append: Callable[[Sequence[Batch]], Sequence[Appended]], *, waiting: int = WAITING) -> None:
@@ -122,8 +122,10 @@ class Writer:
         try:
             answers = self._append(group)
         except Exception as error:
-            if len(group) == 1:
-                group[0].future.set_exception(_told(error))
+            # The store itself failing fails them all; anything else is some batch's own fault, to be found alone.
+            if len(group) == 1 or isinstance(error, StoreError):
+                for batch in group:
+                    batch.future.set_exception(_told(error))
             else:
                 for batch in group:
                     self._alone(batch)

@@ -1,0 +1,304 @@
+"""The store on PostgreSQL: several nodes, lost connections, a server that goes away."""
+
+import importlib
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pasto.errors import MissingExtra, StoreError, StoreRefused
+from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
+from pasto.store.postgres import PostgresStore
+from pasto.store.session import LOCKS
+
+Opened = Callable[[str], Store]
+services = pytest.mark.services
+
+
+def exposures(*ids: str) -> list[EventRow]:
+    return [EventRow(identity, EXPOSURE, f"u{identity[-1]}", 1, "learner", 0) for identity in ids]
+
+
+def create(store: Store) -> StudyRow:
+    row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
+    return store.create(row, AuditRow(0.0, "ann", "create", ""))
+
+
+def ids(store: Store) -> list[str]:
+    with store.reading() as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM events ORDER BY sequence").fetchall()]
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name == "psycopg":
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(MissingExtra, match=r"pip install 'pasto\[postgres\]'"):
+        open_store("postgresql://localhost/pasto")
+
+
+def test_a_server_that_is_not_there_is_refused_without_telling_the_password(tmp_path: Path) -> None:
+    with pytest.raises(StoreRefused) as caught:
+        open_store(f"postgresql://pasto:hunter2@/pasto?host={tmp_path}")
+    assert "cannot be opened" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@services
+def test_nodes_that_start_together_make_the_tables_once(postgres_url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: open_store(postgres_url), range(4)))
+    create(stores[0])
+    assert [len(store.studies()) for store in stores] == [1, 1, 1, 1]
+    for store in stores:
+        store.close()
+
+
+@services
+def test_tables_of_a_newer_version_are_refused(postgres_url: str) -> None:
+    open_store(postgres_url).close()
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
+    with pytest.raises(StoreRefused, match="newer PASTO"):
+        open_store(postgres_url)
+
+
+@services
+def test_of_two_nodes_one_closes_each_round(postgres_url: str, opened: Opened) -> None:
+    nodes = [opened(postgres_url), opened(postgres_url)]
+    number = create(nodes[0]).number
+    wins: list[int] = []
+
+    def race(node: Store) -> None:
+        for goal in range(1, 31):
+            while True:
+                now = node.study("feed")
+                assert now is not None
+                if now.round >= goal:
+                    break
+                mark = node.high_water(number)
+                policy = PolicyRow(goal, goal, goal, "{}", "", mark, 0.0)
+                close = CloseRow(goal, goal, mark, "[]", "", goal + 1, 0.0)
+                audit = [AuditRow(0.0, "ann", "close", "")]
+                if node.commit(now, replace(now, round=goal), policy=policy, close=close, audit=audit):
+                    wins.append(goal)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(race, nodes * 2))
+    assert sorted(wins) == list(range(1, 31))
+    assert len(nodes[1].audit(number)) == 31
+
+
+@services
+def test_two_nodes_keep_what_both_are_sent_once(postgres_url: str, opened: Opened) -> None:
+    nodes = [opened(postgres_url), opened(postgres_url)]
+    number = create(nodes[0]).number
+
+    def send(node: Store, order: int) -> int:
+        futures = []
+        for index in range(0, 400, 20):
+            batch = exposures(*(str(index + place) for place in range(20)))
+            futures.append(node.append(number, batch[::order]))
+        return sum(sum(future.result().new) for future in futures)
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(send, nodes * 2, [1, -1, -1, 1]))
+    assert sum(counts) == 400
+    assert len(ids(nodes[0])) == len(set(ids(nodes[0]))) == 400
+    assert list(nodes[0].check()) == []
+
+
+@services
+def test_no_smaller_sequence_appears_behind_the_mark(postgres_url: str, opened: Opened) -> None:
+    store = opened(postgres_url)
+    number = create(store).number
+    store.append(number, exposures("1")).result()
+    with psycopg.connect(postgres_url, autocommit=True) as watch, psycopg.connect(postgres_url) as slow:
+        # Another node has its sequence already, and has not committed.
+        slow.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", (LOCKS, number))
+        slow.execute(
+            "INSERT INTO events (study, id, kind, unit, excluded, received_at) VALUES (%s, 'slow', 0, 'u', 1, 0)",
+            (number,),
+        )
+        store.append(number, exposures("2")).result()  # appending waits for nobody
+        with ThreadPoolExecutor(1) as pool:
+            mark = pool.submit(store.high_water, number)
+            while not watch.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
+                assert not mark.done()
+            slow.commit()
+            assert mark.result() == 3
+    assert ids(store) == ["1", "slow", "2"]
+
+
+@services
+def test_a_mark_does_not_wait_for_other_studies(postgres_url: str, opened: Opened) -> None:
+    store = opened(postgres_url)
+    number = create(store).number
+    with psycopg.connect(postgres_url) as slow:
+        slow.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", (LOCKS, number + 1))
+        assert store.high_water(number) == 0
+
+
+@services
+def test_a_question_that_takes_too_long_is_stopped(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, reading_limit="50ms")
+    with pytest.raises(StoreError, match="timeout"), store.reading() as connection:
+        connection.execute("SELECT pg_sleep(60)")
+    assert store.studies() == []
+    store.close()
+
+
+@services
+def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_url: str, opened: Opened) -> None:
+    store = opened(postgres_url)
+    number = create(store).number
+    answers: list[tuple[bool, ...]] = []
+
+    def send(who: int) -> None:
+        for index in range(60):
+            batch = exposures(*(f"{who}/{index}/{place}" for place in range(10)))
+            answers.append(store.append(number, batch).result().new)
+
+    with ThreadPoolExecutor(3) as pool:
+        senders = [pool.submit(send, who) for who in range(2)]
+        for mode in ("immediate", "fast", "immediate"):
+            seen = len(answers)
+            while len(answers) == seen and not all(sender.done() for sender in senders):
+                pass
+            postgres_server.stop(mode)
+            postgres_server.start()
+        for sender in senders:
+            sender.result()
+    assert answers == [(True,) * 10] * 120
+    assert len(ids(store)) == len(set(ids(store))) == 1200
+    assert store.revoke_key("none", 1.0) is False
+    assert list(store.check()) == []
+
+
+@services
+def test_a_server_that_stays_away_is_told(postgres_server: Any, postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, patience=0.5)
+    study = create(store)
+    postgres_server.stop("immediate")
+    try:
+        with pytest.raises(StoreError, match="nothing was kept"):
+            store.append(study.number, exposures("1")).result()
+        with pytest.raises(StoreError, match="nothing was kept"):
+            store.commit(study, study)
+        with pytest.raises(StoreError, match="could not be read"):
+            store.studies()
+    finally:
+        postgres_server.start()
+    assert store.append(study.number, exposures("1", "2")).result().new == (True, True)
+    assert store.commit(study, study)
+    store.close()
+
+
+class Cutter:
+    """Stands between a node and its server, and cuts the line at a commit when it is told to."""
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        self.folder = folder
+        self.cut: str | None = None
+        self.cuts = 0
+        self.heard = threading.Event()
+        self._server = str(server / ".s.PGSQL.5432")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._server)
+            for target, pair in ((self._forth, (near, far)), (self._back, (near, far))):
+                thread = threading.Thread(target=target, args=pair, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _forth(self, near: socket.socket, far: socket.socket) -> None:
+        with near, far:
+            while data := _receive(near):
+                if self.cut is not None and b"COMMIT" in data:
+                    how, self.cut = self.cut, None
+                    self.cuts += 1
+                    self.heard.clear()
+                    near.shutdown(socket.SHUT_RDWR)  # whatever the server says, it is not heard
+                    if how == "after":
+                        far.sendall(data)
+                        self.heard.wait()  # the server has answered, so it has committed
+                    break
+                far.sendall(data)
+            _hang_up(far)
+
+    def _back(self, near: socket.socket, far: socket.socket) -> None:
+        while data := _receive(far):
+            try:
+                near.sendall(data)
+            except OSError:
+                self.heard.set()
+        _hang_up(near)
+
+
+def _receive(line: socket.socket) -> bytes:
+    try:
+        return line.recv(65536)
+    except OSError:
+        return b""
+
+
+def _hang_up(line: socket.socket) -> None:
+    with suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def cutter(postgres_server: Any) -> Iterator[Cutter]:
+    with tempfile.TemporaryDirectory(prefix="pasto-cut-", dir="/tmp") as folder:
+        one = Cutter(Path(folder), postgres_server.folder)
+        yield one
+        one.close()
+
+
+@services
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_line_cut_at_the_commit_counts_nothing_twice(
+    postgres_server: Any, postgres_url: str, cutter: Cutter, how: str, opened: Opened
+) -> None:
+    store = opened(postgres_url.replace(str(postgres_server.folder), str(cutter.folder)))
+    study = create(store)
+    cutter.cut = how
+    batch = [*exposures("1", "2"), EventRow("m", METRIC, "u1", None, None, None, "watch")]
+    assert store.append(study.number, batch).result().new == (True, True, True)
+    assert cutter.cuts == 1
+    cutter.cut = how
+    assert store.commit(study, replace(study, state="learning"), audit=[AuditRow(0.0, "ann", "start", "")])
+    assert cutter.cuts == 2
+    assert ids(store) == ["1", "2", "m"]
+    assert len(store.audit(study.number)) == 2
+    assert list(store.check()) == []

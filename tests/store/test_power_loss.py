@@ -1,0 +1,220 @@
+"""What was acknowledged is there after the power failed, whatever the disk did with writes it had not synced."""
+
+import random
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from pasto.errors import StoreError
+from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, StudyRow
+from pasto.store.sqlite import SqliteStore
+
+# On a dead disk one failure follows another, and the driver can raise only the first of them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+SECTOR = 512
+Write = tuple[int, bytes] | int
+"""Bytes at an offset, or a new length."""
+
+
+class PowerLoss(apsw.VFS):
+    """Real files, and a diary of what reached the disk for certain; after so many operations nothing works any more."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self.operations = 0
+        self.durable: dict[str, bytes] = {}
+        self.pending: dict[str, list[Write]] = {}
+        super().__init__(name, "")
+
+    def operate(self) -> None:
+        self.operations += 1
+        if self.operations > self.limit:
+            raise apsw.IOError("the power failed")
+
+    def xOpen(self, name: Any, flags: Any) -> apsw.VFSFile:  # noqa: N802
+        return LosingFile(self, name, flags)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+        self.operate()
+        super().xDelete(filename, syncdir)
+        self.durable.pop(filename, None)
+        self.pending.pop(filename, None)
+
+    def leave(self, chance: random.Random, folder: Path) -> None:
+        """Write what the disk might hold now: all that was synced, and any part of the rest, in any order."""
+        folder.mkdir()
+        for name in self.durable.keys() | self.pending.keys():
+            writes = [write for write in self.pending.get(name, []) if chance.random() < 0.5]
+            chance.shuffle(writes)
+            if name not in self.durable and not writes:
+                continue
+            content = bytearray(self.durable.get(name, b""))
+            for write in writes:
+                _apply(content, _torn(write, chance))
+            (folder / Path(name).name).write_bytes(content)
+
+
+class LosingFile(apsw.VFSFile):
+    def __init__(self, power: PowerLoss, name: Any, flags: Any) -> None:
+        super().__init__("", name, flags)
+        self._power = power
+        self._name = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        path = Path(self._name)
+        if self._name not in power.durable and self._name not in power.pending:
+            if path.exists() and path.stat().st_size:
+                power.durable[self._name] = path.read_bytes()
+            power.pending[self._name] = []
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        self._power.operate()
+        super().xWrite(data, offset)
+        self._power.pending.setdefault(self._name, []).append((offset, bytes(data)))
+
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802
+        self._power.operate()
+        super().xTruncate(newsize)
+        self._power.pending.setdefault(self._name, []).append(newsize)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._power.operate()
+        content = bytearray(self._power.durable.get(self._name, b""))
+        for write in self._power.pending.get(self._name, []):
+            _apply(content, write)
+        self._power.durable[self._name] = bytes(content)
+        self._power.pending[self._name] = []
+
+
+def _apply(content: bytearray, write: Write) -> None:
+    if isinstance(write, int):
+        del content[write:]
+        content.extend(bytes(write - len(content)))
+        return
+    offset, data = write
+    content.extend(bytes(max(0, offset + len(data) - len(content))))
+    content[offset : offset + len(data)] = data
+
+
+def _torn(write: Write, chance: random.Random) -> Write:
+    """Some writes end between two sectors."""
+    if isinstance(write, int) or chance.random() < 0.5:
+        return write
+    offset, data = write
+    return offset, data[: chance.randrange(len(data) // SECTOR + 1) * SECTOR]
+
+
+class Connection:
+    """The store's own statements, through the other driver: as much of a connection as it uses."""
+
+    def __init__(self, address: str, power: PowerLoss, synchronous: str) -> None:
+        self._synchronous = synchronous
+        path = address.removeprefix("file://")
+        self._inner = apsw.Connection(path, vfs=power.name)
+        # This driver's file systems share no memory: the log's index is kept by the one connection there is.
+        self._inner.execute("PRAGMA locking_mode = EXCLUSIVE")
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._inner.in_transaction
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        if statement == "PRAGMA synchronous = FULL":
+            statement = f"PRAGMA synchronous = {self._synchronous}"
+        if statement.startswith("PRAGMA wal_autocheckpoint"):
+            statement = "PRAGMA wal_autocheckpoint = 25"  # so that the power fails while folding, too
+        return self._run(self._inner.execute, statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
+        return self._run(self._inner.executemany, statement, rows)
+
+    def close(self) -> None:
+        with suppress(apsw.Error):
+            self._inner.close(True)
+
+    def _run(self, call: Any, statement: str, values: Any) -> Any:
+        try:
+            return call(statement, values)
+        except apsw.ConstraintError as error:
+            raise sqlite3.IntegrityError(str(error)) from error
+        except apsw.Error as error:
+            raise sqlite3.OperationalError(str(error)) from error
+
+
+def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
+    """Work until the power fails; the ids that were acknowledged by then."""
+    acknowledged: set[str] = set()
+    try:
+        store = SqliteStore(folder, connect=lambda address: Connection(address, power, synchronous))  # type: ignore[arg-type,return-value]
+    except StoreError:
+        return acknowledged
+    try:
+        row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
+        number = store.create(row, AuditRow(0.0, "ann", "create", "")).number
+        for index in range(25):
+            units = [f"unit-{(index * 7 + place) % 40}" for place in range(10)]
+            batch = [EventRow(f"{index}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units]
+            batch += [EventRow(f"{index}/m/{u}", METRIC, u, None, None, None, "watch", "{}") for u in units]
+            batch += [EventRow(f"{index - 1}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units[:3]]
+            if all(store.append(number, batch).result().new[:20]):
+                acknowledged.update(event.id for event in batch[:20])
+    except StoreError:
+        pass
+    finally:
+        store.close()
+    return acknowledged
+
+
+def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str], list[str]]:
+    """The acknowledged ids that are lost after a power failure, and what else is wrong."""
+    power = PowerLoss(f"power-{folder.name}-{limit}-{synchronous}", limit)
+    acknowledged = live(folder / "before", power, synchronous)
+    power.leave(random.Random(limit), folder / "after")
+    power.unregister()
+    store = SqliteStore(folder / "after")
+    try:
+        with store.reading() as connection:
+            ids = [row[0] for row in connection.execute("SELECT id FROM events")]
+        wrong = list(store.check())
+        if len(ids) != len(set(ids)):
+            wrong.append("some events were kept twice")
+        return acknowledged - set(ids), wrong
+    finally:
+        store.close()
+
+
+def length(folder: Path) -> int:
+    """How many operations a whole life takes."""
+    power = PowerLoss(f"power-{folder.name}-whole", 10**9)
+    assert len(live(folder / "whole", power, "FULL")) == 500
+    power.unregister()
+    return power.operations
+
+
+def points(folder: Path, count: int) -> list[int]:
+    whole = length(folder)
+    assert whole > count
+    return [1 + index * whole // count for index in range(count)]
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.services)])
+def test_nothing_acknowledged_is_lost(tmp_path: Path, count: int) -> None:
+    for limit in points(tmp_path, count):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        assert crash(folder, limit) == (set(), []), f"the power failed after {limit} operations"
+
+
+def test_the_disk_here_is_cruel_enough(tmp_path: Path) -> None:
+    lost = 0
+    for limit in points(tmp_path, 20):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        missing, _ = crash(folder, limit, "NORMAL")
+        lost += bool(missing)
+    assert lost > 5

@@ -1,0 +1,84 @@
+"""What was acknowledged is there after the process was killed, and nothing is there twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pasto.store import open_store
+
+# Appends for ever from two threads, each batch half new and half sent before, and prints what was acknowledged.
+WORKER = """
+import os, sys, threading
+from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, StudyRow, open_store
+
+where, life = sys.argv[1:]
+store = open_store(where)
+row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
+study = store.study("feed") or store.create(row, AuditRow(0.0, "ann", "create", ""))
+
+def work(name):
+    before, number = [], 0
+    while True:
+        number += 1
+        fresh = [EventRow(f"{life}/{name}/{number}/{i}", EXPOSURE, f"u{i}", 1, "learner", 0) for i in range(10)]
+        fresh += [EventRow(f"{life}/{name}/{number}/m{i}", METRIC, f"u{i}", None, None, None, "w") for i in range(10)]
+        new = store.append(study.number, fresh + before).result().new
+        assert new == (True,) * 20 + (False,) * len(before)
+        os.write(1, f"{life}/{name}/{number}\\n".encode())
+        before = fresh
+
+for name in "ab":
+    threading.Thread(target=work, args=(name,), daemon=True).start()
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+
+def one_life(where: str, life: int, wait: float) -> set[str]:
+    """Let it work a while, kill it, and return the batches it acknowledged."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER, where, str(life)], stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        first = worker.stdout.readline()
+        threading.Timer(wait, os.kill, (worker.pid, signal.SIGKILL)).start()
+        lines = [first.strip(), *worker.stdout.read().splitlines()]
+        worker.wait()
+    return {line for line in lines if line.count("/") == 2}
+
+
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.services)])
+def test_acknowledged_is_kept_and_counted_once(tmp_path: Path, kills: int) -> None:
+    survive(str(tmp_path), kills)
+
+
+@pytest.mark.services
+def test_acknowledged_is_kept_and_counted_once_on_a_server(postgres_url: str) -> None:
+    survive(postgres_url, 20)
+
+
+def survive(where: str, kills: int) -> None:
+    chance = random.Random(kills)
+    acknowledged: set[str] = set()
+    for life in range(kills):
+        acknowledged |= one_life(where, life, chance.uniform(0.0, 0.15))
+    store = open_store(where)
+    try:
+        with store.reading() as connection:
+            ids = [row[0] for row in connection.execute("SELECT id FROM events")]
+        assert len(ids) == len(set(ids))
+        assert len(acknowledged) > kills
+        assert {f"{batch}/{place}" for batch in acknowledged for place in range(10)} <= set(ids)
+        assert {f"{batch}/m{place}" for batch in acknowledged for place in range(10)} <= set(ids)
+        # A batch is there whole or not at all.
+        batches = {identity.rpartition("/")[0] for identity in ids}
+        assert len(ids) == 20 * len(batches)
+        assert list(store.check()) == []
+    finally:
+        store.close()

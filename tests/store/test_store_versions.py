@@ -1,0 +1,140 @@
+"""A store of every version that ever was opens with today's code, and one that dies on the way opens again.
+
+A new version of the tables needs a file beside the others here: `python tests/store/test_store_versions.py` writes it.
+"""
+
+import hashlib
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+from pasto.store.schema import migrations
+from pasto.store.sqlite import SqliteStore
+
+VERSIONS = Path(__file__).parent / "versions"
+TEXT = '{"format":1,"note":"naïve"}'
+
+
+def lived(folder: Path) -> str:
+    """A small store of today's version, as text."""
+    store = SqliteStore(folder, clock=lambda: 1700000000.25)
+    study = StudyRow("feed", 0, 1, "draft", '{"name": "feed"}', 2**64 + 1, 0, 0, 1700000000.0, 1700000000.0)
+    before = store.create(study, AuditRow(1700000000.0, "ann", "create", "a try"))
+    shown = [
+        EventRow(f"e{i}", EXPOSURE, f"unit {i % 3}", 1, "learner", i % 2, source="s", position=i) for i in range(5)
+    ]
+    liked = [EventRow(f"m{i}", METRIC, f"unit {i}", None, None, None, "like", '{"value": 0.1}') for i in range(4)]
+    store.append(before.number, [*shown, *liked], [TallyRow("s", 1, 5, '{"a": 5}', "{}")]).result()
+    checksum = hashlib.sha256(TEXT.encode()).hexdigest()
+    store.commit(
+        before,
+        replace(before, state="learning", round=2, version=1),
+        policy=PolicyRow(1, 1, 1, TEXT, checksum, 0, 1700000001.0),
+        close=CloseRow(1, 1, 9, "[]", "", 1, 1700000002.0),
+        learner="{}",
+        audit=[AuditRow(1700000002.0, "bob", "close", "")],
+    )
+    store.add_key(KeyRow("ab12", "0" * 64, "mobile", ("ingest",), 1700000000.0))
+    store.close()
+    with closing(sqlite3.connect(folder / "pasto.db")) as connection:
+        return "\n".join(connection.iterdump()) + "\n"
+
+
+def place(text: str, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(folder / "pasto.db")) as connection:
+        connection.executescript(text)
+
+
+def test_every_version_has_its_file_and_the_last_is_todays(tmp_path: Path) -> None:
+    names = [f"{number:04d}.sql" for number in range(1, len(migrations("sqlite")) + 1)]
+    assert sorted(path.name for path in VERSIONS.iterdir()) == names
+    # Where this fails the tables were changed: that takes a new numbered step, and its file here.
+    assert lived(tmp_path) == (VERSIONS / names[-1]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("version", range(1, len(migrations("sqlite")) + 1))
+def test_every_version_opens_as_it_was(version: int, tmp_path: Path) -> None:
+    place((VERSIONS / f"{version:04d}.sql").read_text(encoding="utf-8"), tmp_path)
+    store = SqliteStore(tmp_path)
+    try:
+        study = store.study("feed")
+        assert study is not None
+        assert (study.seed, study.state, study.version, study.generation) == (2**64 + 1, "learning", 1, 2)
+        policy = store.policy(study.number, 1)
+        assert policy is not None
+        assert policy.text == TEXT
+        assert policy.checksum == hashlib.sha256(TEXT.encode()).hexdigest()
+        assert [row.action for row in store.audit(study.number)] == ["create", "close"]
+        (key,) = store.keys()
+        assert key.prefix == "ab12"
+        assert store.high_water(study.number) == 9
+        again = [
+            EventRow("e1", EXPOSURE, "unit 1", 1, "learner", 1),
+            EventRow("e9", EXPOSURE, "unit 1", 1, "learner", 1),
+        ]
+        assert store.append(study.number, again).result().new == (False, True)
+        assert list(store.check()) == []
+    finally:
+        store.close()
+
+
+# Two more steps than there are, which die at a given statement.
+UPGRADE = """
+import os, sqlite3, sys
+from pathlib import Path
+from pasto.store import connections, schema
+from pasto.store.sqlite import SqliteStore
+
+folder, fatal = Path(sys.argv[1]), int(sys.argv[2])
+known = schema.migrations("sqlite")
+steps = [
+    ["CREATE TABLE extra (sequence INTEGER)", "INSERT INTO extra SELECT sequence FROM events"],
+    ["ALTER TABLE studies ADD COLUMN note TEXT", "UPDATE studies SET note = 'upgraded'", "DROP TABLE extra"],
+]
+flat = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+if fatal < len(flat):
+    step, place = flat[fatal]
+    steps[step].insert(place, "SELECT die()")
+schema.migrations = lambda dialect: [*known, *steps]
+
+def connect(address):
+    connection = connections.connect(address)
+    connection.create_function("die", 0, lambda: os.kill(os.getpid(), 9))
+    return connection
+
+store = SqliteStore(folder, connect=connect)
+with store.reading() as connection:
+    (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+    (note,) = connection.execute("SELECT note FROM studies").fetchone()
+    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone()
+assert (int(version), note, tables) == (len(known) + 2, "upgraded", (0,)), (version, note, tables)
+store.close()
+"""
+
+
+def test_an_upgrade_that_was_killed_is_done_by_the_next_start(tmp_path: Path) -> None:
+    text = (VERSIONS / f"{len(migrations('sqlite')):04d}.sql").read_text(encoding="utf-8")
+    for fatal in range(7):
+        folder = tmp_path / str(fatal)
+        place(text, folder)
+        dead = subprocess.run([sys.executable, "-c", UPGRADE, str(folder), str(fatal)], check=False)
+        assert dead.returncode == -signal.SIGKILL
+        done = subprocess.run(
+            [sys.executable, "-c", UPGRADE, str(folder), "99"], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        (VERSIONS / f"{len(migrations('sqlite')):04d}.sql").write_text(lived(Path(name)), encoding="utf-8")
