@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -204,3 +204,39 @@ def test_the_same_study_can_answer_with_another_confidence() -> None:
     assert careful.metrics["y"] > bold.metrics["y"]
     assert careful.certificate is not None
     assert careful.certificate.holds["y"] >= 0.95 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("contrast", "level"),
+    [("difference", 0.0), ("difference", 1.0), ("difference", 1e6), ("percent", 1.0), (None, 0.0), (None, 1e6)],
+)
+def test_a_metric_that_never_varies_is_no_infinite_knowledge(
+    contrast: Literal["difference", "percent"] | None, level: float
+) -> None:
+    """Nobody liked anything, or everybody viewed exactly twice."""
+    study = pasto.Study(
+        [{"w": place} for place in range(6)],
+        pasto.maximize("x").keep("y", at_least=-1.0),
+        learner=Thompson(contrast=contrast),
+        seed=1,
+        baseline=0,
+        control=0.1,
+    )
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        seen = [
+            Observation(
+                study.policy.version,
+                candidate,
+                200.0,
+                (float(rng.normal(60.0, 2.0)), level),
+                ((4.0, 0.0), (0.0, 0.0)),
+                control=control,
+            )
+            for candidate, control in [*((place, False) for place in range(6)), (0, True)]
+        ]
+        study.observe(seen)
+        assert np.isfinite(study.policy.probabilities).all()
+    blend = study.blend()
+    assert blend.feasible
+    assert blend.metrics["y"] == pytest.approx(level, rel=1e-6, abs=1e-6)

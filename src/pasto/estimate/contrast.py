@@ -70,7 +70,11 @@ class Contrasts:
                 "learn differences instead (contrast='difference')"
             )
         own = np.einsum("qii->qi", covariances)
-        shared = np.full(len(reference), np.inf) if control is None else np.diag(control.covariance)
+        least = _least(own, np.abs(metrics).max(axis=0, initial=0.0) + np.abs(reference))
+        own = np.maximum(own, least)
+        shared = np.full(len(reference), np.inf)
+        if control is not None:
+            shared = np.maximum(np.diag(control.covariance), 1e-3 * least)
         pattern = np.ones_like(metrics)
         contrast = metrics - reference
         if self.percent:
@@ -80,10 +84,10 @@ class Contrasts:
         precision, weighted = self.precision.copy(), self.weighted.copy()
         for metric in range(metrics.shape[1]):
             # Covariance diag(own) + shared · pattern patternᵀ, inverted by Sherman–Morrison.
-            weights = 1.0 / np.maximum(own[:, metric], 1e-300)
+            weights = 1.0 / own[:, metric]
             leaning = weights * pattern[:, metric]
-            total = 1.0 / max(float(shared[metric]), 1e-300) + float(leaning @ pattern[:, metric])
-            inner = np.diag(weights) - np.outer(leaning, leaning) / total
+            total = 1.0 / float(shared[metric]) + float(leaning @ pattern[:, metric])
+            inner = np.diag(weights) - np.outer(leaning / total, leaning)
             np.add.at(precision[metric], (candidates[:, None], candidates[None, :]), inner)
             np.add.at(weighted[metric], candidates, inner @ contrast[:, metric])
         if control is None:
@@ -132,3 +136,13 @@ class Contrasts:
         """What `to_saved` wrote."""
         arrays = {name: np.array(saved[name], dtype=float) for name in ("precision", "weighted", "level")}
         return cls(percent=bool(saved["percent"]), rounds=float(saved["rounds"]), **arrays)
+
+
+def _least(own: Array, level: Array) -> Array:
+    """The smallest variance believed of a mean, by metric: of one that never varied, a millionth of its level, squared.
+
+    A metric can be the same for every unit of a round (nobody liked anything), and that is no infinite precision.
+    """
+    typical = 1e-6 * own.mean(axis=0)
+    constant = np.where(level > 0, 1e-6 * level, 1.0) ** 2
+    return np.where(typical > 0, typical, constant)
