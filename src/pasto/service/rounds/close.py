@@ -84,7 +84,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -
         round=row.round,
         version=row.version,
         high_water=high_water,
-        observed=_observed(row, terms, learning, due, measured, stepped.problems),
+        observed=_observed(store.dialect, row, terms, learning, due, measured, stepped.problems),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
@@ -180,6 +180,7 @@ def _held(stepped: Stepped) -> Frozen | None:
 
 
 def _observed(
+    engine: str,
     row: StudyRow,
     terms: Terms,
     learning: bool,
@@ -195,6 +196,7 @@ def _observed(
     told = {
         "state": row.state,
         "learns": learning,
+        "engine": engine,
         "rounds": rounds,
         "problems": list(problems),
         "next": asdict(terms),
