@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pasto.assign import Published, publish
-from pasto.sdk import Client, Rehearsal
+from pasto.sdk import Client, Rehearsal, Request
 
 
 class Clock:
@@ -22,6 +25,67 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
+
+
+class Server(ThreadingHTTPServer):
+    """A rehearsal behind a real port, which keeps questions open as the service does."""
+
+    daemon_threads = True
+
+    def __init__(self, service: Rehearsal) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.service = service
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.connections = 0
+        self.waiting = 0
+        self.changed = threading.Condition()
+        self.closing = False
+
+    def publish(self, policy: Published) -> None:
+        with self.changed:
+            self.service.publish(policy)
+            self.changed.notify_all()
+
+    def get_request(self) -> tuple[socket.socket, str]:
+        self.connections += 1
+        return super().get_request()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        self.answer(b"")
+
+    def do_POST(self) -> None:
+        self.answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, body: bytes) -> None:
+        request = Request(self.command, self.path, dict(self.headers.items()), body)
+        held = self.headers.get("If-None-Match")
+        if "wait=" in self.path:
+            with self.server.changed:
+                self.server.waiting += 1
+                self.server.changed.wait_for(
+                    lambda: self.server.closing or f'"{self.server.service.current.checksum}"' != held,  # type: ignore[union-attr]
+                    float(self.path.rpartition("=")[2]),
+                )
+                self.server.waiting -= 1
+        response = self.server.service(request)
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def handle_one_request(self) -> None:
+        with suppress(ConnectionError):  # Whoever asked may be gone.
+            super().handle_one_request()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 @pytest.fixture
@@ -62,6 +126,20 @@ def policy() -> Callable[..., Published]:
 @pytest.fixture
 def service(policy: Callable[..., Published]) -> Rehearsal:
     return Rehearsal(policy())
+
+
+@pytest.fixture
+def server(service: Rehearsal) -> Iterator[Server]:
+    running = Server(service)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    with running.changed:
+        running.closing = True
+        running.changed.notify_all()
+    running.shutdown()
+    thread.join()
+    running.server_close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.assign import Published
@@ -103,6 +103,7 @@ def test_what_is_no_unit_gets_the_baseline(connect: Connect, service: Rehearsal,
     assert status["errors"] == 3
 
 
+@settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=300), st.binary(), st.lists(st.text())))
 def test_nothing_that_is_given_makes_it_raise(given_: Any) -> None:
     with Client("http://x", study="feed", cache=None, background=False, transport=Rehearsal()) as client:

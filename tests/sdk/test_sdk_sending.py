@@ -317,7 +317,7 @@ def small_policy() -> Published:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 12))
 def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> None:
     service = Rehearsal(small_policy())
@@ -428,7 +428,7 @@ def test_an_outage_of_ten_minutes_is_invisible(
         client._link._refresher.step() if second % 30 == 0 else None
         clock.advance(1)
     assert reasons == {"SPLIT": 60_000}
-    assert len(service.requests) - requests <= 20 + 30
+    assert len(service.requests) - requests <= 20 + 60
     assert {unit: client.assign(unit).name for unit in before} == before
     assert balanced(client)
     service.fault = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import os
 import socket
 import ssl
 import threading
@@ -33,6 +34,7 @@ class Http:
         self._closed = False
         self._kept = threading.local()
         self._open: set[_Connection] = set()
+        self._forsaken: list[_Connection] = []
 
     def __call__(self, request: Request) -> Response:
         """Send a request; once more where a kept connection turns out to have been given up by the other side."""
@@ -45,7 +47,9 @@ class Http:
             try:
                 return self._exchange(connection, request)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                pass  # Nothing was answered, and everything we ask can be asked twice.
+                if self._closed:
+                    raise
+                # Nothing was answered, and everything we ask can be asked twice.
         connection = self._kept.connection = self._connection(target)
         return self._exchange(connection, request)
 
@@ -54,12 +58,20 @@ class Http:
         self._closed = True
         for connection in list(self._open):
             connection.end()
+            if not connection.busy:
+                connection.close()
+                self._open.discard(connection)
 
     def forsake(self) -> None:
-        """Let go of connections that another process goes on using: what a child does after a fork."""
-        for connection in list(self._open):
-            connection.close()
-        self._open.clear()
+        """Let go of connections that another process goes on using: what a child does after a fork.
+
+        Only their descriptors: a reader that was at work in the other process is locked for ever in this one, and
+        whoever closed it would wait for ever. So it is kept, and never touched again.
+        """
+        for connection in self._open:
+            connection.forsake()
+        self._forsaken.extend(self._open)
+        self._open = set()
         self._kept = threading.local()
 
     def _connection(self, target: tuple[str, str]) -> _Connection:
@@ -72,6 +84,7 @@ class Http:
         path = parts.path + ("?" + parts.query if parts.query else "")
         connection.deadline = time.monotonic() + request.timeout
         self._open.add(connection)
+        connection.busy = True
         keep = False
         try:
             connection.request(request.method, path, body=request.body or None, headers=dict(request.headers))
@@ -87,6 +100,7 @@ class Http:
             finally:
                 answer.close()
         finally:
+            connection.busy = False
             if not keep or self._closed:
                 connection.close()
                 self._open.discard(connection)
@@ -101,6 +115,8 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(target[1])
         self.target = target
         self.deadline = 0.0
+        self.busy = False
+        """Whether somebody waits for an answer on it, who will close it."""
         self._context = context if secure else None
 
     def connect(self) -> None:
@@ -120,6 +136,11 @@ class _Connection(http.client.HTTPConnection):
         timed = self.sock
         if timed is not None:
             timed.shutdown(socket.SHUT_RDWR)
+
+    def forsake(self) -> None:
+        """Close this process's descriptor of it, and nothing else."""
+        if isinstance(self.sock, _Timed):
+            self.sock.forsake()
 
 
 class _Timed:
@@ -142,6 +163,11 @@ class _Timed:
 
     def close(self) -> None:
         self._plain.close()
+
+    def forsake(self) -> None:
+        descriptor = self._plain.detach()
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class _Incoming(io.RawIOBase):

@@ -118,9 +118,10 @@ class Outbox:
             return len(self.waiting)
 
     def take(self, limit: int) -> list[Event]:
-        """The next events to send; they stay pending until they are settled or put back."""
+        """The next events to send, or those taken before: they stay so until they are settled or put back."""
         with self.lock:
-            self.flying = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+            if not self.flying:
+                self.flying = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
             return self.flying
 
     def put_back(self, events: list[Event]) -> None:

@@ -169,7 +169,7 @@ def _answer(response: Response) -> dict[int, str] | None:
         found: Any = json.loads(response.body)
         if not isinstance(found["accepted"], int) or not isinstance(found["duplicates"], int):
             return None
-        return {int(refused["index"]): str(refused["reason"]) for refused in found["refused"]}
+        return {int(refused["index"]): str(refused["reason"])[:300] for refused in found["refused"]}
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -1,0 +1,235 @@
+"""The last good policy on disk: there after any death of the process, and never half of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pasto.assign import Published
+from pasto.sdk import Client, Rehearsal, Response
+from pasto.sdk.cache import Kept, file_of, load, save, tidy
+from pasto.sdk.journal import Journal
+from pasto.sdk.live import Holder
+from pasto.sdk.refresher import Refresher
+
+Make = Callable[..., Published]
+
+
+def cold_start(folder: Path, **options: Any) -> Client:
+    """A client whose service is away."""
+    service = Rehearsal()
+    service.fault = lambda request: Response(503)
+    client = Client(
+        "http://x", study="feed", cache=folder, background=False, transport=service, baseline={"weight": -1}, **options
+    )
+    client.ready()
+    return client
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path, policy: Make) -> Path:
+    """The folder of a client that ended well."""
+    with Client("http://x", study="feed", cache=tmp_path, background=False, transport=Rehearsal(policy(3))) as client:
+        assert client.ready()
+    return tmp_path
+
+
+def only(folder: Path) -> Path:
+    (file,) = (path for path in folder.iterdir() if path.is_file())
+    return file
+
+
+def test_a_start_without_the_service_goes_on_with_the_last_policy(left_behind: Path, policy: Make) -> None:
+    with cold_start(left_behind) as client:
+        assert (client.assign("ann").version, client.assign("ann").reason) == (3, "SPLIT")
+        assert client.assign("ann").name == policy(3).draw("ann").name
+        assert client.status()["age"] < 60
+
+
+def test_the_file_is_the_users_own_and_outlives_the_client(left_behind: Path) -> None:
+    file = only(left_behind)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with cold_start(left_behind):
+        pass
+    assert only(left_behind) == file
+
+
+def test_each_address_and_study_has_its_own_file(tmp_path: Path) -> None:
+    files = {file_of(tmp_path, url, study) for url in ("http://x", "http://y") for study in ("feed", "ads")}
+    assert len(files) == 4
+
+
+def test_by_default_it_is_in_the_users_cache(tmp_path: Path, policy: Make) -> None:
+    for cache in (True, None, False):
+        with Client("http://x", study="feed", cache=cache, background=False, transport=Rehearsal(policy())) as client:
+            assert client.ready()
+    only(tmp_path / "user-cache" / "pasto")
+
+
+def test_without_a_home_it_goes_without(monkeypatch: pytest.MonkeyPatch, policy: Make) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with Client("http://x", study="feed", background=False, transport=Rehearsal(policy())) as client:
+        assert client.ready()
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, policy: Make) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with Client(
+        "http://x", study="feed", cache=tmp_path / "file", background=False, transport=Rehearsal(policy())
+    ) as client:
+        assert client.ready()
+        assert "cannot be kept on disk" in client.status()["last_error"]
+
+
+def test_a_missing_file_means_the_baseline(tmp_path: Path) -> None:
+    with cold_start(tmp_path) as client:
+        decision = client.assign("ann")
+        assert (dict(decision.values), decision.reason) == ({"weight": -1}, "DEFAULT")
+        assert "disk" not in client.status()["last_error"]
+
+
+def damaged(whole: bytes, kind: str, place: int, noise: bytes) -> bytes:
+    place %= len(whole)
+    return {
+        "truncated": whole[:place],
+        "garbage": noise,
+        "flipped": whole[:place] + bytes([whole[place] ^ (1 + len(noise) % 255)]) + whole[place + 1 :],
+        "inserted": whole[:place] + b"0" + noise + whole[place:],
+        "zeros": whole[:place] + bytes(len(whole) - place),
+        "twice": whole + whole,
+    }[kind]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["truncated", "garbage", "flipped", "inserted", "zeros", "twice"]),
+    st.integers(0, 10**6),
+    st.binary(max_size=200),
+)
+def test_a_damaged_file_is_ignored(left_behind: Path, kind: str, place: int, noise: bytes) -> None:
+    file = only(left_behind)
+    whole = file.read_bytes()
+    try:
+        file.write_bytes(damaged(whole, kind, place, noise))
+        with cold_start(left_behind) as client:
+            decision = client.assign("ann")
+            assert (dict(decision.values), decision.reason) == ({"weight": -1}, "DEFAULT")
+            assert client.status()["errors"] >= 2
+    finally:
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("contact", ["nan", "inf", "-inf", "soon", ""])
+def test_a_file_of_no_known_age_is_ignored(left_behind: Path, contact: str) -> None:
+    file = only(left_behind)
+    save(file, Kept(load(file).text, contact))  # type: ignore[arg-type]
+    with cold_start(left_behind) as client:
+        assert client.assign("ann").reason == "DEFAULT"
+
+
+@pytest.mark.parametrize(
+    ("age", "reason"), [(86_000, "SPLIT"), (86_500, "STALE"), (-86_000, "SPLIT"), (-86_500, "STALE")]
+)
+def test_expiry_counts_from_the_last_contact_of_the_process_before(left_behind: Path, age: float, reason: str) -> None:
+    file = only(left_behind)
+    save(file, Kept(load(file).text, time.time() - age))
+    with cold_start(left_behind) as client:
+        assert client.assign("ann").reason == reason
+        assert client.assign("ann").version == 3
+
+
+def test_the_policy_of_another_study_is_not_taken(left_behind: Path, policy: Make) -> None:
+    save(only(left_behind), Kept(policy(study="ads").text, time.time()))
+    with cold_start(left_behind) as client:
+        assert client.assign("ann").reason == "DEFAULT"
+
+
+def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make) -> None:
+    service = Rehearsal(policy(4))
+    with Client("http://x", study="feed", cache=left_behind, background=False, transport=service) as client:
+        assert client.assign("ann").version == 3
+        assert client.ready()
+        assert client.assign("ann").version == 4
+    with cold_start(left_behind) as client:
+        assert client.assign("ann").version == 4
+
+
+def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) -> None:
+    file, service = tmp_path / "policy", Rehearsal(policy())
+    wall = [1e9]
+    refresher = Refresher(
+        Holder("feed", lambda: wall[0], 10),
+        service,
+        "http://x",
+        {},
+        Journal(),
+        refresh=20,
+        file=file,
+        clock=lambda: wall[0],
+        wall=lambda: wall[0],
+    )
+    writes = set()
+    for _ in range(1000):
+        refresher.step()
+        writes.add(load(file).contact)
+        wall[0] += 20
+    assert 4 <= len(writes) <= 6
+    assert wall[0] - max(writes) <= 86400 / 20 + 20
+
+
+def test_what_the_dead_left_behind_is_removed(left_behind: Path) -> None:
+    file = only(left_behind)
+    old, new = file.with_name(f"{file.name}.a.part"), file.with_name(f"{file.name}.b.part")
+    for part in (old, new):
+        part.write_text("half")
+    os.utime(old, (time.time() - 3600,) * 2)
+    tidy(file)
+    assert sorted(left_behind.iterdir()) == sorted([file, new])
+
+
+WRITER = """
+import os, signal, sys, time
+from pathlib import Path
+from pasto.sdk.cache import Kept, load, save
+
+file, delays = Path(sys.argv[1]), [float(word) for word in sys.argv[2:]]
+texts = {letter * 300_000 for letter in "ab"}
+save(file, Kept("a" * 300_000, 0.0))
+for delay in delays:
+    child = os.fork()
+    if child == 0:
+        while True:
+            for text in texts:
+                save(file, Kept(text, 1.0))
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert load(file).text in texts
+print(len(list(file.parent.glob("*.part"))))
+"""
+
+
+def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    delays = [f"{rng.uniform(0.001, 0.02):.4f}" for _ in range(50)]
+    done = subprocess.run(
+        [sys.executable, "-c", WRITER, str(tmp_path / "policy"), *delays], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0  # Some did die while they wrote.
