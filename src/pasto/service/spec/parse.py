@@ -117,8 +117,8 @@ def _room(problems: Problems, cap: float, count: int) -> None:
     if cap * count < 1 - 1e-9:
         problems.add(
             "traffic.cap",
-            f"of {cap:g} on {count} candidates leaves traffic that none of them may take; raise it to at least "
-            f"{math.ceil(1e4 / count) / 1e4:g}, or leave it out",
+            f"of {cap:g} on {count} candidates leaves traffic that always falls back on the baseline, whatever is "
+            f"learned; raise it to at least {math.ceil(1e4 / count) / 1e4:g}, or leave it out",
         )
 
 
