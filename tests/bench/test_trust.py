@@ -17,6 +17,7 @@ from pasto.bench.trust_checks import (
     both,
     coverage,
     ever_missed,
+    ever_missed_early,
     false_winners,
     sample_ratio,
     sticky_coverage,
@@ -77,6 +78,15 @@ def test_looking_is_free(relative: bool) -> None:
     ours, naive = ever_missed(100, STUDIES, relative=relative)
     assert ours <= 0.05 + errors(0.05)
     assert naive > 0.2
+
+
+@pytest.mark.parametrize("kind", ["rare", "skewed"])
+def test_looking_early_is_free_where_the_control_is_small(kind: str) -> None:
+    ours, naive = ever_missed_early(kind, STUDIES)
+    assert ours <= 0.05 + errors(0.05)
+    assert naive > ours
+    if kind == "rare":
+        assert naive > 0.2
 
 
 def test_looking_is_free_where_users_stay() -> None:

@@ -97,7 +97,7 @@ def test_history_by_round_and_all_together() -> None:
     assert widths[-1] < widths[0]
     assert found.cumulative.covers(0.1).all()
     alone = lifts(measured(1), METRICS, [Target("best", shares={2: 1.0})], sequential=False)[0]
-    assert found.by_round.low[0] == pytest.approx(alone.relative.low)
+    assert found.by_round.low[0] == pytest.approx(alone.relative.low, rel=1e-3)
 
 
 def test_a_phase_in_one_record_counts_the_rounds_it_has_run() -> None:

@@ -16,6 +16,7 @@ from pasto.bench.trust_checks import (
     both,
     coverage,
     ever_missed,
+    ever_missed_early,
     false_winners,
     sample_ratio,
     sticky_coverage,
@@ -68,6 +69,13 @@ def _looks(looks: int, studies: int) -> Any:
     return _row("ever missed", f"{looks:,} looks", f"{ours:.1%}", LOW, ("z-test at every look", f"{naive:.1%}"))
 
 
+def _early(kind: str, studies: int) -> Any:
+    ours, naive = ever_missed_early(kind, studies)
+    return _row(
+        "ever missed", f"{kind}, control of 20", f"{ours:.1%}", LOW, ("each arm's own variance", f"{naive:.1%}")
+    )
+
+
 def _false_alarms(kind: str, guardrails: int, studies: int) -> Any:
     ours = alarms(kind, studies, guardrails=guardrails)
     if kind == "normal":
@@ -111,6 +119,7 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
     *(partial(_coverage, scene, target) for scene in SCENES.values() for target in MUTANTS),
     _sticky,
     *(partial(_looks, looks) for looks in (100, 1_000)),
+    *(partial(_early, kind) for kind in ("rare", "skewed")),
     *(partial(_false_alarms, kind, count) for kind in ("normal", "rare", "skewed") for count in (1, 5)),
     partial(_detection, 0.1, "≤ 8 rounds", "absolute floor", {}),
     partial(_detection, 0.05, "≤ 20 rounds", "absolute floor", {}),

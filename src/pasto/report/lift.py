@@ -109,7 +109,7 @@ def lifts(
     """
     error = chance_of_error(confidence)
     found = []
-    sides = _Sides(record)
+    sides = _Sides(record, running=sequential)
     for target in targets:
         rounds = sides.rounds(target)
         for name, quantity in metrics.items():

@@ -56,7 +56,7 @@ def winners(
     if not control or not candidates:
         raise BadMeasurement(f"a winner needs a control and candidates in the arm {arm!r}; the rounds lack one of them")
     sign = -1.0 if at_most else 1.0
-    covariances = unit_covariances(record.cells)
+    covariances = unit_covariances(record.cells, running=sequential)
     sides = {number: side(record.cells, covariances, place) for place, number in candidates}
     base = side(record.cells, covariances, control[0])
     measured = {n: one for n, one in sides.items() if ((one.units > 0) & (base.units > 0)).any()}

@@ -17,6 +17,8 @@ from pasto.errors import BadMeasurement
 Array = NDArray[np.float64]
 POOL = 100.0
 """Units that a variance pooled over rounds counts for beside a cell's own."""
+BORROWED = 200.0
+"""Units that all cells' variance counts for beside a cell's own, where one looks before a rare event has come."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +67,10 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
 
     A cell of few units cannot tell its own variance; where it tries, a low mean of a skewed metric comes with a small
     variance, and intervals lie. So a cell is given its own covariance over rounds, scaled by how wide the round was
-    for all cells together, and its own counts beside that for as many units as it has. With `running`, a round knows
-    nothing of later ones.
+    for all cells together, and its own counts beside that for as many units as it has.
+
+    With `running`, as sequences need it, a round knows nothing of later ones, and a cell's variance over rounds is
+    never taken to be much below that of all cells: ten units without a single like do not mean that there is no noise.
 
     >>> import numpy as np
     >>> units, mean = np.array([[4.0], [400.0]]), np.zeros((2, 1, 1))
@@ -75,30 +79,38 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
     [0.94, 1.0]
     """
     freedom = np.maximum(cells.units - 1.0, 0.0)
-    spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
-    count = freedom.sum(axis=-1)
-    overall = np.cumsum(spread, axis=-2) if running else spread.sum(axis=-2, keepdims=True)
-    overall_count = np.cumsum(count, axis=-1) if running else count.sum(axis=-1, keepdims=True)
-    typical = overall / np.maximum(overall_count, 1.0)[..., None]
-    # A round of few units in all has no width of its own either.
-    share = (count / (count + POOL))[..., None]
-    level = share * spread / np.maximum(count, 1.0)[..., None] + (1.0 - share) * typical
-    width = np.sqrt(np.where(level > 0, level, 1.0))
+    width = _widths(cells, freedom, running)
     outer = width[..., None, :, None] * width[..., None, None, :]
-    scaled = cells.cross / outer
-    pooled, pooled_freedom = (
-        (np.cumsum(scaled, axis=-4), np.cumsum(freedom, axis=-2))
-        if running
-        else (scaled.sum(axis=-4, keepdims=True), freedom.sum(axis=-2, keepdims=True))
-    )
+    pooled = _gather(cells.cross / outer, -4, running)
+    count = _gather(freedom, -2, running)
     common = pooled.sum(axis=-3, keepdims=True)
-    common_freedom = np.maximum(pooled_freedom.sum(axis=-1, keepdims=True), 1.0)
-    common = common / common_freedom[..., None, None]
+    common = common / np.maximum(count.sum(axis=-1, keepdims=True), 1.0)[..., None, None]
     # A cell that never had two units borrows from its neighbours.
-    lent = np.where(pooled_freedom > 0, 0.0, 1.0)[..., None, None]
-    target = outer * (pooled + lent * common) / (pooled_freedom[..., None, None] + lent)
-    weight = freedom[..., None, None]
-    return np.asarray((cells.cross + POOL * target) / (weight + POOL))
+    lent = np.where(count > 0, BORROWED if running else 0.0, 1.0)[..., None, None]
+    mixed = (pooled + lent * common) / (count[..., None, None] + lent)
+    if running:
+        own, less = (
+            np.einsum("...ii->...i", each) for each in (pooled / np.maximum(count, 1.0)[..., None, None], mixed)
+        )
+        rise = np.sqrt(np.maximum(own / np.where(less > 0, less, 1.0), 1.0))
+        mixed = mixed * rise[..., :, None] * rise[..., None, :]
+    return np.asarray((cells.cross + POOL * outer * mixed) / (freedom[..., None, None] + POOL))
+
+
+def _widths(cells: Cells, freedom: Array, running: bool) -> Array:
+    """How wide every column was in every round, all cells together: (…, rounds, columns)."""
+    spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
+    count = freedom.sum(axis=-1)[..., None]
+    typical = _gather(spread, -2, running) / np.maximum(_gather(count, -2, running), 1.0)
+    # A round of few units in all has no width of its own either.
+    share = count / (count + POOL)
+    level = share * spread / np.maximum(count, 1.0) + (1.0 - share) * typical
+    return np.asarray(np.sqrt(np.where(level > 0, level, 1.0)))
+
+
+def _gather(values: Array, axis: int, running: bool) -> Array:
+    """Over all rounds, or up to every round."""
+    return np.asarray(np.cumsum(values, axis=axis) if running else values.sum(axis=axis, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

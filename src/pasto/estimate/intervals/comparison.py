@@ -130,7 +130,8 @@ def compare(
     variances = [
         np.einsum("...i,...ij,...j->...", form, spread, form) for form, spread in zip(forms, spreads, strict=True)
     ]
-    nothing = total <= 0
+    # Where no two units differ, as with a rare event that has not come yet, nothing is known of the noise.
+    nothing = (total <= 0) | (variances[0] + variances[1] <= 0)
     variances = [np.where(nothing, np.inf, np.maximum(variance, 0.0)) for variance in variances]
     freedoms = [np.maximum(_add(np.where(usable, one.freedom, 0.0), -1, running), 1.0) for one in (treated, control)]
     counted = _add(added, -1, running)

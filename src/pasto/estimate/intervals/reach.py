@@ -74,7 +74,8 @@ def around(estimate: float | Array, variance: float | Array, reach: float | Arra
     (1.02, 2.98)
     """
     middle = np.asarray(estimate, dtype=float)
-    half = reach * np.sqrt(variance)
+    with np.errstate(invalid="ignore"):
+        half = np.where(np.isinf(reach), np.inf, reach * np.sqrt(variance))
     return Interval(middle, np.asarray(middle - half), np.asarray(middle + half))
 
 
