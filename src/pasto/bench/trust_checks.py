@@ -159,7 +159,8 @@ def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60
 
     The mutant takes every arm's own variance so far for the truth.
     """
-    ours, naive = [], []
+    ours: list[NDArray[np.bool_]] = []
+    naive: list[NDArray[np.bool_]] = []
     for size, start in batches(studies, seed):
         rng = np.random.default_rng([start, looks])
         drawn = [_guarded(kind, rng, (size, looks), units, 0.0, None)[0] for units in (20, 180)]
