@@ -54,6 +54,6 @@ def test_tiny_sizes_run(runs: int, rounds: int) -> None:
 
 
 def test_the_figure_and_the_file_are_written(outcome: Outcome, tmp_path: Path) -> None:
-    assert {path.suffix for path in write(outcome, tmp_path)} == {".json", ".png", ".svg"}
+    assert {path.suffix for path in write(outcome, tmp_path)} == {".json", ".md", ".png", ".svg"}
     saved = json.loads((tmp_path / "convergence.json").read_text(encoding="utf-8"))
     assert set(saved["data"]["curves"]) == {"simulations", TRUE, "theorem, G = 1"}

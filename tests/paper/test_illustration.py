@@ -57,6 +57,7 @@ def test_one_problem_is_enough_and_everything_can_be_written(outcome: Outcome, t
     names = {path.name for path in write(outcome, tmp_path)}
     assert names == {
         "illustration.json",
+        "illustration.md",
         *(f"{name}.{ending}" for name in ("illustration", "observation-1") for ending in ("png", "svg")),
     }
     assert json.loads((tmp_path / "illustration.json").read_text(encoding="utf-8"))["data"]["problems"]["soft"][0]

@@ -8,7 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from pasto.errors import BadInput, BadOption
-from pasto.paper import ads, amazon, content, convergence, illustration, movielens, regret, synthetic_b, toy_a
+from pasto.paper import (
+    ads,
+    amazon,
+    content,
+    continuous,
+    convergence,
+    illustration,
+    movielens,
+    regret,
+    synthetic_b,
+    toy_a,
+)
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto.paper.write import saved, write
 from pasto.sim import Progress
@@ -25,6 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         amazon.EXPERIMENT,
         content.EXPERIMENT,
         ads.EXPERIMENT,
+        continuous.EXPERIMENT,
     )
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pasto.errors import BadInput
 from pasto.objective import Array, Objective, maximize
 from pasto.optimize import solve
 from pasto.paper.data.ipinyou import Log
@@ -58,7 +59,7 @@ class Quotas:
     means: Array
     """(metrics,): of the baseline, a request."""
     crowd: Crowd
-    """All metrics in percent over the baseline."""
+    """In percent over the baseline, all metrics that it shows any of."""
     objective: Objective
     best: Blend
     learned: Learned
@@ -75,9 +76,15 @@ def play(name: str, logs: tuple[Log, ...], size: Size, requests: int = 10_000) -
     values = np.array([shown(found, [int(row[module]) for module in modules]) for row in candidates]).transpose(1, 0, 2)
     even = int(np.argmin([np.var([float(row[module]) for module in modules]) for row in candidates]))
     means = values[:, even].mean(axis=1)
-    crowd = Crowd.of(METRICS, 100.0 * (values / means[:, None, None] - 1.0))
     wanted = objective()
-    read = [METRICS.index(each) for each in wanted.metrics]
+    if lacking := [metric for metric in wanted.metrics if not means[METRICS.index(metric)] > 0]:
+        raise BadInput(f"{name}: the baseline shows no {lacking[0]} at all, so nothing can be told in percent of it")
+    some = means > 0  # real clicks are rare, and small logs may show none
+    crowd = Crowd.of(
+        [metric for metric, any_ in zip(METRICS, some, strict=True) if any_],
+        100.0 * (values[some] / means[some, None, None] - 1.0),
+    )
+    read = [crowd.metrics.index(each) for each in wanted.metrics]
     aimed = Crowd(wanted.metrics, crowd.values[read], crowd.present[read])
     learn = partial(learn_by_default, aimed, wanted, candidates, repeats=size.runs, seed=size.seed)
     learned = learn(

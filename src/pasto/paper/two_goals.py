@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ MIDDLE = 0.5
 """The α whose second metric is the threshold; it is not among the hundred."""
 ALPHAS = np.linspace(0.0, 1.0, CHOICES)
 MARKS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-DEFAULT_ROUNDS = 200
+DEFAULT_ROUNDS = 100
 """The default learner is run no longer than this."""
 
 
@@ -90,10 +91,44 @@ class Played:
         return mean, np.sqrt(np.maximum(spread, 0.0) / counts)
 
 
-def play(split: Split, worth: str, metrics: tuple[str, str], settings: Settings, size: Size) -> Played:
-    """Train both models, score every α for every user once, then learn from random folds of the users."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """The two trained models of a data set, and what they are to find."""
+
+    split: Split
+    worth: str
+    wanted: dict[str, csr_array]
+    """By metric: test pairs with their weights."""
+    trainings: tuple[Training, Training]
+    key: dict[str, Any]
+    """What everything computed from them depends on."""
+    size: Size
+
+    def values(self, alphas: list[float]) -> NDArray[np.float32]:
+        """Each user's metrics at every α, (metrics, alphas, users), computed once."""
+        key = {**self.key, "alphas": alphas, "prices": fingerprint(self.split.pairs.worth[self.worth])}
+        return Cache(self.size.cache).arrays("mixed", key, lambda: {"values": self._mixed(alphas)})["values"]
+
+    def baselines(self) -> dict[str, NDArray[np.float64]]:
+        """Both metrics of popularity and EASE."""
+        return Cache(self.size.cache).arrays("baselines", self.key, lambda: _baselines(self.split, self.wanted))
+
+    def _mixed(self, alphas: list[float]) -> NDArray[np.float32]:
+        first, second = self.trainings
+        return mixed(
+            first.model.score,
+            second.model.score,
+            self.split.train,
+            self.wanted,
+            alphas,
+            progress=self.size.progress,
+            label=f"{self.split.pairs.name}: {len(alphas)} values of α",
+        )
+
+
+def models(split: Split, worth: str, metrics: tuple[str, str], settings: Settings, size: Size) -> Models:
+    """Train a model for all positives and one for their worth, or take them from the cache."""
     cache = Cache(size.cache)
-    name = split.pairs.name
     key = {"data": fingerprint(split.train.indptr, split.train.indices, split.test.indices), "model": told(settings)}
     wanted = {metrics[0]: split.test, metrics[1]: weighted(split.test, split.pairs.worth[worth])}
     targets = {"all": split.train, worth: _scaled(weighted(split.train, split.pairs.worth[worth]))}
@@ -104,20 +139,22 @@ def play(split: Split, worth: str, metrics: tuple[str, str], settings: Settings,
             settings,
             path=cache.path("model", {**key, "target": kind, "weights": fingerprint(target.data)}),
             progress=size.progress,
-            label=f"{name}: training for {kind}",
+            label=f"{split.pairs.name}: training for {kind}",
         )
         for kind, target in targets.items()
     )
-    alphas = [*ALPHAS.tolist(), MIDDLE]
-    values = cache.arrays(
-        "mixed",
-        {**key, "worth": worth, "alphas": alphas, "prices": fingerprint(split.pairs.worth[worth])},
-        lambda: {"values": _mixed(first, second, split, wanted, alphas, size)},
-    )["values"]
+    return Models(split, worth, wanted, (first, second), {**key, "worth": worth}, size)
+
+
+def play(split: Split, worth: str, metrics: tuple[str, str], settings: Settings, size: Size) -> Played:
+    """Train both models, score every α for every user once, then learn from random folds of the users."""
+    trained = models(split, worth, metrics, settings, size)
+    name = split.pairs.name
+    values = trained.values([*ALPHAS.tolist(), MIDDLE])
     crowd = Crowd.of(metrics, values)
     middle = crowd.truth[:, -1]
     crowd = crowd.chosen(range(CHOICES))
-    baselines = cache.arrays("baselines", {**key, "worth": worth}, lambda: _baselines(split, wanted))
+    baselines = trained.baselines()
     told_baselines: dict[str, tuple[float, float]] = {
         each: (float(pair[0]), float(pair[1])) for each, pair in baselines.items()
     }
@@ -129,7 +166,7 @@ def play(split: Split, worth: str, metrics: tuple[str, str], settings: Settings,
         crowd,
         float(middle[1]),
         middle,
-        (first, second),
+        trained.trainings,
         settings,
         told_baselines,
         _goal(crowd, values[:, -1:], metrics, size, name, soft=True),
@@ -191,25 +228,6 @@ def _halves(both: Crowd, metrics: tuple[str, str], size: Size, *, soft: bool) ->
         return objective(metrics, float(part.truth[1, -1]), soft=soft)
 
     return halves(both, wanted, choices=CHOICES, splits=10 if size.quick else 100, seed=size.seed)
-
-
-def _mixed(
-    first: Training,
-    second: Training,
-    split: Split,
-    wanted: dict[str, csr_array],
-    alphas: list[float],
-    size: Size,
-) -> NDArray[np.float32]:
-    return mixed(
-        first.model.score,
-        second.model.score,
-        split.train,
-        wanted,
-        alphas,
-        progress=size.progress,
-        label=f"{split.pairs.name}: {len(alphas)} values of α",
-    )
 
 
 def _baselines(split: Split, wanted: dict[str, csr_array]) -> dict[str, NDArray[np.float64]]:

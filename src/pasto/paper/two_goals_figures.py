@@ -44,15 +44,24 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
         )
     for name, at, shape, colour, side in marks:
         axes.plot(at[1], at[0], shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
-    kind = "λ = 5" if goal.soft else "hard guardrail"
+    if not goal.soft:
+        _closer(axes, np.array([*(at for _, at, *_ in marks), *ends]))
+    kind = "λ = 5" if goal.soft else "hard guardrail, closer"
     figures.label(
         axes, title=f"{one.split.pairs.name}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0]
     )
     figures.legend(axes, "lower left")
 
 
+def _closer(axes: Axes, points: Array) -> None:
+    """Only the part of the curve around some points, (points, metrics)."""
+    for limit, values in ((axes.set_ylim, points[:, 0]), (axes.set_xlim, points[:, 1])):
+        room = 0.6 * max(float(np.ptp(values)), 0.01 * abs(float(values.mean())))
+        limit(float(values.min()) - room, float(values.max()) + room)
+
+
 def learning(one: Played) -> Figure:
-    """f of the learners' answers round by round, as a share of what mixing is worth where it is worth anything."""
+    """f of the learners' answers, round by round, beside what is possible."""
     sheet, (axes,) = figures.sheet()
     goal = one.soft
     for place, learned in enumerate(goal.learned):
@@ -72,7 +81,9 @@ def learning(one: Played) -> Figure:
         figures.level(
             axes, goal.best.single_value, f"best single α, {goal.best.single_value:.4f}", above=False, right=False
         )
-    figures.rounds_axis(axes, goal.learned[0].marks[0], goal.learned[0].marks[-1])
+    figures.rounds_axis(
+        axes, goal.learned[0].marks[0], max(10, 2 * goal.learned[0].marks[0], goal.learned[0].marks[-1])
+    )
     _room(axes, np.array([goal.best.value]))
     figures.label(
         axes,

@@ -78,7 +78,8 @@ class Crowd:
     def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[Array, Array]:
         """Split the users at random into as many folds as candidates, and measure each candidate on one fold.
 
-        Means and their standard errors, (candidates, metrics) each.
+        Means and their standard errors, (candidates, metrics) each. Folds are of equal size; users left over, fewer
+        than there are folds, sit this round out.
 
         >>> import numpy as np
         >>> crowd = Crowd.of(("x",), np.array([[[1.0, 1.0, 3.0, 3.0]]]))
@@ -86,14 +87,12 @@ class Crowd:
         >>> float(means.sum())
         4.0
         """
-        order = rng.permutation(self.users)
-        means = np.empty((len(candidates), len(self.metrics)))
-        errors = np.empty_like(means)
-        for fold, candidate in enumerate(candidates):
-            users = order[fold :: len(candidates)]
-            seen = self.values[:, candidate].take(users, axis=1)
-            counts = np.maximum(self.present.take(users, axis=1).sum(axis=1), 1)
-            mean = seen.sum(axis=1, dtype=np.float64) / counts
-            spread = np.maximum(np.einsum("mu,mu->m", seen, seen, dtype=np.float64) / counts - mean**2, 0.0)
-            means[fold], errors[fold] = mean, np.sqrt(spread / np.maximum(counts - 1, 1))
-        return means, errors
+        chosen = np.asarray(candidates, dtype=np.intp)
+        size = self.users // len(chosen)
+        folds = rng.permutation(self.users)[: size * len(chosen)].reshape(len(chosen), size)
+        seen = self.values[:, chosen[:, None], folds]
+        counts = np.maximum(self.present[:, folds].sum(axis=2), 1)
+        means = seen.sum(axis=2, dtype=np.float64) / counts
+        squares = np.einsum("mfu,mfu->mf", seen, seen) / counts
+        errors = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(counts - 1, 1))
+        return means.T, errors.T

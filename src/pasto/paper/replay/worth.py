@@ -21,7 +21,9 @@ class Halves:
     single: Array
     """(splits, metrics): of the single candidate."""
     promised: Array
-    """(splits,): how much better in the goal the blend was on the half that chose it."""
+    """(splits,): how much more f the blend had on the half that chose it; hard guardrails left aside."""
+    kept: Array
+    """(splits,): how much more f it had on the other half."""
 
     @property
     def difference(self) -> Array:
@@ -44,16 +46,19 @@ def halves(
     The differences of different splits share their users, so their spread is that of one split and its standard error
     does not shrink with their number.
     """
-    blends, singles, promised = [], [], []
+    blends, singles, promised, kept = [], [], [], []
     for number in range(splits):
         order = np.random.default_rng([seed, number]).permutation(crowd.users)
         chooser, other = (crowd.part(np.sort(order[start::2])) for start in (0, 1))
         here, there = chooser.truth[:, :choices], other.truth[:, :choices]
-        answer = solve(here, objective(chooser))
+        wanted = objective(chooser)
+        answer = solve(here, wanted)
         if answer.single is None:
             continue
-        blends.append(there @ np.array(answer.probabilities))
+        shares, value = np.array(answer.probabilities), wanted.form().smooth
+        blends.append(there @ shares)
         singles.append(there[:, answer.single])
-        promised.append(float((here @ np.array(answer.probabilities))[0] - here[0, answer.single]))
+        promised.append(float(value(here @ shares) - value(here[:, answer.single])))
+        kept.append(float(value(blends[-1]) - value(singles[-1])))
     shape = (len(blends), len(crowd.metrics))
-    return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised))
+    return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised), np.array(kept))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pasto import paper
+from pasto.errors import BadInput
+from pasto.paper.data.ipinyou import load
+from pasto.paper.quotas import METRICS, SHOWN, TOTAL, Requests, made_up, retrieve, shares_of, shown
+from pasto.paper.write import saved
+
+
+def write_logs(place: Path, size: int = 3_000) -> None:
+    place.mkdir(exist_ok=True)
+    for log in made_up(np.random.default_rng(2), size):
+        rows = zip(log.clicks, log.prices, log.rates, strict=True)
+        text = "".join(f"{click:.0f}\t{price:.0f}\t{rate:.6f}\t7\n" for click, price, rate in rows)
+        (place / f"{log.campaign}.test.txt").write_text(text)
+
+
+def test_logs_are_read_by_campaign(tmp_path: Path) -> None:
+    (tmp_path / "rlb_2997_test.theta.txt").write_text("0 70 0.002\n1 6 0.003\n")
+    (tmp_path / "arbitrage_1458.test.txt").write_text("0\t80\t0.0001\t14\n")
+    (tmp_path / "1458.train.txt").write_text("0\t80\t0.0001\t14\n")
+    first, second = load(tmp_path)
+    assert (first.campaign, second.campaign) == ("1458", "2997")
+    assert (second.clicks.tolist(), second.prices.tolist(), second.cost_per_click) == ([0.0, 1.0], [70.0, 6.0], 76.0)
+    assert [log.campaign for log in load(tmp_path.parent)] == ["1458", "2997"]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no iPinYou logs"):
+        load(tmp_path)
+    (tmp_path / "1458.test.txt").write_text("0 80\n")
+    with pytest.raises(BadInput, match="should have 3 or 4 columns, got 2"):
+        load(tmp_path)
+    (tmp_path / "1458.test.txt").write_text("0 80 x\n")
+    with pytest.raises(BadInput, match="3 numbers a line"):
+        load(tmp_path)
+
+
+def test_quotas_share_out_the_total() -> None:
+    candidates = shares_of(("a", "b", "cold"))
+    assert all(sum(int(value) for value in row.values()) == TOTAL for row in candidates)
+    assert len(set(candidates.names)) == len(candidates) == 28
+
+
+def test_the_best_of_what_was_retrieved_is_shown() -> None:
+    """Two modules and one request; module 0 scores 9, 5, 1 and so on, module 1 scores 7, 6, 2."""
+    scores = np.zeros((1, 2, TOTAL))
+    scores[0, :, :3] = [[9, 5, 1], [7, 6, 2]]
+    found = Requests(scores, dict.fromkeys(METRICS, scores * 10))
+    assert SHOWN == 2
+    assert shown(found, [1, 1])[0].tolist() == [160.0]
+    assert shown(found, [0, 3])[0].tolist() == [130.0]
+    assert shown(found, [3, 0])[0].tolist() == [140.0]
+
+
+def test_modules_retrieve_the_likeliest_first_and_cold_ads_have_a_module_of_their_own() -> None:
+    logs = made_up(np.random.default_rng(1), 500)
+    found = retrieve(logs, 50, np.random.default_rng(2))
+    assert found.scores.shape == (50, len(logs) + 1, TOTAL)
+    assert (np.diff(found.scores[:, :-1], axis=2) <= 0).all()
+    assert found.paid["cold start"][:, -1].all()
+    assert not found.paid["cold start"][:, :-1].any()
+
+
+def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
+    write_logs(tmp_path / "logs")
+    outcome = paper.run("ads", quick=True, runs=1, rounds=1, data=tmp_path)
+    assert len(outcome.claims) >= 3
+    lifts = outcome.tables[2]
+    assert lifts.title.startswith("iPinYou: lift over the baseline")
+    assert [row[0] for row in lifts.rows][-1] == "the paper: probabilistic"
+    record = json.loads(json.dumps(saved(outcome), allow_nan=False))
+    assert abs(sum(record["data"]["iPinYou"]["probabilities"]) - 1) < 1e-9
+    (draw,) = outcome.figures.values()
+    assert len(draw().axes) == 1
