@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pasto.service.accounting import Ledger
 from pasto.service.service import Service
 
@@ -96,6 +98,20 @@ def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, tr
     counted = late["rounds"][0]
     assert counted["exposures"] == sum(event["type"] == "exposure" for event in credited)
     assert late["events"] == counted["exposures"] + counted["metrics"] == sum(counted["arms"].values())
+
+
+def test_events_that_come_ages_later_are_late_too(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pasto.service.accounting.KEPT", 2)
+    first = traffic(learning, 30)
+    versioned = [event for event in first if "version" in event]
+    _send(learning, versioned[:20])
+    for _ in range(6):
+        learning.close_round("feed", who="ann")
+    assert _books(learning)["late"]["events"] == 0
+    _send(learning, versioned[20:])
+    assert _books(learning)["late"]["events"] == len(versioned) - 20
 
 
 def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Service, traffic: Traffic) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import UnknownStudy, WrongState
+from pasto.errors import BadSpec, UnknownStudy, WrongState
 from pasto.service import board as board_module
 from pasto.service.service import Service
+from pasto.service.spec import parse_spec
 from pasto.store import Store, open_store
 
 
@@ -76,3 +77,27 @@ def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatc
     assert sum(len(policy.cells) for policy in board._past.values()) == board._cells <= 12
     assert board.published(standing, 6) is board.published(standing, 6)
     assert board.published(standing, 99) is None
+
+
+def test_a_study_that_cannot_be_read_harms_no_other(
+    store: Store, document: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(store)
+    for name in ("broken", "feed"):
+        service.create({**document, "name": name}, who="ann")
+        service.change(name, "start", who="ann")
+    read = parse_spec
+
+    def fail(found: dict[str, Any]) -> Any:
+        if found["name"] == "broken":
+            raise BadSpec({"goal": "is written in a way nobody understands any more"})
+        return read(found)
+
+    monkeypatch.setattr(board_module, "parse_spec", fail)
+    other = Service(store)
+    other.board.refresh()
+    assert other.board.names() == ("feed",)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "'broken' cannot be read" in caplog.text
+    with pytest.raises(BadSpec):
+        other.board.current("broken")

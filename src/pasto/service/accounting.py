@@ -111,9 +111,9 @@ class Ledger:
                 for version in self._learned(close):
                     if close.high_water < self._until:
                         self._count_late(connection, version, close.high_water, self._until)
-            self._count(connection, self._until, until)
-            for version, seen in self._observed.items():
-                if until > max(seen, self._until) and version in self.books:
+            for version in self._count(connection, self._until, until):
+                seen = self._observed.get(version, until)
+                if until > max(seen, self._until):
                     self._count_late(connection, version, max(seen, self._until), until)
         self._until = until
         for version in sorted(self.books)[:-KEPT]:
@@ -133,12 +133,14 @@ class Ledger:
             self._observed[one["round"]] = close.high_water
             for cell in one["moments"]:
                 self.clipped.update(dict(enumerate(cell["clipped"])))
-        for version in sorted(self._observed)[:-KEPT]:
-            del self._observed[version]
         return [one["round"] for one in rounds]
 
-    def _count(self, connection: Any, after: int, until: int) -> None:
+    def _count(self, connection: Any, after: int, until: int) -> list[int]:
+        """Count what came; the policies it came from."""
+        versions: set[int] = set()
         for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _COUNTS, after, until):
+            if version:
+                versions.add(version)
             self.events["excluded"] += count if excluded else 0
             if kind:
                 self.events["metrics"] += count
@@ -156,6 +158,7 @@ class Ledger:
             self.senders[source] = sender
         while len(self.senders) > MOST_SENDERS:
             del self.senders[next(iter(self.senders))]
+        return sorted(versions)
 
     def _count_late(self, connection: Any, version: int, after: int, until: int) -> None:
         for kind, arm, count in self._rows(connection, _LATE, after, until, version):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
 
 from pasto.assign import Published
-from pasto.errors import StoreError, UnknownStudy, WrongState
+from pasto.errors import PastoError, StoreError, UnknownStudy, WrongState
 from pasto.service.lifecycle import SERVING
 from pasto.service.spec import Spec, parse_spec
 from pasto.store import Store, StudyRow
 
+log = logging.getLogger("pasto.board")
 MOST_CELLS = 200_000
 """Cells of past policies that are kept ready; older ones are read again."""
 
@@ -41,6 +43,8 @@ class Board:
         self._past: OrderedDict[tuple[int, int], Published] = OrderedDict()
         self._cells = 0
         self._listeners: list[Callable[[str], None]] = []
+        self._troubled: dict[str, int] = {}
+        """Studies that could not be read, and in which generation."""
         self._lock = RLock()
 
     def current(self, name: str) -> Published:
@@ -75,9 +79,14 @@ class Board:
             self._listeners.append(callback)
 
     def refresh(self) -> None:
-        """Read every study from the store."""
+        """Read every study from the store; one that cannot be read is logged, and the others are served."""
         for row in self._store.studies():
-            self._take(row)
+            try:
+                self._take(row)
+            except (PastoError, ValueError) as error:
+                if self._troubled.get(row.name) != row.generation:
+                    self._troubled[row.name] = row.generation
+                    log.error("study %r cannot be read: %s: %s", row.name, type(error).__name__, error)
 
     def reread(self, name: str) -> Standing:
         """Read one study from the store."""

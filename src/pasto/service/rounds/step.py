@@ -73,6 +73,8 @@ def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
         try:
             study.observe(lesson.observations)
             text = _text(study)
+        except (MemoryError, OSError):  # the machine's trouble, not the learner's: the close is tried again
+            raise
         except Exception as error:  # whatever a learner does, the study must go on serving
             problems.append(f"round {lesson.round} could not be learned: {type(error).__name__}: {error}")
             study = Study.from_state(json.loads(text))
@@ -80,7 +82,9 @@ def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
         try:
             study.publish()
             text = _text(study)
-        except Exception as error:  # as above
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:
             problems.append(f"no new policy could be proposed: {type(error).__name__}: {error}; the last one is kept")
             text = _written(_republished(json.loads(text)))
             study = Study.from_state(json.loads(text))
