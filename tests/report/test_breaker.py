@@ -117,7 +117,7 @@ def test_units_of_measurement_do_not_matter() -> None:
 
 def test_a_relative_floor_needs_a_control() -> None:
     record = rounds_of([0.1] * 3, control=None)
-    with pytest.raises(BadMeasurement, match="no round has an arm 'control'"):
+    with pytest.raises(BadMeasurement, match="needs one control cell"):
         watch(record, [FLOORS["relative"]])
     with pytest.raises(BadMeasurement, match="relative to the control"):
         shortfall(record.cells, FLOORS["relative"], 0, None)

@@ -53,5 +53,5 @@ def test_intervals_widen_with_the_claims_and_with_looking() -> None:
 
 
 def test_a_winner_needs_a_control() -> None:
-    with pytest.raises(BadMeasurement, match="needs a control"):
+    with pytest.raises(BadMeasurement, match="no round has an arm 'control'"):
         winners(study([0.0, 1.0], control=False), Quantity(0))

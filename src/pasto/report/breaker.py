@@ -84,14 +84,14 @@ def watch(
     >>> [verdict.state for verdict in watch(record, [Floor("likes", Quantity(0), -0.05, relative=True)])]
     ['breach']
     """
-    cells, place = record.joined(served)
+    cells, place, covariances = record.view(served, running=True)
     error, early = (chance_of_error(level, max(len(floors), 1)) for level in (confidence, warning))
     verdicts = []
     for floor in floors:
         against = None
         if floor.relative:
-            _, against = record.joined("control")
-        evidence, since = shortfall(cells, floor, place, against)
+            against = record.control
+        evidence, since = shortfall(cells, floor, place, against, covariances)
         highest = float(evidence.max())
         breached, warned = highest >= -np.log(error), bool(evidence[-1] >= -np.log(early))
         verdicts.append(
@@ -107,20 +107,22 @@ def watch(
     return tuple(verdicts)
 
 
-def shortfall(cells: Cells, floor: Floor, served: int, control: int | None) -> tuple[Array, NDArray[np.intp]]:
+def shortfall(
+    cells: Cells, floor: Floor, served: int, control: int | None, covariances: Array | None = None
+) -> tuple[Array, NDArray[np.intp]]:
     """The logarithm of the evidence, after every round, that a cell has fallen through a floor; and since which round.
 
     For an absolute floor c the question is linear, c − y > 0, or cD − N > 0 for a ratio. Relative to the control it is
     (1 + f)·y₀ − y > 0, and for a ratio (1 + f)·N₀D − N·D₀ > 0, whose mean is exact because arms are independent.
     """
     if not floor.relative:
-        return _absolute(cells, floor, served)
+        return _absolute(cells, floor, served, covariances)
     if control is None:
         raise BadMeasurement(f"the floor of {floor.name!r} is relative to the control; the study has no control")
-    return _relative(cells, floor, served, control)
+    return _relative(cells, floor, served, control, covariances)
 
 
-def _absolute(cells: Cells, floor: Floor, served: int) -> tuple[Array, NDArray[np.intp]]:
+def _absolute(cells: Cells, floor: Floor, served: int, covariances: Array | None) -> tuple[Array, NDArray[np.intp]]:
     sign = -1.0 if floor.at_most else 1.0
     form = np.zeros(cells.mean.shape[-1])
     form[floor.quantity.numerator] = sign
@@ -133,11 +135,15 @@ def _absolute(cells: Cells, floor: Floor, served: int) -> tuple[Array, NDArray[n
         cross = np.einsum("i,...ij,j->...", form, cells.cross[..., served, :, :], form)
         within = _form_range(floor, form)
         return bounded_evidence_since(pulls_of_mean(units, mean, cross, within, upward=False, start=limit), limit)
-    variance = np.einsum("i,...ij,j->...", form, unit_covariances(cells, running=True)[..., served, :, :], form)
+    if covariances is None:
+        covariances = unit_covariances(cells, running=True)
+    variance = np.einsum("i,...ij,j->...", form, covariances[..., served, :, :], form)
     return evidence_since(units * (limit - mean), units * variance, units)
 
 
-def _relative(cells: Cells, floor: Floor, served: int, control: int) -> tuple[Array, NDArray[np.intp]]:
+def _relative(
+    cells: Cells, floor: Floor, served: int, control: int, covariances: Array | None
+) -> tuple[Array, NDArray[np.intp]]:
     factor = 1.0 + floor.value
     if _bounded(floor) and floor.within is not None:
         column, within = floor.quantity.numerator, floor.within
@@ -148,7 +154,8 @@ def _relative(cells: Cells, floor: Floor, served: int, control: int) -> tuple[Ar
         ]
         turned = Range(-within.high, -within.low) if floor.at_most else within
         return bounded_evidence_since(pulls_of_contrast(arms[0], arms[1], factor, turned), 0.0)
-    covariances = unit_covariances(cells, running=True)
+    if covariances is None:
+        covariances = unit_covariances(cells, running=True)
     here, there = (side(cells, covariances, at) for at in (served, control))
     usable = (here.units > 0) & (there.units > 0)
     inverse = 1.0 / np.where(usable, here.units, 1.0) + factor**2 / np.where(usable, there.units, 1.0)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pasto.estimate.intervals import (
-    Cells,
     Comparison,
     Interval,
     Quantity,
@@ -17,9 +16,7 @@ from pasto.estimate.intervals import (
     chance_of_error,
     compare,
     side,
-    unit_covariances,
 )
-from pasto.estimate.intervals.cells import Array
 from pasto.report.measured import Record
 
 
@@ -156,28 +153,29 @@ def history(
 
 
 class _Sides:
-    """A record's sides, with what all comparisons share worked out once."""
+    """A record's sides, each worked out once."""
 
-    def __init__(self, record: Record, *, running: bool = False) -> None:
+    def __init__(self, record: Record, *, running: bool) -> None:
         self._record = record
-        self._arms: dict[str, tuple[Cells, int, Array]] = {}
         self._running = running
-
-    def _arm(self, name: str) -> tuple[Cells, int, Array]:
-        if name not in self._arms:
-            cells, place = self._record.joined(name)
-            self._arms[name] = cells, place, unit_covariances(cells, running=self._running)
-        return self._arms[name]
+        self._sides: dict[tuple[str, tuple[tuple[int, float], ...] | None], Side] = {}
 
     def _side(self, target: Target) -> Side:
-        cells, place, covariances = self._arm(target.arm)
-        if target.shares is None:
-            return side(cells, covariances, place)
-        wanted = {self._record.place(target.arm, k): share for k, share in target.shares.items() if share}
-        return side(cells, covariances, wanted)
+        asked = target.arm, None if target.shares is None else tuple(target.shares.items())
+        if asked not in self._sides:
+            cells, place, covariances = self._record.view(target.arm, running=self._running)
+            shares: Mapping[int, float] | int = place
+            if target.shares is not None:
+                shares = {self._record.place(target.arm, k): share for k, share in target.shares.items() if share}
+            self._sides[asked] = side(cells, covariances, shares)
+        return self._sides[asked]
+
+    def _control(self) -> Side:
+        cells, place, covariances = self._record.view("control", running=self._running)
+        return side(cells, covariances, place)
 
     def rounds(self, target: Target) -> int:
-        return int(((self._side(target).units > 0) & (self._side(CONTROL).units > 0)).sum())
+        return int(((self._side(target).units > 0) & (self._control().units > 0)).sum())
 
     def compare(
         self,
@@ -188,13 +186,10 @@ class _Sides:
         running: bool = False,
         only: int | None = None,
     ) -> Comparison:
-        both = self._side(target), self._side(CONTROL)
+        both = self._side(target), self._control()
         if only is not None:
             both = both[0].round(only), both[1].round(only)
         return compare(*both, quantity, weights=target.weights, covariate=covariate, running=running)
-
-
-CONTROL = Target("control", "control")
 
 
 def _estimate(interval: Interval) -> Estimate:

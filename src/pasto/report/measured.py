@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Cells
+from pasto.estimate.intervals import Cells, unit_covariances
 from pasto.estimate.intervals.cells import Array
 
 Key = tuple[str, int]
@@ -70,7 +71,7 @@ class MeasuredRound:
     """Cells without units may be left out."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Record:
     """A study's rounds as arrays, with the place of every cell."""
 
@@ -84,6 +85,14 @@ class Record:
     def places(self, arm: str) -> list[int]:
         """Where an arm's cells are."""
         return [place for place, (name, _) in enumerate(self.keys) if name == arm]
+
+    @property
+    def control(self) -> int:
+        """Where the control is; it has one candidate, the baseline."""
+        places = self.places("control")
+        if len(places) != 1:
+            raise BadMeasurement(f"a comparison needs one control cell in the rounds, got {len(places)}")
+        return places[0]
 
     def place(self, arm: str, candidate: int) -> int:
         """Where one cell is."""
@@ -101,6 +110,18 @@ class Record:
         if len(places) == 1:
             return self.cells, places[0]
         return self.cells.joined(places), len(self.keys)
+
+    def view(self, arm: str, *, running: bool) -> tuple[Cells, int, Array]:
+        """The same with the covariances of one unit, worked out once for everybody who asks."""
+        asked = arm, running
+        if asked not in self._views:
+            cells, place = self.joined(arm)
+            self._views[asked] = cells, place, unit_covariances(cells, running=running)
+        return self._views[asked]
+
+    @cached_property
+    def _views(self) -> dict[tuple[str, bool], tuple[Cells, int, Array]]:
+        return {}
 
 
 def recorded(rounds: Sequence[MeasuredRound]) -> Record:

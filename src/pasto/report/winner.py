@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Comparison, Quantity, chance_of_error, compare, side, unit_covariances
+from pasto.estimate.intervals import Comparison, Quantity, chance_of_error, compare, side
 from pasto.report.lift import Estimate
 from pasto.report.measured import Record
 
@@ -51,14 +51,13 @@ def winners(
     >>> found.best, found.winners, found.winner
     (2, (2,), 2)
     """
-    control = record.places("control")
     candidates = [(place, record.keys[place][1]) for place in record.places(arm) if record.keys[place][1] != leave_out]
-    if not control or not candidates:
-        raise BadMeasurement(f"a winner needs a control and candidates in the arm {arm!r}; the rounds lack one of them")
+    if not candidates:
+        raise BadMeasurement(f"a winner needs candidates in the arm {arm!r}; no round has any")
     sign = -1.0 if at_most else 1.0
-    covariances = unit_covariances(record.cells, running=sequential)
-    sides = {number: side(record.cells, covariances, place) for place, number in candidates}
-    base = side(record.cells, covariances, control[0])
+    cells, _, covariances = record.view("control", running=sequential)
+    sides = {number: side(cells, covariances, place) for place, number in candidates}
+    base = side(cells, covariances, record.control)
     measured = {n: one for n, one in sides.items() if ((one.units > 0) & (base.units > 0)).any()}
     if not measured:
         raise BadMeasurement(f"no round has units both in the control and in the arm {arm!r}")
