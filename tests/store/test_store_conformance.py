@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +252,17 @@ def test_a_later_tally_replaces_an_earlier_one(store: Store, study: StudyRow) ->
     assert store.tallies(study.number, 2) == [tally(9, version=2)]
 
 
+def test_every_event_counts_once_however_often_it_is_sent(store: Store, study: StudyRow) -> None:
+    chance = random.Random(1)
+    events = [exposure(f"s{index % 7}-{index}", unit=f"u{index % 50}") for index in range(5_000)]
+    sent = [event for event in events for _ in range(chance.randint(1, 5))]
+    chance.shuffle(sent)
+    futures = [store.append(study.number, sent[start : start + 100]) for start in range(0, len(sent), 100)]
+    assert sum(sum(future.result().new) for future in futures) == 5_000
+    assert sorted(query(store, "SELECT id FROM events")) == sorted((event.id,) for event in events)
+    assert list(store.check()) == []
+
+
 def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow) -> None:
     def send(who: int) -> int:
         new = 0
@@ -387,6 +400,37 @@ def test_a_backup_fills_a_store_of_any_kind(
     assert second.commit(after, replace(after, state="learning"), audit=[audit("again")])
     assert second.create(replace(study, name="other"), audit()).number != study.number
     assert list(second.check()) == []
+
+
+def test_a_backup_holds_all_that_was_acknowledged_before_it(
+    store: Store, study: StudyRow, tmp_path: Path, opened: Opened
+) -> None:
+    acknowledged: list[str] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            batch = [exposure(f"{number}/{place}", unit=f"u{place}") for place in range(20)]
+            if all(store.append(study.number, batch).result().new):
+                acknowledged.extend(event.id for event in batch)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for turn in range(4):
+        while len(acknowledged) < 200 * turn:
+            assert writer.is_alive()
+        before = set(acknowledged)
+        store.backup(tmp_path / f"{turn}.db")
+        copy = opened("memory:")
+        copy.restore(tmp_path / f"{turn}.db")
+        held = [row[0] for row in query(copy, "SELECT id FROM events")]
+        assert before <= set(held)
+        assert len(held) % 20 == 0
+        assert list(copy.check()) == []
+    stop.set()
+    writer.join()
 
 
 def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(

@@ -141,4 +141,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine: Callable[[], Any] = StoreMachine.TestCase
-StoreMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=12, stateful_step_count=10, deadline=None)

@@ -4,7 +4,6 @@ A new version of the tables needs a file beside the others here: `python tests/s
 """
 
 import hashlib
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -86,51 +85,53 @@ def test_every_version_opens_as_it_was(version: int, tmp_path: Path) -> None:
         store.close()
 
 
-# Two more steps than there are, which die at a given statement.
+# Two more steps than there are; a child dies before each statement in turn, and its parent comes after it.
 UPGRADE = """
-import os, sqlite3, sys
+import os, sys
 from pathlib import Path
 from pasto.store import connections, schema
 from pasto.store.sqlite import SqliteStore
 
-folder, fatal = Path(sys.argv[1]), int(sys.argv[2])
 known = schema.migrations("sqlite")
 steps = [
-    ["CREATE TABLE extra (sequence INTEGER)", "INSERT INTO extra SELECT sequence FROM events"],
-    ["ALTER TABLE studies ADD COLUMN note TEXT", "UPDATE studies SET note = 'upgraded'", "DROP TABLE extra"],
+    ["CREATE TABLE extra (sequence INTEGER)", "INSERT INTO extra SELECT sequence FROM events", "SELECT 1"],
+    ["ALTER TABLE studies ADD COLUMN note TEXT", "UPDATE studies SET note = 'new'", "DROP TABLE extra", "SELECT 1"],
 ]
-flat = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
-if fatal < len(flat):
-    step, place = flat[fatal]
-    steps[step].insert(place, "SELECT die()")
-schema.migrations = lambda dialect: [*known, *steps]
 
 def connect(address):
     connection = connections.connect(address)
     connection.create_function("die", 0, lambda: os.kill(os.getpid(), 9))
     return connection
 
-store = SqliteStore(folder, connect=connect)
-with store.reading() as connection:
-    (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-    (note,) = connection.execute("SELECT note FROM studies").fetchone()
-    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone()
-assert (int(version), note, tables) == (len(known) + 2, "upgraded", (0,)), (version, note, tables)
-store.close()
+def upgrade(folder, steps):
+    schema.migrations = lambda dialect: [*known, *steps]
+    return SqliteStore(folder, connect=connect)
+
+for name, (step, place) in zip(sys.argv[1:], [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)], strict=True):
+    child = os.fork()
+    if child == 0:
+        fatal = [list(statements) for statements in steps]
+        fatal[step][place] = "SELECT die()"
+        upgrade(Path(name), fatal)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 9
+    store = upgrade(Path(name), steps)
+    with store.reading() as connection:
+        (version,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        (note,) = connection.execute("SELECT note FROM studies").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone()
+    assert (int(version), note, tables) == (len(known) + 2, "new", 0), (version, note, tables)
+    store.close()
 """
 
 
 def test_an_upgrade_that_was_killed_is_done_by_the_next_start(tmp_path: Path) -> None:
     text = (VERSIONS / f"{len(migrations('sqlite')):04d}.sql").read_text(encoding="utf-8")
-    for fatal in range(7):
-        folder = tmp_path / str(fatal)
+    folders = [tmp_path / str(place_of_death) for place_of_death in range(7)]
+    for folder in folders:
         place(text, folder)
-        dead = subprocess.run([sys.executable, "-c", UPGRADE, str(folder), str(fatal)], check=False)
-        assert dead.returncode == -signal.SIGKILL
-        done = subprocess.run(
-            [sys.executable, "-c", UPGRADE, str(folder), "99"], check=False, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, "-c", UPGRADE, *folders], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 if __name__ == "__main__":

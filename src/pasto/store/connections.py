@@ -66,6 +66,7 @@ class Pool:
     def __init__(self, path: Path) -> None:
         self._address = f"{path.as_uri()}?mode=ro"
         self._free: list[sqlite3.Connection] = []
+        self._closed = False
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -86,10 +87,14 @@ class Pool:
         except BaseException:
             connection.close()
             raise
-        self._free.append(connection)
+        if self._closed:
+            connection.close()
+        else:
+            self._free.append(connection)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close them all; one that is in use, when it comes back."""
+        self._closed = True
         while self._free:
             self._free.pop().close()
 

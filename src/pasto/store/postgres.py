@@ -39,7 +39,7 @@ _SET_LATEST = (
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
     "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
 )
-_NUMBERS = "SELECT nextval(pg_get_serial_sequence('events', 'sequence')) FROM generate_series(1, %s)"
+_NUMBERS = "SELECT nextval('events_sequence_seq') FROM generate_series(1, %s)"
 
 
 class PostgresStore(RelationalStore):

@@ -44,8 +44,9 @@ class Store(Protocol):
     ) -> bool:
         """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing.
 
-        Returns whether it was written. A round that was closed before, or a policy's version that exists, also
-        makes it nothing: exactly one of several racing writers wins.
+        Returns whether it was written. A round that was closed before, or a policy's version that exists, also makes
+        it nothing: exactly one of several racing writers wins. The store counts the generations, so the study's next
+        one is that behind `before`'s; its name, number, seed and birth never change.
         """
         ...
 
@@ -83,8 +84,9 @@ class Store(Protocol):
         """Keep a batch: counted once by id for the study's life, done when durable.
 
         A metric event without a version is credited to its unit's latest exposure in the store's sequence, those
-        before it in the batch included; without any, it is kept uncredited. Raises StoreBusy, and takes nothing, when
-        too much is waiting.
+        before it in the batch included; without any, it is kept uncredited. Excluded exposures credit nothing. Raises
+        StoreBusy, and takes nothing, when too much is waiting; the future raises StoreError, and nothing of the batch
+        was kept, when it could not be written. A batch whose future is cancelled in time is not written.
         """
         ...
 
@@ -98,7 +100,11 @@ class Store(Protocol):
         ...
 
     def reading(self) -> AbstractContextManager[Any]:
-        """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
+        """A connection for one short read-only transaction, of Python's database interface (DB-API 2).
+
+        Everything read through it is of one moment. In memory the writer waits meanwhile, so nothing may be awaited
+        inside that has yet to be written.
+        """
         ...
 
     def tallies(self, study: int, version: int) -> list[TallyRow]:
@@ -126,7 +132,7 @@ class Store(Protocol):
         ...
 
     def restore(self, source: Path) -> None:
-        """Fill an empty store from a backup, of this kind of store or another."""
+        """Fill an empty store from a backup, of this kind of store or another; numbers and sequences are kept."""
         ...
 
     def check(self) -> Iterable[str]:

@@ -158,6 +158,7 @@ class ReadingPool:
         self._limit = limit
         self._lost = (driver().OperationalError, driver().InterfaceError)
         self._free: list[psycopg.Connection[Any]] = []
+        self._closed = False
 
     @contextmanager
     def reading(self, isolation: str = "REPEATABLE READ") -> Iterator[psycopg.Connection[Any]]:
@@ -169,10 +170,14 @@ class ReadingPool:
         except BaseException:
             connection.close()
             raise
-        self._free.append(connection)
+        if self._closed:
+            connection.close()
+        else:
+            self._free.append(connection)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close them all; one that is in use, when it comes back."""
+        self._closed = True
         while self._free:
             self._free.pop().close()
 
