@@ -81,7 +81,7 @@ class Setting:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
             return "yes or no"
-        return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,g} to {self.most:,g}"
+        return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,.10g} to {self.most:,.10g}"
 
 
 def _setting(

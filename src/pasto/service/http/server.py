@@ -153,12 +153,17 @@ class Running:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            if self._said is not None:
-                self._said.unlink(missing_ok=True)
-            self.scheduler.stop()
-            self.service.shutdown()
-            self._socket.close()
+            self.close()
             log.info("ended")
+
+    def close(self) -> None:
+        """Let go of everything; `serve` does so by itself."""
+        if self._said is not None:
+            self._said.unlink(missing_ok=True)
+        self.scheduler.stop()
+        self.service.shutdown()
+        self.application.context.threads.shutdown(wait=False, cancel_futures=True)
+        self._socket.close()
 
     def stop(self) -> None:
         """End `serve` from another thread."""

@@ -1,0 +1,178 @@
+"""`pasto serve` as a process of its own: how it starts, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from pasto.cli import main
+from pasto.service.http.server import Running
+from pasto.service.keys import Keys
+from pasto.service.settings import Settings
+from pasto.service.spec import EXAMPLE
+from pasto.store import open_store
+
+Start = Callable[..., tuple["subprocess.Popen[str]", str]]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "pasto", "serve", *words]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a service in a process of its own; whatever still runs is ended with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def run(*words: str) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen(
+            command("--port", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.fullmatch(r"pasto is serving (.+) on (http://\S+)\n", said)
+        assert found is not None, said + process.communicate()[1]
+        return process, found[2]
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def refused(*words: str) -> str:
+    """What a service that does not start says."""
+    told = CliRunner().invoke(main, ["serve", "--port", "0", *words])
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    return told.stderr
+
+
+def client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=20)
+
+
+def batch(start: int) -> list[dict[str, str]]:
+    return [{"type": "metric", "id": str(k), "unit": "ann", "name": "like"} for k in range(start, start + 20)]
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.services)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path, how: signal.Signals) -> None:
+    store = tmp_path / "store"
+    process, url = start("--store", str(store))
+    kept: list[str] = []
+    with client(url) as site:
+        site.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"}).raise_for_status()
+        site.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+        site.post("/v1/studies/feed/assign", json={"unit": "last"}).raise_for_status()
+        assert json.loads((store / "service.json").read_text())["url"] == url
+
+        def send() -> None:
+            with httpx.Client(base_url=url, timeout=20) as sender:
+                for number in range(0, 1_000_000, 20):
+                    try:
+                        answer = sender.post("/v1/studies/feed/events", json=batch(number))
+                    except httpx.TransportError:
+                        return
+                    if answer.status_code == 200:
+                        kept.extend(event["id"] for event in batch(number))
+
+        def wait() -> None:
+            told = httpx.get(f"{url}/v1/studies/feed/policy?wait=60", headers={"if-none-match": tag}, timeout=70)
+            heard.append(told.status_code)
+
+        tag = site.get("/v1/studies/feed/policy").headers["etag"]
+        heard: list[int] = []
+        callers = [threading.Thread(target=send), threading.Thread(target=wait)]
+        for caller in callers:
+            caller.start()
+        while len(kept) < 200 or "pasto_waiters 1.0" not in site.get("/metrics").text:
+            time.sleep(0.005)
+        process.send_signal(how)
+        _, logged = process.communicate(timeout=50)
+        for caller in callers:
+            caller.join()
+    assert process.returncode == 0, logged
+    assert heard == [304]  # whoever waits is sent away
+    assert not (store / "service.json").exists()
+    assert [json.loads(line)["level"] for line in logged.splitlines() if '"error"' in line] == []
+    reopened = open_store(str(store))
+    try:
+        with reopened.reading() as connection:
+            found = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
+            exposed = connection.execute("SELECT count(*) FROM events WHERE kind = 0").fetchone()[0]
+        assert set(kept) <= found
+        assert exposed == 1
+        assert list(reopened.check()) == []
+    finally:
+        reopened.close()
+
+
+def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    everywhere = "0.0.0.0"  # noqa: S104 -- that is what is refused
+    told = refused("--store", store, "--host", everywhere)
+    assert "the store holds no valid key" in told
+    assert "pasto key create" in told
+    assert "the store holds no valid key" in refused("--store", store, "--keys-required", "yes")
+    kept = open_store(store)
+    keys = Keys(kept)
+    gone = keys.create("gone", ["admin"])
+    keys.revoke(gone["prefix"])
+    kept.close()
+    assert "the store holds no valid key" in refused("--store", store, "--host", "::")
+    kept = open_store(store)
+    Keys(kept).create("boss", ["admin"])
+    kept.close()
+    running = Running(Settings(store=store, host=everywhere, port=0))
+    assert not running.application.context.guard.open
+    running.close()
+
+
+def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    running = Running(Settings(store=store, port=0))
+    try:
+        assert refused("--store", store).startswith("error: ")
+        port = running.url.rsplit(":", 1)[1]
+        assert "cannot listen on 127.0.0.1 port" in refused("--store", "memory:", "--port", port)
+    finally:
+        running.close()
+
+
+def test_settings_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASTO_BODY_LIMIT", "much")
+    told = refused()
+    assert told == "error: PASTO_BODY_LIMIT needs a whole number from 1,000 to 1,000,000,000, got 'much'\n"
+
+
+@pytest.mark.services
+def test_what_was_kept_is_there_after_kill_9(start: Start, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    process, url = start("--store", store)
+    with client(url) as site:
+        site.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"}).raise_for_status()
+        site.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+        assert site.post("/v1/studies/feed/events", json=batch(0)).json()["accepted"] == 20
+        policy = site.get("/v1/studies/feed/policy").text
+    process.kill()
+    process.communicate()
+    _, url = start("--store", store)
+    with client(url) as site:
+        assert site.get("/v1/studies/feed/policy").text == policy
+        assert site.post("/v1/studies/feed/events", json=batch(0)).json()["duplicates"] == 20
+        assert site.get("/readyz").status_code == 200
