@@ -1,0 +1,88 @@
+"""The client and the real service together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pasto.sdk import Client
+from pasto.service.http.server import Running
+from pasto.service.settings import Settings
+from pasto.service.spec import EXAMPLE, read_document
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    """A live service with the example study, learning."""
+    live = Running(Settings(store="memory:", port=0, poll=0.05, shutdown_timeout=2))
+    live.service.create(read_document(EXAMPLE, "yaml"), who="test")
+    live.service.change("feed", "start", who="test")
+    thread = threading.Thread(target=live.serve)
+    thread.start()
+    try:
+        assert until(lambda: live.started)
+        yield live
+    finally:
+        live.stop()
+        thread.join()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    ends = time.monotonic() + seconds
+    while not condition() and time.monotonic() < ends:
+        time.sleep(0.005)
+    return condition()
+
+
+def test_the_service_takes_everything_the_client_says(running: Running, tmp_path: Path) -> None:
+    service = running.service
+    with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
+        client.assign("early")  # Before the first policy, most likely.
+        assert client.ready(20)
+        policy = service.board.current("feed")
+        units = [f"unit {place}" for place in range(1500)] + ["zoë", "\N{SNOWMAN}"]
+        for unit in units:
+            decision, cell = client.assign(unit), policy.draw(unit)
+            assert (decision.name, decision.values, decision.propensity) == (cell.name, cell.values, cell.propensity)
+            decision.track("watch", seconds=31.2)
+            client.track(unit, "view")
+        client.assign("looking", override=policy.baseline.name).track("like")
+        assert client.flush(20)
+        status = client.status()
+        assert (status["refused"], status["dropped"], status["errors"]) == ({}, 0, 0)
+        service.close_round("feed", who="test")
+        assert until(lambda: client.assign("later").version == policy.version + 1)
+        client.track("unit 1", "like")
+        assert client.flush(20)
+        assert client.status()["refused"] == {}
+        service.change("feed", "pause", who="test", reason="to see")
+        assert until(lambda: client.assign("last").arm == "held")
+        assert client.assign("last").name == policy.baseline.name
+        assert client.flush(20)
+        decided = client.status()["accounts"]
+    books = service.report("feed")["accounting"]
+    assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
+    assert books["events"]["metrics"] == 2 * len(units) + 2
+    assert {book["version"]: book["gap"] for book in books["versions"]} == dict.fromkeys(decided, 0)
+    for book in books["versions"]:
+        lines = decided[book["version"]].values()
+        assert book["assigned"] == book["logged"] == sum(line["assigned"] for line in lines)
+    with Client(running.url, study="feed", cache=tmp_path, background=False) as restarted:
+        assert restarted.assign("last").arm == "held"
+
+
+def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: Running) -> None:
+    document = {**read_document(EXAMPLE, "yaml"), "name": "later"}
+    with Client(running.url, study="later", cache=None, baseline={"like_weight": 9}) as client:
+        assert not client.ready(0.2)
+        assert client.assign("ann").reason == "DEFAULT"
+        running.service.create(document, who="test")
+        running.service.change("later", "start", who="test")
+        assert client.ready(20)
+        assert client.assign("ann").reason == "SPLIT"
+        assert client.flush(20)
+        assert client.status()["refused"] == {}
