@@ -11,10 +11,12 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python --compile-bytecode
 COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-emit-index-url $(OPTIONS)
 
-# What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need.
+# What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need, then
+# what the tests with real services need beside it.
 TOOL := .venv/.ready-uv
 RUN := .venv/.ready-run
 DEV := .venv/.ready-dev
+SERVICES := .venv/.ready-services
 
 # Many small arrays on all cores at once: the tests run in parallel already, so each keeps to one thread.
 export OMP_NUM_THREADS ?= 1
@@ -38,7 +40,7 @@ serve: $(RUN) ## Run the service on this machine, with its store in pasto-data/.
 test: check ## Check, then run the tests with the examples in README, docs and docstrings.
 	$(BIN)/pytest -q -n auto --maxprocesses 4 -m "not services and not realdata"
 
-services: $(DEV) ## Run the tests that need PostgreSQL or Node, and the long ones, at full size.
+services: $(SERVICES) ## Run the tests that need PostgreSQL or Node, and the long ones, at full size.
 	$(BIN)/pytest -q -n auto --maxprocesses 2 -m services tests
 
 check: $(DEV) ## Check format, lint, types and the import contract.
@@ -59,6 +61,8 @@ bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
 
 lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt
+	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt pyproject.toml \
+		--output-file requirements/services.txt
 	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml - \
 		--output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
@@ -90,5 +94,10 @@ $(RUN): requirements/run.txt pyproject.toml $(TOOL)
 
 $(DEV): requirements/dev.txt $(RUN)
 	@echo "Installing what the checks and tests need"
+	@$(INSTALL) --require-hashes -r $<
+	@touch $@
+
+$(SERVICES): requirements/services.txt $(DEV)
+	@echo "Installing what the tests with real services need"
 	@$(INSTALL) --require-hashes -r $<
 	@touch $@

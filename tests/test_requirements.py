@@ -45,6 +45,12 @@ def test_what_testing_needs_is_pinned() -> None:
     assert unpinned(asked, pins_of("dev.txt")) == [], "pyproject.toml has changed; run `make lock`"
 
 
+def test_what_the_services_need_is_pinned() -> None:
+    asked = declared([*PROJECT["dependencies"], *extras("dev"), *extras("spark")])
+    assert unpinned(asked, pins_of("services.txt")) == [], "pyproject.toml has changed; run `make lock`"
+    assert pins_of("dev.txt").items() <= pins_of("services.txt").items()
+
+
 def test_both_files_pin_the_same_versions() -> None:
     assert pins_of("run.txt").items() <= pins_of("dev.txt").items()
 
