@@ -183,8 +183,8 @@ def _figure(one: Quotas) -> Figure:
 EXPERIMENT = Experiment(
     name="ads",
     summary="Section 7: quotas of ads retrieval on iPinYou's logs, cold-start ads kept (needs --data)",
-    runs=10,
-    rounds=100,
+    runs=5,
+    rounds=60,
     quick_runs=2,
     quick_rounds=20,
     run=run,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FINE = 401
 """Values of α at which the curve is known; α in between is taken for the nearest."""
-MARKS = (10, 20, 40, 60)
+MARKS = (10, 20, 40)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,8 +214,8 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
 EXPERIMENT = Experiment(
     name="continuous",
     summary="The appendix: α and three weights as continuous spaces, against grids of them (needs --data)",
-    runs=10,
-    rounds=60,
+    runs=5,
+    rounds=40,
     quick_runs=2,
     quick_rounds=10,
     run=run,

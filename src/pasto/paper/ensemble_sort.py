@@ -30,7 +30,7 @@ TODAY = {"long_view": 0.5, "like": 0.2, "forward": 0.2}
 """The baseline: some of everything."""
 TARGET, PENALTY = -2.0, 5.0
 """Percent of the baseline at which soft guardrails begin to pull, and λ, in percent of watch time."""
-SHORT = 100
+SHORT = 60
 """The default learner is run no longer than this."""
 METRICS = ("time", "like", "forward")
 
@@ -101,7 +101,7 @@ def _aim(whole: Crowd, kept: tuple[str, ...], candidates: Candidates, size: Size
     name = " and ".join(kept)
     common: dict[str, Any] = {"repeats": size.runs, "seed": size.seed, "progress": size.progress}
     algorithm1 = partial(learn_by_algorithm1, crowd, wanted, rounds=size.rounds, marks=(100, 1_000))
-    default = partial(learn_by_default, crowd, wanted, candidates, rounds=min(size.rounds, SHORT), marks=(20, 50))
+    default = partial(learn_by_default, crowd, wanted, candidates, rounds=min(size.rounds, SHORT), marks=(10, 20, 40))
     return Aim(
         name,
         crowd,

@@ -33,7 +33,7 @@ BOOST = 2.0
 METRICS = ("revenue", "cold start", "predicted clicks", "clicks")
 KEPT = {"cold start": -1.0, "predicted clicks": -1.0}
 """Hard guardrails, in percent over the baseline."""
-ROUNDS = 100
+ROUNDS = 60
 CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.0006), ("4000", 95.0, 0.0003))
 """Of the made-up logs: name, mean price and mean rate."""
 
@@ -89,7 +89,7 @@ def play(name: str, logs: tuple[Log, ...], size: Size, requests: int = 10_000) -
     learn = partial(learn_by_default, aimed, wanted, candidates, repeats=size.runs, seed=size.seed)
     learned = learn(
         rounds=min(ROUNDS, size.rounds),
-        marks=(20, 50),
+        marks=(10, 20, 40),
         progress=size.progress,
         label=f"ads, {name}: default learner",
     )
