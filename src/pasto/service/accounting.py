@@ -18,19 +18,20 @@ KEPT = 64
 MOST_SENDERS = 10_000
 """Numbered senders that are followed; the longest silent ones are let go first."""
 
+# The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
 _COUNTS = """
 SELECT kind, version, candidate, arm, excluded, CASE WHEN source IS NULL THEN 0 ELSE 1 END, COUNT(*)
-FROM events WHERE study = ? AND sequence > ? AND sequence <= ?
+FROM events WHERE +study = ? AND sequence > ? AND sequence <= ?
 GROUP BY 1, 2, 3, 4, 5, 6
 """
 _SENDERS = """
 SELECT source, COUNT(*), MIN(position), MAX(position)
-FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
+FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
 GROUP BY source ORDER BY source
 """
 _LATE = """
 SELECT kind, arm, COUNT(*)
-FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND version = ?
+FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND version = ?
 GROUP BY kind, arm
 """
 
@@ -216,7 +217,7 @@ def exposures(store: Store, study: int, version: int, after: int, most: int) -> 
     """How many exposures a policy has that count, up to `most`: enough to know whether its round is full."""
     statement = """
     SELECT COUNT(*) FROM (
-        SELECT 1 FROM events WHERE study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
+        SELECT 1 FROM events WHERE +study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
     ) AS counted
     """
     with store.reading() as connection:
