@@ -16,6 +16,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --uni
 TOOL := .venv/.ready-uv
 RUN := .venv/.ready-run
 DEV := .venv/.ready-dev
+TORCH := .venv/.ready-torch
 SERVICES := .venv/.ready-services
 
 # Many small arrays on all cores at once: the tests run in parallel already, so each keeps to one thread.
@@ -23,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test services check format paper bench lock clean
+.PHONY: help setup demo serve test services check format paper realdata bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets.
@@ -53,7 +54,7 @@ format: $(DEV) ## Format the code and mend what the linter can.
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format
 
-paper: $(DEV) .venv/.ready-torch ## Reproduce the paper's tables and figures, into paper-results/; DATA=DIR adds real data.
+paper: $(TORCH) ## Reproduce the paper's tables and figures, into paper-results/; DATA=DIR adds real data.
 	$(BIN)/pasto paper all --out paper-results --cache paper-results/cache $(if $(DATA),--data '$(DATA)') $(OPTIONS)
 
 bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
@@ -67,8 +68,11 @@ lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 		--output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
 
+realdata: $(TORCH) ## Run the tests that need torch or files of real size.
+	$(BIN)/pytest -q -m realdata tests/paper
+
 # torch is large and needed for nothing but training, so it stays outside the pinned files.
-.venv/.ready-torch: $(DEV)
+$(TORCH): $(DEV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'duckdb>=1.5,<3'
 	@touch $@
 

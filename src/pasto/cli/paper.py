@@ -49,7 +49,7 @@ Examples:
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
 )
-@click.option("--quick", is_flag=True, help="A smaller size that takes less than a minute.")
+@click.option("--quick", is_flag=True, help="A smaller size: less than a minute, or a few minutes on real data.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

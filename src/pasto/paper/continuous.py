@@ -203,9 +203,12 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
             marks = MARKS[: climbed.values.shape[1]]
             mean = climbed.values.mean(axis=0)
             figures.curve(axes, marks, mean, name=climbed.way, colour=colour, low=low, high=high)
+            figures.bars(axes, marks, mean, standard_error(climbed.values), colour=colour)
         figures.level(axes, best.value, "best blend of the grid")
         if best.single_value is not None:
             figures.level(axes, best.single_value, "best single point of the grid", above=False)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, max(high, best.value) + 0.08 * (high - low))
         figures.label(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")
         figures.legend(axes, "lower right")
     return sheet
