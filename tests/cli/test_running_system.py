@@ -97,6 +97,8 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
         ("round", "close", "fed"),
         ("key", "revoke", "nothing"),
         ("store", "check", "--store", "postgresql://"),
+        ("store", "check", "--store", "nowhere"),
+        ("store", "backup", "x.db", "--store", "nowhere"),
         ("study", "list", "--url", "nowhere"),
         ("study", "list", "--url", "http://127.0.0.1:9"),
     ):
@@ -146,3 +148,10 @@ def test_commands_find_the_service_that_runs_on_the_store(run: Any, service: str
     bad = run("study", "create", "study.yaml", "--url", service)
     assert bad.exit_code == 2
     assert "feed" in bad.stderr
+
+
+def test_a_running_store_is_backed_up_and_checked(run: Any, service: str) -> None:
+    assert run("store", "backup", "monday.db").exit_code == 0
+    assert run("store", "check").exit_code == 0
+    refused = run("store", "restore", "monday.db")
+    assert refused.exit_code == 2

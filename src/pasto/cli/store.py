@@ -26,10 +26,12 @@ def store() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @store_option
 def backup(file: Path, store: str) -> None:
-    """Write everything into one new file, consistent even while the service writes."""
+    """Write everything into one new file; consistent, also while the service goes on writing."""
     if file.exists():
         raise BadInput(f"{str(file)!r} is there already; a backup never writes over a file")
-    with opened(store) as kept:
+    from pasto.store.looking import looking
+
+    with looking(store) as kept:
         kept.backup(file)
     click.echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
@@ -51,7 +53,9 @@ def restore(file: Path, store: str) -> None:
 @store_option
 def check(store: str) -> None:
     """Look for damage in a store, one finding a line; exit code 1 where there is any."""
-    with opened(store) as kept:
+    from pasto.store.looking import looking
+
+    with looking(store) as kept:
         findings = list(kept.check())
     for finding in findings:
         click.echo(finding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,14 @@ _RECOUNTED: Final = (
     "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 GROUP BY study, unit)"
 )
 _REMEMBERED: Final = "SELECT study, unit, version, arm, candidate, sequence FROM latest"
+
+
+def damage(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is wrong with an embedded store, file and tables."""
+    for (finding,) in connection.execute("PRAGMA integrity_check"):
+        if finding != "ok":
+            yield f"the database file is damaged: {finding}"
+    yield from findings(connection.execute)
 
 
 def findings(query: Query) -> Iterator[str]:

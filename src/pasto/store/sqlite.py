@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pasto.errors import StoreError, StoreRefused
 from pasto.store import statements
 from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
-from pasto.store.checking import findings
+from pasto.store.checking import damage
 from pasto.store.connections import Pool, Shared, connect, prepare
 from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, plan, uncredited
@@ -120,10 +120,7 @@ class SqliteStore(RelationalStore):
     def check(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
         with self.reading() as connection:
-            for (finding,) in connection.execute("PRAGMA integrity_check"):
-                if finding != "ok":
-                    yield f"the database file is damaged: {finding}"
-            yield from findings(connection.execute)
+            yield from damage(connection)
 
     def _writing(self, action: Callable[[Any], T]) -> T:
         def run() -> T:
