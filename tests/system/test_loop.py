@@ -191,6 +191,32 @@ def test_learners_that_fail_do_not_wedge_a_study(
     assert service.report("feed")["rounds_learned"] == 3
 
 
+def test_a_continuous_space_grows_its_candidates_and_replays(
+    service: Service, document: dict[str, Any], send: Send
+) -> None:
+    rest = {key: value for key, value in document.items() if key != "parameters"}
+    service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"from": 0, "to": 1}}}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    first = len(service.board.current("feed").named)
+    for _ in range(3):
+        policy = service.board.current("feed")
+        events: Events = []
+        for number in range(200):
+            unit = f"user {number}"
+            cell = policy.draw(unit)
+            at, drawn = float(cell.values["w"]), {"unit": unit, "version": policy.version, "candidate": cell.name}
+            events.append({"type": "exposure", "id": f"e{policy.version}/{number}", **drawn})
+            fields = {"x": at - (at - 0.4) ** 2 + number % 5 / 10, "y": 0.7 - at + number % 3 / 10}
+            events.append(
+                {"type": "metric", "id": f"m{policy.version}/{number}", "name": "seen", "fields": fields, **drawn}
+            )
+        assert send(service, "feed", events)["refused"] == []
+        assert service.close_round("feed", who="ann")["problems"] == []
+    assert len(service.board.current("feed").named) > first
+    assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
+    assert service.replay("feed") == {"identical": True, "rounds": 4, "first_difference": None}
+
+
 def test_two_studies_side_by_side_do_not_touch_each_other(
     service: Service, document: dict[str, Any], world: World, send: Send
 ) -> None:
