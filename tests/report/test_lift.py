@@ -9,6 +9,7 @@ import pytest
 
 from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Quantity
+from pasto.measure.moments import moments
 from pasto.report.lift import Target, history, lifts
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
 
@@ -104,6 +105,13 @@ def test_a_phase_in_one_record_counts_the_rounds_it_has_run() -> None:
     record = measured(1)
     early, planned = (lifts(record, METRICS, [Target("learner")], elapsed=elapsed)[0] for elapsed in (None, 20.0))
     assert planned.relative.high - planned.relative.low < early.relative.high - early.relative.low
+
+
+def test_what_a_round_measured_goes_in_as_it_is() -> None:
+    rng = np.random.default_rng(1)
+    cells = [moments(arm, 0, rng.random((300, 1)) + lift, (0,)) for arm, lift in (("control", 0.0), ("learner", 0.2))]
+    record = recorded([MeasuredRound(1, {("control", 0): 0.5, ("learner", 0): 0.5}, cells)])
+    assert lifts(record, {"watch_time": Quantity(0)}, [Target("learner")])[0].absolute.told == "up"
 
 
 def test_what_was_never_served_is_named() -> None:
