@@ -288,3 +288,10 @@ def test_a_fault_is_logged_once(
         assert not client.ready()
     assert [record.name for record in caplog.records] == ["pasto.sdk"]
     assert client.status()["errors"] == 10
+
+
+def test_without_threads_no_question_is_left_open(connect: Connect, service: Rehearsal) -> None:
+    client = connect()
+    for _ in range(5):
+        assert client.ready()
+    assert not any("wait" in request.url for request in service.requests)

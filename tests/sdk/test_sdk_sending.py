@@ -87,7 +87,7 @@ def test_a_batch_is_bounded_in_bytes_too(connect: Connect, service: Rehearsal) -
         client.track("ann", "note", text="x" * 10_000)
     assert client.flush()
     assert len(service.metrics) == 900
-    assert all(len(json.dumps(post)) < 1_100_000 for post in posts(service))
+    assert all(len(json.dumps(post)) < 600_000 for post in posts(service))
 
 
 def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(

@@ -68,6 +68,7 @@ class Link:
             self._journal,
             refresh=self._refresh,
             file=self._file,
+            patient=self._background,
             clock=self._clock,
         )
         self._sender = Sender(

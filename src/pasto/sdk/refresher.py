@@ -28,9 +28,9 @@ _CHECKSUM = re.compile(r'(?:W/)?"([0-9a-f]{64})')
 class Refresher:
     """Asks for the policy, one request a step.
 
-    A question is left open until the policy changes, which is known at once then; where that does not work it asks
-    every `refresh` seconds. After any failure the next question is a plain one, so that a service that is back is
-    seen at its first answer.
+    A question is left open until the policy changes, which is known at once then. Where that does not work it asks
+    every `refresh` seconds, and so it does where it is not to be `patient`, for its caller waits. After any failure
+    the next question is a plain one, so that a service that is back is seen at its first answer.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Refresher:
         *,
         refresh: float,
         file: Path | None = None,
+        patient: bool = True,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         random: Callable[[], float] | None = None,
@@ -54,6 +55,7 @@ class Refresher:
         self._journal = journal
         self._refresh = refresh
         self._file = file
+        self._patient = patient
         self._clock = clock
         self._wall = wall
         self._backoff = Backoff(random)
@@ -81,7 +83,8 @@ class Refresher:
     def step(self) -> float:
         """Ask once; returns the seconds until the next question."""
         started = self._clock()
-        wait = min(self._refresh, LONGEST_WAIT) if self._answered and started >= self._plain_until else 0.0
+        patient = self._patient and self._answered and started >= self._plain_until
+        wait = min(self._refresh, LONGEST_WAIT) if patient else 0.0
         try:
             response = self._transport(self._request(wait))
             problem = self._take(response)

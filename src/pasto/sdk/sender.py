@@ -15,7 +15,7 @@ from pasto.sdk.transport import Request, Response, Transport
 
 BATCH = 1000
 """Events in one request."""
-LARGE = 1_000_000
+LARGE = 500_000
 """Bytes at which a batch is full, before compression."""
 WORTH_COMPRESSING = 4096
 PATIENCE = 10.0
