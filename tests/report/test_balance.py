@@ -62,6 +62,17 @@ def test_losses_are_found_and_named(left: float) -> None:
     assert found.round is not None
 
 
+def test_an_arm_that_is_left_out_leaves_the_others_in_proportion() -> None:
+    rounds = rounds_with({})
+    inside = [
+        MeasuredRound(one.version, {k: v for k, v in one.shares.items() if k[0] == "learner"}, one.cells[1:])
+        for one in rounds
+    ]
+    found = balance(recorded(inside))
+    assert not found.alarm
+    assert sum(found.expected.values()) == pytest.approx(sum(found.observed.values()))
+
+
 def test_a_silent_cell_of_small_share_is_red() -> None:
     shares = {("control", 0): 0.5, ("learner", 1): 0.49, ("learner", 2): 0.01}
     rounds = [MeasuredRound(n, shares, [moments("control", 0, 500), moments("learner", 1, 490)]) for n in range(3)]

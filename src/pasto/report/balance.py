@@ -56,7 +56,8 @@ def balance(record: Record, alarm: float = ALARM) -> Balance:
     """
     counts, shares = record.cells.units, record.shares
     evidence, suspects = imbalance(counts, shares)
-    expected = counts.sum(axis=-1, keepdims=True) * shares
+    whole = np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
+    expected = counts.sum(axis=-1, keepdims=True) * shares / whole
     highest = float(evidence.max())
     tripped = bool(highest >= -np.log(alarm))
     suspect = int(suspects[-1])
@@ -85,6 +86,8 @@ def imbalance(counts: Array, shares: Array) -> tuple[Array, NDArray[np.intp]]:
     """
     if counts.shape != shares.shape:
         raise BadMeasurement(f"counts and shares need the same shape, got {counts.shape} and {shares.shape}")
+    # Cells that were left out leave the others' shares among themselves.
+    shares = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
     total = counts.sum(axis=-1, keepdims=True)
     served = (shares > 0) & (shares < 1.0)
     terms = []
