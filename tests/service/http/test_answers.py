@@ -6,9 +6,11 @@ import errno
 import json
 import logging
 import sqlite3
-from concurrent.futures import Future
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from pasto import errors
@@ -156,6 +158,38 @@ def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPat
             assert "store" in answer.json()["problems"][0]
         assert site.client.get("/readyz").status_code == 200
     assert site.client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_counters_are_told_though_the_store_is_gone(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    assert "pasto_store_up 1.0" in site.client.get("/metrics").text
+    monkeypatch.setattr(site.running.service.store, "studies", failing(errors.StoreError("gone")))
+    told = site.client.get("/metrics").text
+    assert "pasto_store_up 0.0" in told
+    assert "pasto_requests_total" in told
+
+
+def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve(threads=4)
+    site.study()
+    going, end = threading.Event(), threading.Event()
+
+    def slow(_: str) -> dict[str, Any]:
+        going.set()
+        end.wait(20)
+        return {"identical": True, "rounds": 0, "first_difference": None}
+
+    monkeypatch.setattr(site.running.service, "replay", slow)
+    path = "/v1/studies/feed/replay"
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.post, site.url + path, timeout=30)
+        assert going.wait(20)
+        second = site.client.post(path)
+        assert told(second) == (503, "too_busy")
+        assert site.client.get("/v1/studies").status_code == 200
+        end.set()
+        assert first.result().status_code == 200
+    assert site.client.post(path).status_code == 200
 
 
 def test_readiness_follows_the_scheduler(serve: Serve) -> None:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pasto.service.http.answers import Refused
+from pasto.service.http.body import check_depth
+
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
 
@@ -241,3 +244,28 @@ def test_every_study_name_is_safe_in_a_path(site: Site) -> None:
         assert answer.status_code in (400, 404), answer.text
         assert answer.headers["content-type"] == "application/json"
         json.loads(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("body", "deep"),
+    [
+        (b'"' + b'\\"' * 50 + b"[" * 50, False),
+        (b'{"a": "' + b"[" * 50 + b'"}', False),
+        (b'{"a\\\\": ' + b"[" * 50, True),
+        (b'["a\\"]", ' + b"[" * 50, True),
+        (b"[]" * 50, False),
+        (b"[" * 32 + b"]" * 32, False),
+        (b"[" * 33 + b"]" * 33, True),
+        (b'["\\', False),
+        (b"[" * 32 + b'"' + b'\\"' * 2_000_000, False),
+        (b"[" * 32 + b'"\\' * 1_000_000, False),
+    ],
+    ids=range(10),
+)
+def test_depth_is_counted_outside_strings_and_in_one_pass(body: bytes, deep: bool) -> None:
+    try:
+        check_depth(body, 32)
+    except Refused:
+        assert deep
+    else:
+        assert not deep

@@ -109,9 +109,7 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
     waiting = site.running.application.context.waiting
     many = 60
     with ThreadPoolExecutor(many) as pool:
-        answers = [
-            pool.submit(httpx.get, f"{site.url}{POLICY}?wait=60", headers=headers, timeout=60) for _ in range(many)
-        ]
+        answers = [pool.submit(site.client.get, f"{POLICY}?wait=60", headers=headers, timeout=60) for _ in range(many)]
         site.until(lambda: waiting.number == many)
         assert site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 200
         site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
@@ -245,3 +243,12 @@ def test_a_large_batch_is_taken_whole(serve: Serve) -> None:
     site = serve()
     site.study()
     assert site.client.post(EVENTS, json=batch(10_000)).json()["accepted"] == 10_000
+
+
+def test_ten_thousand_units_are_decided_for_at_once(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    units = [f"user {k}" for k in range(10_000)]
+    found = site.client.post(ASSIGN, json={"units": units}).json()["assignments"]
+    assert [each["unit"] for each in found] == units
+    site.until(lambda: exposures(site) == 10_000)

@@ -117,11 +117,10 @@ class Application:
     async def _watch_keys(self) -> None:
         """Learn of keys that other nodes made or revoked."""
         context = self.context
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(context.settings.poll)
             try:
-                await loop.run_in_executor(context.threads, context.keys.refresh)
+                await asyncio.to_thread(context.keys.refresh)  # apart from the threads that requests may keep busy
             except Exception as error:  # the keys known so far stay in force
                 log.warning("the keys could not be read: %s", error)
 

@@ -18,10 +18,11 @@ Sent = Mapping[bytes, bytes]
 """A request's headers by their names in lower case."""
 Wanted = TypeVar("Wanted")
 
+QUOTE, OPENING = ord('"'), frozenset(b"[{")
 HARMLESS = 1_000_000
 """Bytes up to which nobody asks how well a body was packed."""
-STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-BRACKETS = re.compile(rb"[\[\]{}]")
+TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+"""Strings, which end with the text where they never end, so that no text is read twice; and brackets."""
 
 
 async def read_body(headers: Sent, receive: Receive, settings: Settings) -> bytes:
@@ -125,8 +126,11 @@ def check_depth(body: bytes, limit: int) -> None:
     if body.count(b"[") + body.count(b"{") <= limit:
         return
     depth = 0
-    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
-        depth += 1 if bracket in b"[{" else -1
+    for token in TOKENS.finditer(body):
+        first = body[token.start()]
+        if first == QUOTE:
+            continue
+        depth += 1 if first in OPENING else -1
         if depth > limit:
             raise _too_deep(limit)
 

@@ -54,6 +54,8 @@ class Context:
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
+    replays: int = 0
+    """Replays under way: they take long, and may not take every thread."""
     known: set[str] = field(default_factory=set)
     """Studies that this process has met, so that asking for them reads no store."""
 
@@ -153,23 +155,16 @@ class Call:
         seconds = self.settings.request_timeout if patience is None else patience
         done = loop.run_in_executor(self.context.threads, work)
         try:
-            return await asyncio.wait_for(asyncio.shield(done), seconds)
+            return await asyncio.wait_for(done, seconds)
         except TimeoutError:
-            if done.done():
+            if not done.cancelled():
                 raise  # the work's own
-            done.add_done_callback(_forget)
             raise Refused(
                 503,
                 "too_slow",
                 f"this took longer than {seconds:g} seconds; it may still be done: look before asking again",
                 headers=retry(self.settings.retry_after),
             ) from None
-
-
-def _forget(done: asyncio.Future[Any]) -> None:
-    """Look at what became of work that nobody waits for, so that its error is not reported as unseen."""
-    if not done.cancelled() and (error := done.exception()) is not None:
-        log.warning("work that nobody waited for failed: %s", error)
 
 
 class Endpoint:

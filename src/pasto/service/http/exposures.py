@@ -34,11 +34,6 @@ class Exposures:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE, self.flush)
 
-    def add_all(self, policy: Published, drawn: list[tuple[str, Cell]]) -> None:
-        """Take in many at once."""
-        self.flush()
-        self._service.expose_all(policy.study, policy, drawn)
-
     def flush(self) -> None:
         """Hand on what was gathered, in order; whatever is taken in afterwards is written after it."""
         if self._timer is not None:

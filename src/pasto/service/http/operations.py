@@ -28,11 +28,11 @@ async def ready(call: Call) -> Answer:
     call.query()
     problems = []
     try:
-        await call.run(call.context.store.keys, patience=PATIENCE)
         async with asyncio.timeout(PATIENCE):
+            await asyncio.to_thread(call.context.store.keys)
             await asyncio.shield(asyncio.wrap_future(call.context.store.append(0, ())))
     except TimeoutError:
-        problems.append("the store does not take writes")
+        problems.append("the store does not answer in time")
     except Exception as error:  # whatever it is, the store does not answer, and that is the news
         problems.append(f"the store does not answer ({type(error).__name__})")
     if call.context.scheduler is not None and not call.context.scheduler.alive:
@@ -45,7 +45,7 @@ async def ready(call: Call) -> Answer:
 async def metrics(call: Call) -> Answer:
     """Every counter, as Prometheus reads them."""
     call.query()
-    text = await call.run(call.context.meters.text)
+    text = await asyncio.to_thread(call.context.meters.text)
     return Answer(200, text, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
 
 
@@ -65,7 +65,12 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
     yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None
     now = time.time()
-    for row in context.store.studies():
+    try:
+        rows = context.store.studies()
+    except Exception:  # whatever it is: that is the news, and the other counters still matter
+        rows = None
+    yield "pasto_store_up", "1 while the store answers.", float(rows is not None), None
+    for row in rows or ():
         if row.state not in QUIET:
             yield "pasto_policy_version", "Of the policy being served.", row.version, row.name
             yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name

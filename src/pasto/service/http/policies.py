@@ -13,6 +13,8 @@ from pasto.service.http.schemas import Units
 
 LONGEST = 60.0
 """Seconds that a caller may wait for a policy to change."""
+MANY = 500
+"""Units that are decided for in a thread, so that they hold nobody up."""
 UNITS = msgspec.json.Decoder(Units)
 
 
@@ -56,10 +58,16 @@ async def assign(call: Call) -> Answer:
         raise Refused(
             413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
         )
-    drawn = list(zip(asked.units, current.draw_many(asked.units), strict=True))
-    call.context.exposures.add_all(current, drawn)
-    call.context.meters.decisions(name, "assign", len(drawn))
-    written = [b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]) for unit, cell in drawn]
+    units = asked.units
+    call.context.exposures.flush()
+
+    def work() -> list[bytes]:
+        drawn = list(zip(units, current.draw_many(units), strict=True))
+        call.service.expose_all(name, current, drawn)
+        return [b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]) for unit, cell in drawn]
+
+    written = await call.run(work) if len(units) > MANY else work()
+    call.context.meters.decisions(name, "assign", len(units))
     return Answer(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
 
 

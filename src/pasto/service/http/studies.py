@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pasto.service.http.answers import Answer, Refused, answer
+from pasto.service.http.answers import Answer, Refused, answer, retry
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.calls import Call
 from pasto.service.http.schemas import Change, Close, Nothing
@@ -108,7 +108,19 @@ async def replay(call: Call) -> Answer:
     """Compute every policy again from the log, and compare."""
     name = call.path("name")
     await call.json(NOTHING, empty=b"{}")
-    return answer(await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE))
+    context = call.context
+    if context.replays >= max(1, call.settings.threads // 4):
+        raise Refused(
+            503,
+            "too_busy",
+            "other studies are being replayed; come back later",
+            headers=retry(call.settings.retry_after),
+        )
+    context.replays += 1
+    try:
+        return answer(await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE))
+    finally:
+        context.replays -= 1
 
 
 def _page(call: Call) -> tuple[int, int]:
