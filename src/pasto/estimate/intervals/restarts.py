@@ -59,17 +59,26 @@ def evidence_since(deviation: Array, variance: Array, units: Array) -> tuple[Arr
 
 
 def bounded_evidence_since(pulls: Pulls, theta: float | Array) -> tuple[Array, NDArray[np.intp]]:
-    """The same for a bounded process: evidence beyond θ since some round, and since which most likely."""
-    gathered_so_far = log_wealth(pulls, theta)
-    before = np.concatenate([np.zeros_like(gathered_so_far[..., :1, :]), gathered_so_far], axis=-2)
-    total = np.full(pulls.gain.shape, -np.inf)
-    last = np.full(pulls.gain.shape, -np.inf)
-    for start, share in enumerate(start_shares(pulls.gain.shape[-1])):
-        gathered = logsumexp(gathered_so_far[..., start:, :] - before[..., start : start + 1, :], axis=-1)
-        gathered = gathered - np.log(len(BETS)) + np.log(share)
-        total[..., start:] = np.logaddexp(total[..., start:], gathered)
-        last[..., start] = gathered[..., -1]
-    return total, np.asarray(last.argmax(axis=-1))
+    """The same for a bounded process: evidence beyond θ since some round, and since which most likely.
+
+    >>> from pasto.estimate.intervals.bounded import Range, pulls_of_mean
+    >>> rate = np.concatenate([np.full(40, 0.5), np.full(10, 0.2)])
+    >>> pulls = pulls_of_mean(np.full(50, 100.0), rate, 100 * rate * (1 - rate), Range(0, 1), upward=False)
+    >>> evidence, since = bounded_evidence_since(pulls, 0.4)
+    >>> bool(evidence[39] > np.log(20)), bool(evidence[-1] > np.log(20)), since.item()
+    (False, True, 40)
+    """
+    gathered = log_wealth(pulls, theta)
+    before = np.concatenate([np.zeros_like(gathered[..., :1, :]), gathered[..., :-1, :]], axis=-2)
+    shares = np.log(start_shares(gathered.shape[-2]))
+    # Each bet's starts go on together: what was there and what starts now, times what this round adds.
+    held = np.full(gathered[..., 0, :].shape, -np.inf)
+    total = np.empty(gathered.shape[:-1])
+    for number, share in enumerate(shares):
+        held = np.logaddexp(held, share) + gathered[..., number, :] - before[..., number, :]
+        total[..., number] = logsumexp(held, axis=-1)
+    last = logsumexp(gathered[..., -1:, :] - before, axis=-1) + shares
+    return total - np.log(len(BETS)), np.asarray(last.argmax(axis=-1))
 
 
 def _from_nothing(values: Array) -> Array:
