@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,11 @@ def test_a_study_learns_from_them() -> None:
         ]
     )
     assert study.rounds == 2
+
+
+def test_the_mean_keeps_what_its_own_rounding_left() -> None:
+    values = [1e15 + place % 7 + 0.5 * (place % 3) for place in range(1001)]
+    (cross,) = cell(0, *values).cross[0]
+    exact_mean = sum(map(Fraction, values)) / len(values)
+    spread = sum((Fraction(value) - exact_mean) ** 2 for value in values)
+    assert abs(float(Fraction(cross) / spread - 1)) < 1e-9
