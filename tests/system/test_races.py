@@ -89,6 +89,34 @@ def test_whoever_comes_late_is_told_of_the_close_that_won(quick: dict[str, Any])
     store.close()
 
 
+def test_a_closer_that_was_stopped_for_a_while_changes_nothing(
+    quick: dict[str, Any], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store("memory:")
+    stopped, others = Service(store), Service(store)
+    stopped.create(quick, who="ann", seed=7)
+    stopped.change("feed", "start", who="ann")
+    commit = store.commit
+    asleep: list[bool] = []
+
+    def after_a_sleep(*arguments: Any, **named: Any) -> bool:
+        if not asleep:
+            asleep.append(True)
+            for _ in range(3):
+                events = world(others.board.current("feed"), 20)
+                others.ingest("feed", others.decode(json.dumps(events).encode())).result()
+                others.close_round("feed", who="bob")
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(store, "commit", after_a_sleep)
+    woken = stopped.close_round("feed", who="ann")
+    assert (woken["closed"], woken["round"]) == (False, 1)
+    assert [one["round"] for one in stopped.rounds("feed")] == [1, 2, 3]
+    assert {line["who"] for line in stopped.audit("feed") if line["action"] == "close"} == {"bob"}
+    assert stopped.replay("feed")["identical"]
+    store.close()
+
+
 def test_a_change_is_made_again_onto_what_another_changed(
     quick: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

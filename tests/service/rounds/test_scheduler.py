@@ -153,6 +153,43 @@ def test_one_studys_trouble_is_logged_and_holds_up_no_other(
     assert sum(scheduler.tick() for _ in range(60)) == 1
 
 
+def test_a_long_close_does_not_keep_the_board_from_hearing_of_a_pause(
+    timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Service(timed.store, clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    closing, heard, done = Event(), Event(), Event()
+
+    def slow(name: str) -> int:
+        closing.set()
+        done.wait(30)
+        return 0
+
+    monkeypatch.setattr(timed, "close_if_due", slow)
+    scheduler = Scheduler(timed, poll=0.01)
+    scheduler.start()
+    assert closing.wait(30)
+    timed.board.listen(lambda name: heard.set())
+    other.change("feed", "pause", who="eve", reason="odd numbers")
+    assert heard.wait(30)
+    assert timed.board.current("feed").state == "paused"
+    done.set()
+    scheduler.stop()
+
+
+def test_a_store_out_of_reach_does_not_end_the_threads(
+    timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise OSError("no route to host")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(timed.board, "refresh", fail)
+        assert Scheduler(timed).tick() == 0
+    assert "no route to host" in caplog.text
+    clocks.pass_(HOUR)
+    assert Scheduler(timed).tick() == 1
+
+
 def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> None:
     closed = Event()
     timed.board.listen(lambda name: closed.set())

@@ -1,12 +1,11 @@
-"""The thread that closes rounds when they are due, and keeps the board fresh."""
+"""The threads that close rounds when they are due, and keep the board fresh."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import TYPE_CHECKING
-
-from pasto.errors import PastoError
 
 if TYPE_CHECKING:
     from pasto.service.service import Service
@@ -19,6 +18,7 @@ PATIENCE = 60.0
 class Scheduler:
     """Closes due rounds, one study after another, and refreshes the board, every `poll` seconds.
 
+    The board has a thread of its own, so that a pause made elsewhere is heard of while a long close is computed here.
     Several schedulers may run over one store: whoever commits a close first wins. One study's trouble is logged and
     tried again, ever more rarely, and never holds up another's.
     """
@@ -27,37 +27,49 @@ class Scheduler:
         self._service = service
         self._poll = poll
         self._stop = Event()
-        self._thread: Thread | None = None
+        self._threads: tuple[Thread, ...] = ()
         self._troubled: dict[str, tuple[int, int]] = {}
-        """By study: rounds of the clock still to wait, and failures in a row."""
+        """By study: turns still to wait, and failures in a row."""
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is running."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether its threads are running."""
+        return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
         """Begin; a second start does nothing."""
-        if not self.alive:
-            self._stop.clear()
-            self._thread = Thread(target=self._run, name="pasto-scheduler", daemon=True)
-            self._thread.start()
+        if self._threads:
+            return
+        self._stop.clear()
+        self._threads = tuple(
+            Thread(target=self._repeat, args=(turn,), name=f"pasto-{turn.__name__}", daemon=True)
+            for turn in (self.refresh, self.close_due)
+        )
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Finish what is being closed, and end."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        for thread in self._threads:
+            thread.join()
+        self._threads = ()
 
     def tick(self) -> int:
         """Look once at every study; how many rounds were closed."""
-        closed = 0
+        self.refresh()
+        return self.close_due()
+
+    def refresh(self) -> None:
+        """Read what other nodes have changed."""
         try:
             self._service.board.refresh()
-        except PastoError as error:
-            log.warning("the board could not be refreshed: %s", error)
-            return 0
+        except Exception as error:  # the store may be out of reach for a while, and the thread must outlive that
+            log.warning("the board could not be refreshed: %s: %s", type(error).__name__, error)
+
+    def close_due(self) -> int:
+        """Close the rounds that are over; how many were closed here."""
+        closed = 0
         for name in self._service.board.names():
             if self._stop.is_set():
                 break
@@ -74,7 +86,7 @@ class Scheduler:
                 log.warning("a round of study %r could not be closed: %s: %s", name, type(error).__name__, error)
         return closed
 
-    def _run(self) -> None:
+    def _repeat(self, turn: Callable[[], object]) -> None:
         while not self._stop.is_set():
-            self.tick()
+            turn()
             self._stop.wait(self._poll)
