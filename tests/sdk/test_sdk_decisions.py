@@ -252,7 +252,7 @@ def test_a_stale_policy_is_not_drawn_from(connect: Connect, service: Rehearsal, 
 def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: Rehearsal, policy: Make) -> None:
     shares = (0.3, 0.4, 0.15, 0.001, 0.05)
     service.publish(policy(7, shares=shares))
-    client = connect(remember=10, buffer=10**6)
+    client = connect(remember=10, buffer=1000)
     decisions = 100_000
     counts: Counter[tuple[str, str]] = Counter()
     claimed = {}

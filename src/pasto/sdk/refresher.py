@@ -77,7 +77,7 @@ class Refresher:
             self._saved_checksum, self._saved_contact = policy.checksum, kept.contact
         except FileNotFoundError:
             pass
-        except (OSError, ValueError) as error:
+        except Exception as error:
             self._journal.note(f"the policy on disk is not used: {error}")
 
     def step(self) -> float:
