@@ -51,7 +51,11 @@ class Book:
 
 @dataclass(slots=True)
 class Sender:
-    """One numbered stream."""
+    """One numbered stream.
+
+    >>> Sender(events=9, first=1, last=12).missing
+    3
+    """
 
     events: int
     first: int

@@ -35,6 +35,12 @@ class Board:
 
     Reading never waits for the store, unless a study or version is not known here: another node may have just
     published it.
+
+    >>> from pasto.store import open_store
+    >>> store = open_store("memory:")
+    >>> Board(store).names()
+    ()
+    >>> store.close()
     """
 
     def __init__(self, store: Store) -> None:

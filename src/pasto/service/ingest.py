@@ -35,6 +35,10 @@ def needs(spec: Spec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
     """By event name: the fields that metrics read numbers from, and whether every such event must have them.
 
     A field that is only read under a condition may be missing where the condition may not hold.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> needs(read_spec(EXAMPLE, "yaml"))
+    {'watch': (('seconds', True),), 'like': (), 'view': ()}
     """
     found: dict[str, dict[str, bool]] = {}
     for column in spec.columns:

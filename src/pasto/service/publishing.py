@@ -24,7 +24,14 @@ HOLDS = ("blend", "baseline")
 def published(
     spec: Spec, study: Study, *, state: str, version: int, at: float, frozen: Frozen | None = None, hold: str = "blend"
 ) -> Published:
-    """The policy of a study in that state; the same arguments give the same text."""
+    """The policy of a study in that state; the same arguments give the same text.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> spec = read_spec(EXAMPLE, "yaml")
+    >>> policy = published(spec, spec.study(seed=7), state="learning", version=1, at=0.0)
+    >>> policy.salt, sorted({cell.arm for cell in policy.cells})
+    ('feed/1', ['control', 'learner'])
+    """
     sticky = state != "learning" and spec.unit != "request"
     mode: Literal["shuffled", "sticky"] = "sticky" if sticky else "shuffled"
     rows = study.candidates

@@ -46,6 +46,9 @@ def learns(before: str, terms: Terms) -> bool:
     """Whether ending a round of one state for one of another state asks the learner.
 
     A pause never waits for it, and what was frozen does not need it.
+
+    >>> learns("learning", Terms("learning")), learns("learning", Terms("paused"))
+    (True, False)
     """
     return (before == "learning" and terms.state in ("learning", "confirming", "deployed")) or (
         before == "paused" and terms.state == "learning"
