@@ -66,6 +66,16 @@ def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> Non
     assert _books(learning)["versions"][0]["gap"] == 2
 
 
+def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> None:
+    served = {"type": "exposure", "version": 0, "candidate": "at home", "fallback": True, "source": "web-1"}
+    _send(learning, [{**served, "id": str(n), "unit": f"user {n}", "sequence": n} for n in range(1, 6)])
+    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 0}
+    _send(learning, [{**tally, "assigned": {"at home": 9}, "dropped": {"at home": 1}}])
+    (version,) = _books(learning)["versions"]
+    assert (version["version"], version["assigned"], version["logged"], version["gap"]) == (0, 9, 5, 3)
+    assert [line["gap"] for line in version["candidates"]] == [3]
+
+
 def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
     number = learning.board.standing("feed").row.number
     bit_by_bit = Ledger(learning.store, number)

@@ -180,6 +180,21 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
         store.close()
 
 
+def test_tallies_count_what_their_policy_serves(learning: Service) -> None:
+    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
+    answer = _send(
+        learning,
+        {**tally, "assigned": {"w=0": 3}, "dropped": {"w=1": 1}},
+        {**tally, "assigned": {"w=9": 3}},
+        {**tally, "dropped": {"<script>": 3}},
+        {**tally, "version": 4, "assigned": {"w=0": 3}},
+        {**tally, "version": 0, "assigned": {"whatever was configured": 3}},
+    )
+    assert (answer["accepted"], answer["duplicates"]) == (2, 0)
+    assert [refusal["index"] for refusal in answer["refused"]] == [1, 2, 3]
+    assert "counts candidate 'w=9', which version 1 does not serve" in answer["refused"][0]["reason"]
+
+
 def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic: Traffic) -> None:
     events = traffic(learning, 20)
     for _ in range(3):

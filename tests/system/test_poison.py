@@ -76,11 +76,7 @@ def clean(quick: dict[str, Any], world: World) -> list[str]:
     return _run(quick, world, lambda policy, events: events)
 
 
-@settings(SAME, max_examples=60)
-@given(st.data())
-def test_poison_and_forgery_leave_the_learner_bit_identical(
-    quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject
-) -> None:
+def _check_forgery(quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject) -> None:
     def spoil(policy: Published, events: Events) -> Events:
         if policy.version > 1:
             return events
@@ -91,6 +87,23 @@ def test_poison_and_forgery_leave_the_learner_bit_identical(
         return events
 
     assert _run(quick, world, spoil) == clean
+
+
+@settings(SAME, max_examples=60)
+@given(st.data())
+def test_poison_and_forgery_leave_the_learner_bit_identical(
+    quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject
+) -> None:
+    _check_forgery(quick, world, clean, data)
+
+
+@pytest.mark.services
+@settings(SAME, max_examples=2000)
+@given(st.data())
+def test_poison_and_forgery_at_length(
+    quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject
+) -> None:
+    _check_forgery(quick, world, clean, data)
 
 
 @settings(SAME, max_examples=25)

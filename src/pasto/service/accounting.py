@@ -182,11 +182,13 @@ class Ledger:
     def _version(self, version: int, names: Sequence[str]) -> dict[str, Any]:
         """One policy's books: what senders decided, less what they dropped and what arrived, is the gap."""
         book = self.books[version]
-        assigned: Counter[str] = Counter()
-        dropped: Counter[str] = Counter()
+        assigned: Counter[str | None] = Counter()
+        dropped: Counter[str | None] = Counter()
         for tally in self._store.tallies(self._study, version):
             assigned.update(json.loads(tally.assigned))
             dropped.update(json.loads(tally.dropped))
+        if not version:  # served without any policy, so under names that nobody here knows
+            assigned, dropped = Counter({None: assigned.total()}), Counter({None: dropped.total()})
         lines = _lines(names, book)
         listed = {line["name"] for line in lines}
         lines += [{"name": name, "logged": 0, "excluded": 0, "numbered": 0} for name in assigned if name not in listed]
@@ -261,6 +263,6 @@ def _lines(names: Sequence[str], book: Book) -> list[dict[str, Any]]:
     ]
 
 
-def _gap(line: Mapping[str, Any], assigned: Mapping[str, int]) -> int:
+def _gap(line: Mapping[str, Any], assigned: Mapping[str | None, int]) -> int:
     """What was decided and neither logged nor dropped: lost, or still on its way; 0 where nobody keeps tallies."""
     return line["assigned"] - line["dropped"] - line["numbered"] if assigned else 0

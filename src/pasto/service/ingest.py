@@ -164,6 +164,9 @@ class Sieve:
         policy = policies[version] if version in policies else self._policy(version, policies)
         if version and policy is None:
             return self._unknown(version)
+        for name in (*event.assigned, *event.dropped):
+            if policy is not None and name not in policy.named:
+                return f"a tally counts candidate {name[:40]!r}, which version {version} does not serve"
         assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
         return TallyRow(event.source, version, event.sequence, assigned, dropped)
 
