@@ -2,10 +2,10 @@
 
 import random
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import pytest
@@ -17,6 +17,7 @@ from pasto.store.sqlite import SqliteStore
 # On a dead disk one failure follows another, and the driver can raise only the first of them.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
+T = TypeVar("T")
 SECTOR = 512
 Write = tuple[int, bytes] | int
 """Bytes at an offset, or a new length."""
@@ -25,9 +26,10 @@ Write = tuple[int, bytes] | int
 class PowerLoss(apsw.VFS):
     """Real files, and a diary of what reached the disk for certain; after so many operations nothing works any more."""
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, *, once: bool = False) -> None:
         self.name = name
         self.limit = limit
+        self.once = once
         self.operations = 0
         self.durable: dict[str, bytes] = {}
         self.pending: dict[str, list[Write]] = {}
@@ -35,8 +37,8 @@ class PowerLoss(apsw.VFS):
 
     def operate(self) -> None:
         self.operations += 1
-        if self.operations > self.limit:
-            raise apsw.IOError("the power failed")
+        if self.operations > self.limit and not (self.once and self.operations > self.limit + 1):
+            raise apsw.IOError("the disk failed")
 
     def xOpen(self, name: Any, flags: Any) -> apsw.VFSFile:  # noqa: N802
         return LosingFile(self, name, flags)
@@ -109,6 +111,14 @@ def _torn(write: Write, chance: random.Random) -> Write:
     return offset, data[: chance.randrange(len(data) // SECTOR + 1) * SECTOR]
 
 
+def _fold(connection: apsw.Connection, name: str, pages: int) -> int:
+    """Fold the log early, so that the power fails then, too; as SQLite's own does, it may fail: the commit stands."""
+    if pages > 25:
+        with suppress(apsw.Error):
+            connection.wal_checkpoint(name)
+    return apsw.SQLITE_OK
+
+
 class Connection:
     """The store's own statements, through the other driver: as much of a connection as it uses."""
 
@@ -127,7 +137,8 @@ class Connection:
         if statement == "PRAGMA synchronous = FULL":
             statement = f"PRAGMA synchronous = {self._synchronous}"
         if statement.startswith("PRAGMA wal_autocheckpoint"):
-            statement = "PRAGMA wal_autocheckpoint = 25"  # so that the power fails while folding, too
+            self._inner.set_wal_hook(_fold)
+            return None
         return self._run(self._inner.execute, statement, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
@@ -146,6 +157,14 @@ class Connection:
             raise sqlite3.OperationalError(str(error)) from error
 
 
+def batch_of(index: int) -> list[EventRow]:
+    """Twenty new events, and three that were sent before."""
+    units = [f"unit-{(index * 7 + place) % 40}" for place in range(10)]
+    batch = [EventRow(f"{index}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units]
+    batch += [EventRow(f"{index}/m/{u}", METRIC, u, None, None, None, "watch", "{}") for u in units]
+    return [*batch, *(EventRow(f"{max(index - 1, 0)}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units[:3])]
+
+
 def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
     """Work until the power fails; the ids that were acknowledged by then."""
     acknowledged: set[str] = set()
@@ -157,10 +176,7 @@ def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
         row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
         number = store.create(row, AuditRow(0.0, "ann", "create", "")).number
         for index in range(25):
-            units = [f"unit-{(index * 7 + place) % 40}" for place in range(10)]
-            batch = [EventRow(f"{index}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units]
-            batch += [EventRow(f"{index}/m/{u}", METRIC, u, None, None, None, "watch", "{}") for u in units]
-            batch += [EventRow(f"{index - 1}/{u}", EXPOSURE, u, 1, "learner", 0) for u in units[:3]]
+            batch = batch_of(index)
             if all(store.append(number, batch).result().new[:20]):
                 acknowledged.update(event.id for event in batch[:20])
     except StoreError:
@@ -218,3 +234,46 @@ def test_the_disk_here_is_cruel_enough(tmp_path: Path) -> None:
         missing, _ = crash(folder, limit, "NORMAL")
         lost += bool(missing)
     assert lost > 5
+
+
+def persist(folder: Path, power: PowerLoss) -> int:
+    """Work on a disk that fails once, trying again what was refused; how often it was."""
+    refused = 0
+
+    def insist(call: Callable[[], T]) -> T:
+        nonlocal refused
+        while True:
+            try:
+                return call()
+            except StoreError:
+                refused += 1
+                assert refused < 10
+
+    def connect(address: str) -> Any:
+        return Connection(address, power, "FULL")
+
+    store = insist(lambda: SqliteStore(folder, connect=connect))
+    row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
+    number = insist(lambda: store.create(row, AuditRow(0.0, "ann", "create", ""))).number
+    for index in range(25):
+        batch = batch_of(index)
+        answer = insist(lambda batch=batch: store.append(number, batch).result())  # type: ignore[misc]
+        assert all(answer.new[:20]), "it was refused, and yet kept"
+    store.close()
+    return refused
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.services)])
+def test_a_disk_that_fails_once_is_told_and_survived(tmp_path: Path, count: int) -> None:
+    refusals = 0
+    for limit in points(tmp_path, count):
+        power = PowerLoss(f"power-{tmp_path.name}-{limit}-once", limit, once=True)
+        folder = tmp_path / str(limit)
+        refusals += persist(folder, power)
+        power.unregister()
+        store = SqliteStore(folder)
+        with store.reading() as connection:
+            assert connection.execute("SELECT count(*), count(DISTINCT id) FROM events").fetchone() == (500, 500)
+        assert list(store.check()) == []
+        store.close()
+    assert refusals > count // 2

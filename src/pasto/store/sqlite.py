@@ -6,8 +6,8 @@ import json
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from pasto.store.backups import TABLES, insert, opened_backup, select, write_bac
 from pasto.store.checking import damage
 from pasto.store.connections import Pool, Shared, connect, prepare
 from pasto.store.directory import Directory
-from pasto.store.plan import Batch, Credit, Place, plan, uncredited
+from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended
 from pasto.store.writer import Writer
@@ -67,7 +67,6 @@ class SqliteStore(RelationalStore):
                 self._connection = connect(address)
                 undo.callback(self._connection.close)
                 prepare(self._connection, self._where)
-                self._last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
             except sqlite3.Error as error:
                 raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
             undo.pop_all()
@@ -113,7 +112,6 @@ class SqliteStore(RelationalStore):
                         raise StoreError(f"{self._where} is not empty; restore into a new place")
                 for table in TABLES:
                     connection.executemany(insert(table), backup.execute(select(table)))
-                self._last = int(connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
 
             self._writing(write)
 
@@ -143,40 +141,38 @@ class SqliteStore(RelationalStore):
                 raise StoreError(f"{self._where} could not be written: {error}; nothing was kept of it") from error
             finally:
                 if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                    with suppress(sqlite3.Error):  # what went wrong first is what to tell
+                        self._connection.execute("ROLLBACK")
 
     def _append(self, batches: Sequence[Batch]) -> Sequence[Appended]:
         """Write a group of batches in one transaction."""
-        now = self._clock()
-        units = uncredited(batches)
-        count = sum(len(batch.events) for batch in batches)
-        kept: set[Place] | None = None
         with self._transaction():
-            credits = self._credits(units)
-            while True:
-                planned = plan(
-                    batches,
-                    last=self._last,
-                    sequences=range(self._last + 1, self._last + 1 + count),
-                    received_at=now,
-                    kept=kept or (),
-                    credits=credits,
-                )
-                self._connection.execute("SAVEPOINT events")
-                try:
-                    self._connection.executemany(statements.ADD_EVENT, planned.events)
-                except sqlite3.IntegrityError:
-                    # Some id was kept before: only now is it worth asking which.
-                    if kept is not None:
-                        raise
-                    self._connection.execute("ROLLBACK TO events")
-                    kept = self._kept(batches)
-                else:
-                    break
+            last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+            planned = self._add_events(batches, last)
             self._connection.executemany(statements.SET_LATEST, planned.latest)
             self._connection.executemany(statements.SET_TALLY, planned.tallies)
-        self._last += len(planned.events)
         return planned.answers
+
+    def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:
+        count = sum(len(batch.events) for batch in batches)
+        credits = self._credits(uncredited(batches))
+        now = self._clock()
+
+        def planned(kept: Collection[Place]) -> Plan:
+            numbers = range(last + 1, last + 1 + count)
+            return plan(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
+
+        self._connection.execute("SAVEPOINT events")
+        try:
+            first = planned(kept=())
+            self._connection.executemany(statements.ADD_EVENT, first.events)
+        except sqlite3.IntegrityError:
+            # Some id was kept before: only now is it worth asking which.
+            self._connection.execute("ROLLBACK TO events")
+            second = planned(kept=self._kept(batches))
+            self._connection.executemany(statements.ADD_EVENT, second.events)
+            return second
+        return first
 
     def _credits(self, units: Iterable[Place]) -> dict[Place, Credit]:
         return {(study, row[0]): row[1:] for study, row in self._look_up(_CREDITS, units)}
