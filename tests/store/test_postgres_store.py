@@ -58,6 +58,16 @@ def test_a_server_that_is_not_there_is_refused_without_telling_the_password(tmp_
 
 
 @services
+def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA apart")
+    store = opened(f"{postgres_url}&options=-csearch_path%3Dapart")
+    store.append(create(store).number, exposures("1")).result()
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT id FROM apart.events").fetchall() == [("1",)]
+
+
+@services
 def test_nodes_that_start_together_make_the_tables_once(postgres_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: open_store(postgres_url), range(4)))

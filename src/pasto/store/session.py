@@ -22,7 +22,13 @@ LOCKS: Final = 0x7061_7374
 
 _BY_INDEX: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
 """A writer looks up few things among many: whatever the server believes of its tables, it shall use their indices."""
-_CONNECTION: Final = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_CONNECTION: Final = {
+    "application_name": "pasto",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
 
 
 def driver() -> Any:
@@ -33,12 +39,15 @@ def driver() -> Any:
         raise MissingExtra("a store on PostgreSQL needs psycopg: pip install 'pasto[postgres]'") from error
 
 
-def connect(url: str, **settings: object) -> psycopg.Connection[Any]:
-    """A connection with these settings of the server, which commits only what is inside a `transaction()`."""
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    connection: psycopg.Connection[Any] = driver().connect(
-        url, autocommit=True, application_name="pasto", options=options, **_CONNECTION
-    )
+def connect(url: str, **settings: str) -> psycopg.Connection[Any]:
+    """A connection with these settings of the server, which commits only what is inside a `transaction()`.
+
+    What the address itself says, of time limits or where the tables are, comes before our own.
+    """
+    given = driver().conninfo.conninfo_to_dict(url)
+    connection: psycopg.Connection[Any] = driver().connect(autocommit=True, **{**_CONNECTION, **given})
+    for name, value in settings.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
     return connection
 
 
