@@ -159,6 +159,19 @@ def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> N
     assert books["events"] == {"exposures": 41, "metrics": 41, "excluded": 1, "uncredited": 1}
 
 
+def test_drafts_and_archived_studies_have_reports_too(service: Service, document: dict[str, Any]) -> None:
+    service.create(document, who="ann")
+    draft = service.report("feed")
+    assert (draft["state"], draft["blend"], draft["accounting"], draft["history"]) == ("draft", None, None, [])
+    service.change("feed", "start", who="ann")
+    service.change("feed", "archive", who="ann")
+    archived = service.report("feed")
+    assert (archived["state"], len(archived["history"])) == ("archived", 1)
+    assert archived["accounting"]["events"]["exposures"] == 0
+    assert service.replay("feed") == {"identical": True, "rounds": 1, "first_difference": None}
+    json.dumps([draft, archived], allow_nan=False)
+
+
 def test_the_answer_is_computed_once_a_generation(learning: Service, traffic: Traffic) -> None:
     _send(learning, traffic(learning, 100))
     empty = learning.report("feed")

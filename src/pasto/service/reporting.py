@@ -84,5 +84,5 @@ class Reporter:
         except (PastoError, ArithmeticError) as error:
             found["problem"] = f"the answer could not be computed: {type(error).__name__}: {error}"
         first = max(0, row.round - 1 - HISTORY)
-        found["history"] = [closed(close) for close in self._store.closes(row.number, after=first, limit=HISTORY)]
+        found["history"] = [closed(close) for close in self._store.closes(row.number, after=first, limit=HISTORY + 1)]
         return found, names
