@@ -374,6 +374,7 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
                 )
 
 
+@pytest.mark.usefixtures("restless")
 def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: Rehearsal) -> None:
     client = connect(buffer=3000, remember=100)
     stop = threading.Event()
