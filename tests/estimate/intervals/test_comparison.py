@@ -121,6 +121,25 @@ def test_small_cells_borrow_and_large_ones_do_not() -> None:
     assert np.isfinite(unit_covariances(lonely)).all()
 
 
+def test_a_small_cell_is_as_wide_as_its_round() -> None:
+    rng = np.random.default_rng(10)
+    widths = [1.0, 3.0] * 20
+    cells = cells_of([[width * rng.standard_normal((size, 1)) for size in (4_000, 4)] for width in widths])
+    for running in (False, True):
+        few = unit_covariances(cells, running=running)[10:, 1, 0, 0]
+        assert few[::2].mean() == pytest.approx(1.0, rel=0.4)
+        assert few[1::2].mean() == pytest.approx(9.0, rel=0.4)
+
+
+def test_looking_early_a_cell_may_be_wider_than_the_others_and_not_much_narrower() -> None:
+    rng = np.random.default_rng(11)
+    wide, none, many = 3.0 * rng.standard_normal((60, 1)), np.zeros((60, 1)), rng.standard_normal((2_000, 1))
+    found = unit_covariances(cells_of([[wide, none, many]]), running=True)[0, :, 0, 0]
+    assert found[0] >= 0.99 * wide.var(ddof=1)
+    assert found[1] > 0.4
+    assert found[2] == pytest.approx(many.var(ddof=1), rel=0.05)
+
+
 def test_the_last_of_a_running_comparison_is_the_whole() -> None:
     rng = np.random.default_rng(5)
     cells = cells_of([[1 + rng.random((500, 2)), 1.2 + rng.random((500, 2))] for _ in range(6)])
