@@ -233,3 +233,18 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0  # Some did die while they wrote.
+
+
+def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_behind: Path, policy: Make) -> None:
+    newer = Rehearsal(policy(4))
+    with Client("http://x", study="feed", cache=left_behind, transport=newer) as client:
+        assert client.ready()
+        assert client.assign("user 7").version == 4
+
+
+def test_in_an_outage_ready_goes_by_what_is_on_disk(left_behind: Path) -> None:
+    gone = Rehearsal()
+    gone.fault = lambda request: Response(503)
+    with Client("http://x", study="feed", cache=left_behind, transport=gone) as client:
+        assert client.ready(0.1)
+        assert client.assign("user 7").version == 3

@@ -126,7 +126,10 @@ class Client:
         self._measure(unit, decision, event, fields)
 
     def ready(self, timeout: float = 5.0) -> bool:
-        """Wait for a policy to decide by; returns whether there is one that has not expired."""
+        """Wait for the service to say which policy holds; returns whether there is one to decide by.
+
+        In an outage that is the one kept on disk, where it has not expired.
+        """
         try:
             return not self._closed and self._link.ready(timeout)
         except Exception as error:

@@ -106,10 +106,10 @@ class Link:
         self._sending.wake()
 
     def ready(self, timeout: float) -> bool:
-        """Wait for a policy that has not expired; returns whether there is one."""
+        """Wait for the service's own policy; returns whether there is one to decide by, from it or from disk."""
         if self._background:
             self.start()
-            return self._refreshing.wait_for(self._holder.fresh, timeout)
+            return self._refreshing.wait_for(self._holder.current, timeout) or self._holder.fresh()
         with self._turn:
             self._refresher.step()
         return self._holder.fresh()

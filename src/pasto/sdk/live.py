@@ -72,6 +72,8 @@ class Holder:
     size: int
     """How many units to remember, in each of two generations."""
     live: Live = field(init=False)
+    heard: bool = field(init=False, default=False)
+    """Whether the service itself has spoken, beside what was found on disk."""
 
     def __post_init__(self) -> None:
         self.live = Live(None, -math.inf, Remembered(self.size))
@@ -107,10 +109,15 @@ class Holder:
         """Whether there is a policy to decide by."""
         return self.live.policy is not None and self.clock() < self.live.until
 
+    def current(self) -> bool:
+        """Whether that policy is the service's own word, and not only what was found on disk."""
+        return self.heard and self.fresh()
+
     def renew(self) -> None:
         """Keep the policy and nothing that other processes could share: what a child does after a fork."""
         self.live = replace(self.live, remembered=Remembered(self.size))
 
     def _confirm(self, policy: Published, remembered: Remembered | None, age: float) -> None:
         contact = self.clock() - age
+        self.heard = self.heard or not age
         self.live = Live(policy, contact + policy.expires_after, remembered or Remembered(self.size), contact)
