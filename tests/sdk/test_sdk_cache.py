@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pasto.assign import Published
-from pasto.sdk import Client, Rehearsal, Response
+from pasto.sdk import Client, Rehearsal, Request, Response
 from pasto.sdk.cache import Kept, file_of, load, save, tidy
 from pasto.sdk.journal import Journal
 from pasto.sdk.live import Holder
@@ -237,7 +237,12 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
 
 def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_behind: Path, policy: Make) -> None:
     newer = Rehearsal(policy(4))
-    with Client("http://x", study="feed", cache=left_behind, transport=newer) as client:
+
+    def late(request: Request) -> Response:
+        time.sleep(0.2)
+        return newer(request)
+
+    with Client("http://x", study="feed", cache=left_behind, transport=late) as client:
         assert client.ready()
         assert client.assign("user 7").version == 4
 
