@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+import duckdb
 import numpy as np
 import psycopg
 import pytest
@@ -64,18 +65,63 @@ class Table:
         rows = [event.row(place) for place, event in enumerate(events, start=1)]
         self.connection.cursor().executemany(f"INSERT INTO events VALUES ({marks})", rows)  # noqa: S608
 
+    def count(self) -> int:
+        """How many events there are."""
+        return int(self.connection.execute("SELECT count(*) FROM events").fetchone()[0])
+
     def measure(self, *columns: Column, after: int = 0, until: int = 10**9) -> tuple[Moments, ...]:
         return measure(
             self.connection, self.dialect, study=STUDY, version=VERSION, after=after, until=until, columns=columns
         )
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+class Lake(Table):
+    """Events as a lake has them: a table of plain types, with text for the fields."""
+
+    columns = (
+        "sequence BIGINT, study BIGINT, id STRING, kind BIGINT, unit STRING, version BIGINT, arm STRING, "
+        "candidate BIGINT, name STRING, fields STRING, excluded BIGINT, source STRING, position BIGINT, "
+        "received_at DOUBLE"
+    )
+
+    def __init__(self, connection: Any, dialect: str) -> None:
+        self.connection, self.dialect = connection, dialect
+        if dialect == "duckdb":
+            connection.execute(f"SET threads = 2; CREATE TABLE events ({self.columns})")
+
+    def fill(self, events: Sequence[Event]) -> None:
+        rows = [event.row(place) for place, event in enumerate(events, start=1)]
+        if self.dialect == "spark":
+            self.connection.createDataFrame(rows, self.columns).createOrReplaceTempView("events")
+            return
+        self.connection.execute("DELETE FROM events")
+        lists = {f"c{place}": list(column) for place, column in enumerate(zip(*rows, strict=True))}
+        together = ", ".join(f"unnest(${name})" for name in lists)
+        self.connection.execute(f"INSERT INTO events SELECT {together}", lists)
+
+    def count(self) -> int:
+        if self.dialect == "spark":
+            return int(self.connection.table("events").count())
+        return super().count()
+
+
+EXACT = ["sqlite", pytest.param("postgres", marks=pytest.mark.services)]
+"""Engines whose sums come out the same to the last bit."""
+
+
+@pytest.fixture(scope="module", params=[*EXACT, "duckdb", pytest.param("spark", marks=pytest.mark.services)])
 def table(request: pytest.FixtureRequest) -> Iterator[Table]:
     if request.param == "sqlite":
         connection = sqlite3.connect(":memory:")
         yield Table(connection, "sqlite")
         connection.close()
+        return
+    if request.param == "duckdb":
+        with duckdb.connect() as lake:
+            yield Lake(lake, "duckdb")
+        return
+    if request.param == "spark":
+        yield Lake(request.getfixturevalue("spark"), "spark")
         return
     server = request.getfixturevalue("postgres_server")
     url = server.fresh()
@@ -275,6 +321,7 @@ def test_moments_agree_with_exact_arithmetic(table: Table, population: list[Even
         np.testing.assert_allclose(got.cross, want.cross, rtol=0, atol=1e-9 * scale.max() + 1e-9)
 
 
+@pytest.mark.parametrize("table", EXACT, indirect=True)
 def test_the_order_of_arrival_changes_no_bit(table: Table) -> None:
     rng = random.Random(3)
     units = [f"unit {place}" for place in range(40)]
@@ -340,7 +387,7 @@ def test_hostile_texts_are_only_ever_values(table: Table, text: str) -> None:
     where = (Condition("x", "=", (text,)),)
     (cell,) = table.measure(total(text), count("click", where=where))
     assert cell.mean == (1.0, 1.0)
-    assert table.connection.execute("SELECT count(*) FROM events").fetchone() == (3,)
+    assert table.count() == 3
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "\u0000", "a" * 200, "ä", ""])

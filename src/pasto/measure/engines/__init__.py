@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pasto.measure.engines import postgres, sqlite
+from pasto.measure.engines import duckdb, postgres, spark, sqlite
 from pasto.measure.engines.request import Request
 from pasto.measure.moments import Moments
 
 Engine = Callable[[Any, Request], tuple[Moments, ...]]
-"""Takes a connection and a request; gives the moments sorted by arm and candidate."""
+"""Takes a connection (Spark: its session) and a request; gives the moments sorted by arm and candidate."""
 
-ENGINES: dict[str, Engine] = {"sqlite": sqlite.measure, "postgres": postgres.measure}
+ENGINES: dict[str, Engine] = {
+    "sqlite": sqlite.measure,
+    "postgres": postgres.measure,
+    "duckdb": duckdb.measure,
+    "spark": spark.measure,
+}
 
 __all__ = ["ENGINES", "Engine", "Request"]
