@@ -59,13 +59,10 @@ def test_a_body_that_says_it_is_long_is_refused_before_it_is_read(tight: Site) -
 
 
 def test_a_body_that_does_not_say_how_long_it_is_is_refused_on_the_way(tight: Site) -> None:
-    def parts() -> Any:
-        yield b"["
-        for _ in range(40):
-            yield b" " * 1000
-
-    answer = tight.client.post(EVENTS, content=parts(), headers=JSON)
-    assert code(answer) == (413, "too_large")
+    head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    heard = talk(tight, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more is to come
+    assert heard.startswith(b"HTTP/1.1 413")
+    assert b'"too_large"' in heard
 
 
 def test_a_gzip_bomb_by_ratio_is_refused(site: Site) -> None:
@@ -191,6 +188,15 @@ def test_whoever_dawdles_is_shown_out(tight: Site, sent: bytes) -> None:
     heard = talk(tight, sent)
     assert b"HTTP/1.1 408" in heard
     assert heard.endswith(b'{"error":{"code":"too_slow","message":"the request did not arrive in time"}}')
+
+
+def test_whoever_dawdles_over_a_second_request_is_shown_out(tight: Site) -> None:
+    host, port = tight.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408")
 
 
 def test_a_drip_does_not_buy_time(tight: Site) -> None:
