@@ -1,0 +1,292 @@
+"""A report in sections: sentences, tables and the names of drawings, whoever shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Table = Sequence[Sequence[str]]
+SHOWN = 20
+"""Candidates that a table lists, those with the most units."""
+SIDES = {"at_least": "at least", "at_most": "at most"}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of a report."""
+
+    title: str
+    words: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    drawing: str | None = None
+    """Which of the report's drawings belongs here."""
+
+
+def sections(report: Mapping[str, Any]) -> tuple[Section, ...]:
+    """The parts of a report, those that have something to say.
+
+    >>> said = {"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "Nothing was measured yet."}
+    >>> [(section.title, section.words) for section in sections(said)]
+    [('feed: draft', ('Nothing was measured yet.',))]
+    """
+    return tuple(_sections(report))
+
+
+def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
+    yield _opening(report)
+    breaker = report.get("breaker") or {}
+    if breaker.get("tripped"):
+        yield Section("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
+    if (confirmation := report.get("confirmation")) and confirmation.get("lifts"):
+        yield from _confirmation(confirmation)
+    learning = report.get("learning") or {}
+    if learning.get("lifts"):
+        rounds = learning["rounds"]
+        told = (
+            f"Against the control of the same rounds, {_count(len(rounds), 'round')}, each interval with "
+            f"{learning['confidence']:.0%} confidence at any look. The blend and the best single candidate were chosen "
+            "on these rounds and look better here than they are; a confirmation tells them fairly."
+        )
+        yield Section("Lift while learning", (told,), *lift_table(learning["lifts"]), drawing="lifts")
+        if learning.get("winner"):
+            yield Section("Single candidates", (_winner(learning["winner"]),))
+    if report.get("blend") or report.get("frozen"):
+        yield _blend(report)
+    if report.get("guardrails"):
+        yield _guardrails(report["guardrails"])
+    if report.get("prices"):
+        yield Section("Prices", tuple(price["words"] for price in report["prices"]))
+    if report.get("trade_off"):
+        axes = report["trade_off"]
+        told = (
+            f"What can be had of {axes['x']} beside {axes['y']}, by blends and by single candidates, as expected now."
+        )
+        yield Section("Trade-off", (told,), drawing="trade_off")
+    if report.get("quality"):
+        yield _quality(report["quality"])
+    if (report.get("accounting") or {}).get("candidates"):
+        yield _books(report["accounting"])
+    if report.get("history"):
+        yield _rounds(report["history"])
+
+
+_REARM = "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts anew."
+
+
+def _opening(report: Mapping[str, Any]) -> Section:
+    words = [report["claims"]] if report.get("claims") else []
+    if report.get("problem"):
+        words.append(f"No answer yet: {report['problem']}.")
+    where = f", round {report['round']} under policy {report['version']}" if report.get("round") else ""
+    return Section(f"{report['name']}: {report['state']}{where}", tuple(words))
+
+
+def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Targets down, metrics across, each with its relative and absolute lift."""
+    rows = []
+    for lift in lifts:
+        rows.append(
+            (
+                lift["target"],
+                lift["metric"],
+                span(lift["relative"], percent=True),
+                span(lift["absolute"]),
+                number(lift["level"]),
+                number(lift["control"]),
+                {"up": "rose", "down": "fell", "unclear": "cannot be told"}[lift["told"]],
+            )
+        )
+    return ("", "metric", "relative", "absolute", "level", "control", ""), tuple(rows)
+
+
+def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
+    when = "at the horizon that was set" if not told["sequential"] else "at any look"
+    units = ", ".join(f"{arm} {count:,.0f}" for arm, count in told["units"].items())
+    words = [
+        told["claims"],
+        f"Units stay in their arm and count once: {units}. Intervals hold with {told['confidence']:.0%} confidence "
+        f"{when}.",
+    ]
+    if told.get("note"):
+        words.append(told["note"])
+    yield Section("Confirmation", tuple(words), *arm_table(told["lifts"]), drawing="confirmation")
+    if told.get("predicted"):
+        rows = tuple(
+            (
+                one["target"],
+                one["metric"],
+                percentage(one["predicted"]),
+                span(one["realised"], percent=True),
+                "as predicted" if one["inside"] else "outside" if one["inside"] is not None else "",
+            )
+            for one in told["predicted"]
+        )
+        yield Section(
+            "Predicted and realised",
+            ("What the frozen answer promised on the rounds it was learned from, beside what new units showed.",),
+            ("", "metric", "predicted", "realised", ""),
+            rows,
+        )
+
+
+def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Arms down, metrics across, relative lifts with their intervals."""
+    metrics = list(dict.fromkeys(lift["metric"] for lift in lifts))
+    targets = list(dict.fromkeys(lift["target"] for lift in lifts))
+    cells = {(lift["target"], lift["metric"]): span(lift["relative"], percent=True) for lift in lifts}
+    return ("", *metrics), tuple((target, *(cells[target, metric] for metric in metrics)) for target in targets)
+
+
+def _winner(told: Mapping[str, Any]) -> str:
+    if told["winner"] is not None:
+        return f"{told['winner']} beats the control and every other candidate in {told['metric']}."
+    if told["beat_the_control"]:
+        some = ", ".join(told["beat_the_control"][:SHOWN])
+        return (
+            f"In {told['metric']} these beat the control, all claims together: {some}. None beats all the others yet."
+        )
+    return (
+        f"{told['best_looking']} looks best in {told['metric']}, which is no claim: no candidate can yet be told from "
+        "the control, all claims together."
+    )
+
+
+def _blend(report: Mapping[str, Any]) -> Section:
+    answer = report.get("frozen") or report["blend"]
+    rows = sorted(answer["probabilities"].items(), key=lambda part: -part[1])
+    words = []
+    if report.get("frozen"):
+        words.append("Frozen, and served as it is.")
+    if answer.get("certificate"):
+        sure = "every hard guardrail holds" if answer["certificate"]["certified"] else "not every hard guardrail holds"
+        words.append(f"With {answer['certificate']['confidence']:.0%} confidence {sure}.")
+    if answer.get("outlook"):
+        words.append(f"Advice: {answer['outlook']['advice']}.")
+    return Section("The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN]))
+
+
+def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
+    rows = []
+    for rail in rails:
+        kind = "hard" if rail["kind"] == "hard" else f"soft, penalty {rail['penalty']:g}"
+        rows.append(
+            (
+                rail["name"],
+                f"{SIDES[rail['side']]} {rail['at']} ({kind})",
+                str(rail["floor"]),
+                "" if rail["holds"] is None else f"{rail['holds']:.1%}",
+                rail["state"] or "",
+                "" if rail["p_value"] is None else f"{rail['p_value']:.2g}",
+            )
+        )
+    header = ("guardrail", "kept", "floor", "blend holds it with", "breaker", "p")
+    return Section("Guardrails", (), header, tuple(rows))
+
+
+def _quality(told: Mapping[str, Any]) -> Section:
+    rows = [("units measured", f"{told['units']:,}"), ("events", f"{told['events']:,}")]
+    ratio = told.get("sample_ratio")
+    if ratio is not None:
+        suspect = ratio["suspect"]
+        said = "as it should be" if suspect is None else f"wrong: {suspect['arm']} / {suspect['candidate']}"
+        rows.append(("sample ratio", f"{said} (p = {ratio['p_value']:.2g})"))
+    late = told["late"]
+    rows.append(("came too late to be learned", _part(late["events"], late["share"])))
+    if told.get("duplicates") is not None:
+        rows.append(("sent again and counted once", f"{told['duplicates']:,} since the service started"))
+    for column, cut in told["clipped"].items():
+        if cut["units"]:
+            rows.append((f"cut to its range: {column}", _part(cut["units"], cut["share"])))
+    for label, key in (
+        ("decided and never logged", "gap"),
+        ("numbers missing from senders", "missing"),
+        ("metric events of nobody exposed", "uncredited"),
+        ("fallbacks and overrides, left out", "excluded"),
+    ):
+        rows.append((label, f"{told[key]:,}"))
+    return Section("Quality of the data", (), ("", ""), tuple(rows))
+
+
+def _books(accounting: Mapping[str, Any]) -> Section:
+    lost: dict[str, dict[str, int]] = {}
+    for version in accounting["versions"]:
+        for line in version["candidates"]:
+            known = lost.setdefault(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
+            for key in known:
+                known[key] += line[key]
+    lines = sorted(accounting["candidates"], key=lambda line: -line["logged"])
+    rows = []
+    for line in lines[:SHOWN]:
+        told = lost.get(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
+        counts = (line["logged"], line["excluded"], told["assigned"], told["dropped"], told["gap"])
+        rows.append((line["name"] or "unknown", *(f"{count:,}" for count in counts)))
+    more = len(lines) - SHOWN
+    words = (f"The {SHOWN} candidates with the most exposures; {more} more are in the JSON.",) if more > 0 else ()
+    header = ("candidate", "exposures", "left out", "decided*", "dropped*", "gap*")
+    note = f"* as senders that number their events say, for the latest {_count(len(accounting['versions']), 'policy')}"
+    return Section("Exposures by candidate", (*words, note.replace("policys", "policies")), header, tuple(rows))
+
+
+def _rounds(history: Sequence[Mapping[str, Any]]) -> Section:
+    rows = tuple(
+        (
+            str(one["round"]),
+            str(one["version"]),
+            one["state"],
+            f"{one['units']:,}",
+            "; ".join(one["problems"]) or ("" if one["state"] == one["next_state"] else f"then {one['next_state']}"),
+        )
+        for one in reversed(history[-SHOWN:])
+    )
+    return Section("Latest rounds", (), ("round", "policy", "state", "units learned from", ""), rows)
+
+
+def span(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
+    """A number between its ends.
+
+    >>> span({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
+    '+3.44% (+2.15% to +4.77%)'
+    """
+    shown = percentage if percent else signed
+    if estimate["value"] is None:
+        return "unknown"
+    if estimate["low"] is None or estimate["high"] is None:
+        return f"{shown(estimate['value'])} (unknown)"
+    return f"{shown(estimate['value'])} ({shown(estimate['low'])} to {shown(estimate['high'])})"
+
+
+def percentage(value: float | None) -> str:
+    """A share as a signed percentage.
+
+    >>> percentage(0.0344), percentage(None)
+    ('+3.44%', 'unknown')
+    """
+    return "unknown" if value is None else f"{value:+.2%}"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign.
+
+    >>> signed(0.5), signed(-12345.6)
+    ('+0.5', '-1.235e+04')
+    """
+    return f"{value:+.4g}"
+
+
+def number(value: float | None) -> str:
+    """A level with four digits that matter.
+
+    >>> number(12.34567), number(None)
+    ('12.35', '')
+    """
+    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"
+
+
+def _part(count: int, share: float | None) -> str:
+    return f"{count:,}" if share is None else f"{count:,} ({share:.2%})"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,202 @@
+"""Lifts over the concurrent control in plain JSON: what the learner served, the best single candidate, the blend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Interval
+from pasto.report.balance import Balance, balance
+from pasto.report.claims import paragraph
+from pasto.report.lift import Estimate, Lift, Target, history, lifts
+from pasto.report.measured import MeasuredRound, Record, recorded
+from pasto.report.winner import winners
+from pasto.service.spec import Spec
+from pasto.service.trust.measured import latest
+from pasto.service.trust.quantities import quantities
+
+HISTORY = 200
+"""Rounds whose history is told, the latest ones."""
+NOTHING = "Nothing was measured yet, and nothing can be claimed."
+TOO_LITTLE = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
+
+
+def learned(
+    spec: Spec,
+    rounds: Sequence[MeasuredRound],
+    names: Sequence[str],
+    answer: Mapping[str, Any] | None,
+    baseline: int | None,
+) -> dict[str, Any]:
+    """The lifts of a learning study, by round and over all rounds, with its sample ratio and what can be claimed.
+
+    `answer` is the blend so far as a report shows it. Its own lift, and that of the best single candidate, were chosen
+    on the rounds they are measured on, and look better than they are: a confirmation tells them fairly.
+    """
+    chosen = [one for one in latest(rounds) if one.cells]
+    if not chosen:
+        return _told(spec, (), (), [], None, None, NOTHING)
+    record = recorded(chosen)
+    targets = _targets(record, names, answer)
+    metrics = quantities(spec)
+    found = lifts(record, metrics, targets, confidence=spec.confidence)
+    checked = balance(record)
+    recent = record if len(chosen) <= HISTORY else recorded(chosen[-HISTORY:])
+    series = [
+        {"target": target.name, "metric": name, **_series(recent, spec, name, target)}
+        for target in targets
+        for name in metrics
+    ]
+    said = claimed(spec, [lift for lift in found if lift.target != "the best single candidate"], checked, names)
+    return _told(
+        spec,
+        record.versions,
+        found,
+        series,
+        shown_balance(checked, names),
+        _winner(record, spec, names, baseline),
+        said,
+    )
+
+
+def claimed(spec: Spec, found: Sequence[Lift], checked: Balance | None, names: Sequence[str]) -> str:
+    """What can be said, in one paragraph, of the goal and the guardrails."""
+    aims = aimed(spec)
+    telling = [lift for lift in found if lift.metric in aims and math.isfinite(lift.relative.low + lift.relative.high)]
+    if not telling and not (checked is not None and checked.alarm):
+        return TOO_LITTLE
+    return paragraph(telling, balance=checked, names=names)
+
+
+def aimed(spec: Spec) -> list[str]:
+    """The metrics that a study is about: those of its goal, then those of its guardrails.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> aimed(read_spec(EXAMPLE, "yaml"))
+    ['watch_time', 'like_rate']
+    """
+    goals = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    by_column = {metric.numerator.name: name for name, metric in spec.metrics.items() if metric.denominator is None}
+    named = [by_column.get(goal, goal) for goal in goals]
+    return list(dict.fromkeys([*named, *(rail.metric for rail in spec.guardrails)]))
+
+
+def shown_lift(lift: Lift) -> dict[str, Any]:
+    """One lift in JSON; an end that is not known is null."""
+    return {
+        "target": lift.target,
+        "metric": lift.metric,
+        "level": finite(lift.level),
+        "control": finite(lift.control),
+        "absolute": shown_estimate(lift.absolute),
+        "relative": shown_estimate(lift.relative),
+        "told": lift.absolute.told,
+        "rounds": lift.rounds,
+        "confidence": lift.confidence,
+        "sequential": lift.sequential,
+    }
+
+
+def shown_estimate(estimate: Estimate) -> dict[str, float | None]:
+    """A number between its ends, in JSON."""
+    return {"value": finite(estimate.value), "low": finite(estimate.low), "high": finite(estimate.high)}
+
+
+def shown_balance(checked: Balance, names: Sequence[str]) -> dict[str, Any]:
+    """The sample ratio in JSON: units by arm and candidate beside what was to be expected."""
+    suspect = None
+    if checked.suspect is not None:
+        arm, candidate = checked.suspect
+        suspect = {"arm": arm, "candidate": _name(names, candidate), "left": finite(checked.left or 0.0)}
+    arms: dict[str, dict[str, float]] = {}
+    for (arm, _), units in checked.observed.items():
+        arms.setdefault(arm, {"units": 0.0, "expected": 0.0})["units"] += units
+    for (arm, _), units in checked.expected.items():
+        arms[arm]["expected"] += units
+    return {"alarm": checked.alarm, "p_value": checked.p_value, "suspect": suspect, "arms": arms}
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON has it.
+
+    >>> finite(0.5), finite(float("inf"))
+    (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
+def _targets(record: Record, names: Sequence[str], answer: Mapping[str, Any] | None) -> list[Target]:
+    if not record.places("control") or not record.places("learner"):
+        return []
+    found = [Target("the learner's traffic")]
+    if answer is None:
+        return found
+    place = {name: number for number, name in enumerate(names)}
+    known = {candidate for arm, candidate in record.keys if arm == "learner"}
+    single = place.get(answer["single"]) if answer.get("single") is not None else None
+    if single in known and single is not None:
+        found.append(Target("the best single candidate", shares={single: 1.0}))
+    parts = {place[name]: share for name, share in answer["probabilities"].items() if name in place}
+    if parts and set(parts) <= known:
+        found.append(Target("the blend", shares=parts))
+    return found
+
+
+def _series(record: Record, spec: Spec, metric: str, target: Target) -> dict[str, Any]:
+    told = history(record, quantities(spec)[metric], target, confidence=spec.confidence)
+    return {
+        "rounds": list(record.versions),
+        "by_round": _ends(told.by_round),
+        "cumulative": _ends(told.cumulative),
+    }
+
+
+def _ends(interval: Interval) -> dict[str, list[float | None]]:
+    return {
+        name: [finite(value) for value in ends.tolist()]
+        for name, ends in (("value", interval.estimate), ("low", interval.low), ("high", interval.high))
+    }
+
+
+def _winner(record: Record, spec: Spec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
+    """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
+    aims = [source for source in aimed(spec)[:1] if source in spec.metrics]
+    if not aims or len(spec.objective.shown) != 1:
+        return None
+    lower = spec.objective.sign < 0
+    try:
+        told = winners(record, quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline)
+    except BadMeasurement:
+        return None
+    return {
+        "metric": aims[0],
+        "best_looking": _name(names, told.best),
+        "beat_the_control": [_name(names, candidate) for candidate in told.winners],
+        "winner": None if told.winner is None else _name(names, told.winner),
+    }
+
+
+def _name(names: Sequence[str], candidate: int) -> str:
+    return names[candidate] if 0 <= candidate < len(names) else f"candidate {candidate}"
+
+
+def _told(
+    spec: Spec,
+    versions: Sequence[int],
+    found: Sequence[Lift],
+    series: list[dict[str, Any]],
+    checked: dict[str, Any] | None,
+    winner: dict[str, Any] | None,
+    said: str,
+) -> dict[str, Any]:
+    return {
+        "claims": said,
+        "confidence": spec.confidence,
+        "rounds": list(versions),
+        "lifts": [shown_lift(lift) for lift in found],
+        "history": series,
+        "sample_ratio": checked,
+        "winner": winner,
+    }

@@ -1,0 +1,56 @@
+"""A study's metrics and guardrails in the words of the statistics: columns, ranges and floors."""
+
+from __future__ import annotations
+
+from pasto.estimate.intervals import Quantity, Range
+from pasto.measure import Column
+from pasto.report.breaker import Floor
+from pasto.service.spec import Spec
+
+
+def quantities(spec: Spec) -> dict[str, Quantity]:
+    """Every metric by its columns, ratios as ratios.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> quantities(read_spec(EXAMPLE, "yaml"))["like_rate"]
+    Quantity(numerator=1, denominator=2)
+    """
+    places = {column.name: place for place, column in enumerate(spec.columns)}
+    return {
+        name: Quantity(
+            places[metric.numerator.name], None if metric.denominator is None else places[metric.denominator.name]
+        )
+        for name, metric in spec.metrics.items()
+    }
+
+
+def floors(spec: Spec) -> tuple[Floor, ...]:
+    """Where each guardrail's traffic is pulled, with the range its metric was given.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> [(floor.name, floor.value, floor.relative) for floor in floors(read_spec(EXAMPLE, "yaml"))]
+    [('like_rate', -0.05, True)]
+    """
+    known = quantities(spec)
+    found = []
+    for rail in spec.guardrails:
+        metric = spec.metrics[rail.metric]
+        level = rail.floor
+        found.append(
+            Floor(
+                name=rail.name,
+                quantity=known[rail.metric],
+                value=level.number / 100.0 if level.relative else level.number,
+                relative=level.relative,
+                at_most=not rail.lower,
+                within=_range(metric.numerator),
+                denominator_within=None if metric.denominator is None else _range(metric.denominator),
+            )
+        )
+    return tuple(found)
+
+
+def _range(column: Column) -> Range | None:
+    if column.low is None or column.high is None:
+        return None
+    return Range(column.low, column.high)
