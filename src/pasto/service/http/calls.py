@@ -127,7 +127,8 @@ class Call:
 
     async def policy(self, name: str) -> Published:
         """The policy that a study serves."""
-        await self.met(name)
+        if name not in self.context.known:
+            await self.met(name)
         return self.service.board.current(name)
 
     async def body(self) -> bytes:
@@ -145,7 +146,7 @@ class Call:
                 field="content-type",
                 rest=True,
             )
-        body = await self.body() or empty
+        body = await read_body(self.headers, self._receive, self.settings) or empty
         check_depth(body, self.settings.depth_limit)
         return decoded(body, decoder, self.settings.depth_limit)
 

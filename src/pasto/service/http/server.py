@@ -43,7 +43,6 @@ class Prompt(HttpToolsProtocol):
 
     patience = 30.0
     _timer: asyncio.TimerHandle | None = None
-    _heard = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
@@ -55,20 +54,11 @@ class Prompt(HttpToolsProtocol):
         self._rest()
         super().connection_lost(exc)
 
-    def on_message_begin(self) -> None:
-        """A request begins to arrive."""
-        self._heard = False
-        super().on_message_begin()
-
-    def on_message_complete(self) -> None:
-        """It is whole."""
-        self._heard = True
-        super().on_message_complete()
-
     def data_received(self, data: bytes) -> None:
         """Take what arrived, and wait for the rest of it only so long."""
         super().data_received(data)
-        if self._heard:
+        cycle = self.cycle
+        if cycle is not None and cycle.scope is self.scope and not cycle.more_body:  # the last request begun is whole
             if self._timer is not None:
                 self._rest()
         elif self._timer is None:
