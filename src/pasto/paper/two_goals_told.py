@@ -93,8 +93,9 @@ def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
         f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
         f"half of the users, on the other f rises by {kept.mean():.5f} (deviation of a split {kept.std():.5f})",
         holds=bool(kept.mean() > SPLIT_ERRORS * kept.std()),
-        note=f"the curve lies at most {_hollow(one):.4f} {one.metrics[0]} below its concave hull, and one point of it "
-        f"is known to ± {one.crowd.errors[0].mean():.4f}",
+        note=f"the curve lies at most {_hollow(one):.4f} {one.metrics[0]} below its concave hull; one point of it is "
+        f"known to ± {one.crowd.errors[0].mean():.4f} {one.metrics[0]} and ± {one.crowd.errors[1].mean():.4f} "
+        f"{one.metrics[1]}",
     )
 
 
@@ -123,7 +124,7 @@ def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
         paper="yes; rounds not told" if goal.soft else "no hard guardrail in the simulation",
         measured=measured,
         holds=holds,
-        note="" if learned.marks[-1] >= 100 else "too few rounds to tell",
+        note="" if learned.marks[-1] >= 50 else "too few rounds to tell",
     )
 
 

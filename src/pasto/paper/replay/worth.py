@@ -10,6 +10,7 @@ import numpy as np
 from pasto.objective import Array, Objective
 from pasto.optimize import solve
 from pasto.paper.replay.crowd import Crowd
+from pasto.records import Blend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,9 +22,13 @@ class Halves:
     single: Array
     """(splits, metrics): of the single candidate."""
     promised: Array
-    """(splits,): how much more f the blend had on the half that chose it; hard guardrails left aside."""
+    """(splits,): how much more f the blend had on the half that chose it."""
     kept: Array
-    """(splits,): how much more f it had on the other half."""
+    """(splits,): how much more f it had on the other half, by that half's own thresholds.
+
+    What misses a hard guardrail there is charged its price, as it was where the blend was chosen: a blend sits right at
+    its limits, so elsewhere it misses about every other time, and a lead that is paid for so is none.
+    """
 
     @property
     def difference(self) -> Array:
@@ -55,10 +60,21 @@ def halves(
         answer = solve(here, wanted)
         if answer.single is None:
             continue
-        shares, value = np.array(answer.probabilities), wanted.form().smooth
+        shares, first, second = (
+            np.array(answer.probabilities),
+            _priced(wanted, answer),
+            _priced(objective(other), answer),
+        )
         blends.append(there @ shares)
         singles.append(there[:, answer.single])
-        promised.append(float(value(here @ shares) - value(here[:, answer.single])))
-        kept.append(float(value(blends[-1]) - value(singles[-1])))
+        promised.append(first(here @ shares) - first(here[:, answer.single]))
+        kept.append(second(blends[-1]) - second(singles[-1]))
     shape = (len(blends), len(crowd.metrics))
     return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised), np.array(kept))
+
+
+def _priced(wanted: Objective, answer: Blend) -> Callable[[Array], float]:
+    """f, where missing a hard guardrail costs its price instead of everything."""
+    form = wanted.form()
+    prices = np.where(form.hard, [answer.prices[name] for name in wanted.names], 0.0)
+    return lambda metrics: float(form.smooth(metrics) + np.minimum(0.0, form.slack(metrics)) @ prices)
