@@ -1,0 +1,159 @@
+"""A team's own tables of exposures and events: their columns by name, and nothing ever posted to PASTO.
+
+What a unit was assigned is computed again from the published policy, in the database itself: exposures need only say
+which units a policy's version met. Where they name the candidate too, those that the policy did not draw are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pasto.assign import Published
+from pasto.errors import BadOption
+from pasto.measure.assignment import assigned
+from pasto.measure.definitions import Column
+from pasto.measure.sql import Draft, Plain, Relation
+from pasto.measure.sql.reading import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureTable:
+    """Where exposures are, and what its columns are called."""
+
+    table: str
+    unit: str = "unit"
+    version: str = "version"
+    candidate: str | None = None
+    """The candidate's name, where it was logged."""
+    time: str | None = None
+    """When, of any type that can be ordered; needed where events do not say their version."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """Where events are, and what its columns are called."""
+
+    table: str
+    unit: str = "unit"
+    name: str | None = "name"
+    """The column with the event's name; None where `event` names them all."""
+    event: str | None = None
+    version: str | None = None
+    """Of the policy that the unit was served; without it, an event belongs to its unit's latest exposure before it."""
+    time: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Columns by the field that a metric reads; a field that is not here is the column of its own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A team's exposures, and its events in one table or in several."""
+
+    exposures: ExposureTable
+    events: tuple[EventTable, ...]
+
+
+Kinds = Mapping[str, Mapping[str, Kind]]
+"""By table and column: what a column holds."""
+
+
+def team_events(draft: Draft, tables: Tables, policy: Published, columns: Sequence[Column], kinds: Kinds) -> Relation:
+    """A policy's exposures and their events, from a team's own tables.
+
+    >>> from pasto.assign import publish
+    >>> from pasto.measure.sql import DIALECTS
+    >>> policy = publish(study="feed", version=7, round=7, state="learning", mode="shuffled", salt="feed/7",
+    ...                  candidates={0: ("a", {})}, baseline=0, shares=[("control", 0, 1.0)],
+    ...                  valid_from=0, expires_after=60)
+    >>> tables = Tables(ExposureTable("lake.seen", unit="user_id"), (EventTable("lake.events", version="policy"),))
+    >>> likes = Column("likes", "like", None, "count")
+    >>> text = team_events(Draft(DIALECTS["spark"]), tables, policy, [likes], {"lake.events": {}}).text
+    >>> "FROM `lake`.`seen` WHERE `version` = :p0" in text
+    True
+    """
+    wanted = sorted({name for column in columns for name in _fields(column)})
+    merged = {name: _kind(tables.events, kinds, name) for name in wanted}
+    fields = Plain(merged)
+    carried = fields.carried(draft)
+    version = draft.bind(policy.version)
+    absent = "".join(f", CAST(NULL AS {kind}) AS {draft.identifier(name)}" for name, kind in carried.items())
+    exposed = _exposures(draft, tables.exposures, policy, version)
+    pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
+    events = sorted({column.event for column in columns})
+    for table in tables.events:
+        if table.event is None or table.event in events:
+            pieces.append(_events(draft, tables.exposures, table, version, events, carried, kinds[table.table]))
+    return Relation("\nUNION ALL\n".join(pieces), fields)
+
+
+def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: str) -> str:
+    """The cell of every exposed unit."""
+    unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
+    place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
+    own = assigned(policy, draft.dialect.name)
+    if table.candidate is None:
+        return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed")
+    claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
+    drawn = own.query(f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed", also="claimed")
+    return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
+
+
+def _events(
+    draft: Draft,
+    exposures: ExposureTable,
+    table: EventTable,
+    version: str,
+    events: Sequence[str],
+    carried: Mapping[str, str],
+    kinds: Mapping[str, Kind],
+) -> str:
+    """The events of one table that belong to the policy."""
+    name = f"e.{draft.identifier(table.name)}" if table.event is None and table.name else draft.bind(str(table.event))
+    shown = ""
+    for wanted, kind in carried.items():
+        column = table.fields.get(wanted, wanted)
+        value = f"e.{draft.identifier(column)}" if column in kinds else "NULL"
+        shown += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
+    unit = f"CAST(e.{draft.identifier(table.unit)} AS {draft.dialect.text})"
+    # The types of the two columns come from the exposures, which stand first in the union.
+    shown = f"{unit} AS unit, NULL AS arm, NULL AS candidate, {name} AS name{shown}"
+    text = f"SELECT {shown} FROM {draft.table(table.table)} AS e"  # noqa: S608 -- all quoted or bound
+    tests = [] if table.event is not None else [f"{name} IN ({', '.join(map(draft.bind, events))})"]
+    if table.version is not None:
+        tests.append(f"e.{draft.identifier(table.version)} = {version}")
+        return f"{text} WHERE {' AND '.join(tests)}"
+    if table.time is None or exposures.time is None:
+        raise BadOption(
+            f"events of {table.table!r} say neither their version nor their time; name the column of one of them "
+            "(with the time, that of the exposures too)"
+        )
+    seen, when = draft.identifier(exposures.unit), draft.identifier(exposures.time)
+    spans = (
+        f"SELECT {seen} AS unit, {draft.identifier(exposures.version)} AS version, {when} AS began, "  # noqa: S608
+        f"lead({when}) OVER (PARTITION BY {seen} ORDER BY {when}) AS ended FROM {draft.table(exposures.table)}"
+    )
+    moment = f"e.{draft.identifier(table.time)}"
+    tests += [f"s.version = {version}", f"{moment} >= s.began", f"(s.ended IS NULL OR {moment} < s.ended)"]
+    return f"{text} JOIN ({spans}) AS s ON e.{draft.identifier(table.unit)} = s.unit WHERE {' AND '.join(tests)}"
+
+
+def _fields(column: Column) -> set[str]:
+    """The fields that a column reads."""
+    found = {condition.field for condition in column.where}
+    return found | {name for name in (column.value, column.by) if name is not None}
+
+
+def _kind(tables: Sequence[EventTable], kinds: Kinds, name: str) -> Kind:
+    """What a field holds; BadOption where no table has it, or two disagree."""
+    found = {
+        kinds[table.table][column]
+        for table in tables
+        for column in [table.fields.get(name, name)]
+        if column in kinds[table.table]
+    }
+    if len(found) != 1:
+        shown = ", ".join(repr(table.table) for table in tables)
+        problem = "is a column of none" if not found else f"is {' and '.join(sorted(found))} in different ones"
+        raise BadOption(f"the field {name!r} {problem} of the tables of events {shown}; map it under fields")
+    return found.pop()

@@ -1,0 +1,205 @@
+"""A team's own tables measure as the same events do in PASTO's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import psycopg
+import pytest
+
+from pasto.assign import Published, publish
+from pasto.errors import BadOption
+from pasto.measure import Column, Condition, Moments
+from pasto.measure.engines.duckdb import measure
+from pasto.measure.engines.request import Request
+from pasto.measure.sources.files import duckdb_over, spark_over
+from pasto.measure.sources.measuring import measure_tables
+from pasto.measure.sources.tables import EventTable, ExposureTable, Tables
+
+POLICY = publish(
+    study="feed",
+    version=7,
+    round=7,
+    state="learning",
+    mode="shuffled",
+    salt="feed/7",
+    candidates={0: ("plain", {}), 1: ("it's bold", {}), 2: ("ünusual", {})},
+    baseline=0,
+    shares=[("control", 0, 0.2), ("learner", 0, 0.3), ("learner", 1, 0.3), ("learner", 2, 0.2)],
+    valid_from=0,
+    expires_after=60,
+)
+COLUMNS = (
+    Column("watched", "watch", "seconds", "sum", 0.0, 60.0),
+    Column("mean", "watch", "seconds", "mean"),
+    Column("longest", "watch", "seconds", "max"),
+    Column("last", "watch", "seconds", "last", by="at"),
+    Column("likes", "like", None, "count"),
+    Column("at home", "watch", None, "count", where=(Condition("surface", "=", ("home",)),)),
+    Column(
+        "alone", "watch", "seconds", "sum", where=(Condition("alone", "!=", (True,)), Condition("at", "<", (900.0,)))
+    ),
+    Column("any", "like", None, "any", 0.0, 1.0),
+)
+TABLES = Tables(
+    ExposureTable("seen", unit="user", version="policy", candidate="shown", time="moment"),
+    (EventTable("deeds", unit="who", name="deed", version="policy", fields={"seconds": "secs", "at": "moment"}),),
+)
+BY_TIME = Tables(
+    ExposureTable("seen", unit="user", version="policy", time="moment"),
+    (EventTable("deeds", unit="who", name="deed", time="moment", fields={"seconds": "secs", "at": "moment"}),),
+)
+SEEN = "CREATE TABLE seen (user_ TEXT, policy BIGINT, shown TEXT, moment BIGINT)".replace("user_", '"user"')
+DEEDS = (
+    "CREATE TABLE deeds (who TEXT, deed TEXT, policy BIGINT, moment BIGINT, secs DOUBLE PRECISION, surface TEXT, "
+    "alone BOOLEAN)"
+)
+Row = tuple[Any, ...]
+
+
+def rows(policy: Published, *, liars: bool = True) -> tuple[list[Row], list[Row]]:
+    """Exposures at even moments and deeds later, of this policy and of the next; some exposures claim too much."""
+    rng = random.Random(11)
+    seen: list[Row] = []
+    deeds: list[Row] = []
+    for place in range(300):
+        unit = f"ünit {place}"
+        drawn = policy.draw(unit).name
+        began = rng.randrange(0, 1000, 2)
+        later = began + 100
+        seen += [(unit, 7, drawn, began)] * rng.choice((1, 1, 2)) + [(unit, 8, "plain", later)]
+        if liars and place % 10 == 0:
+            seen.append((f"liar {place}", 7, "no candidate", 2))
+            deeds.append((f"liar {place}", "like", 7, 3, None, None, None))
+        for _ in range(rng.randrange(6)):
+            moment = began + rng.randrange(1, 200, 2)
+            version = 7 if moment < later else 8
+            flag = rng.choice((True, False, None))
+            watch = (rng.lognormvariate(2, 1), rng.choice(("home", "search", None)), flag)
+            deed = ("watch", *watch) if rng.random() < 0.7 else ("like", None, None, None)
+            deeds.append((unit, deed[0], version, moment, *deed[1:]))
+    return seen, deeds
+
+
+def fill(connection: Any, mark: str, seen: Sequence[Row], deeds: Sequence[Row]) -> None:
+    connection.execute(SEEN)
+    connection.execute(DEEDS)
+    cursor = connection.cursor()
+    cursor.executemany(f"INSERT INTO seen VALUES ({', '.join([mark] * 4)})", seen)  # noqa: S608
+    cursor.executemany(f"INSERT INTO deeds VALUES ({', '.join([mark] * 7)})", deeds)  # noqa: S608
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables as files."""
+    folder = tmp_path_factory.mktemp("lake")
+    with duckdb.connect() as connection:
+        fill(connection, "?", *rows(POLICY))
+        for name in ("seen", "deeds"):
+            (folder / name).mkdir()
+            connection.execute(f"COPY {name} TO '{folder}/{name}/part-0.parquet'")
+            connection.execute(f"COPY {name} TO '{folder}/{name}.csv'")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own() -> tuple[Moments, ...]:
+    """What PASTO's own table of events measures of the same."""
+    seen, deeds = rows(POLICY, liars=False)
+    with duckdb.connect() as connection:
+        fill(connection, "?", seen, deeds)
+        cells = [(unit, cell.arm, cell.candidate) for unit in {row[0] for row in seen} for cell in [POLICY.draw(unit)]]
+        connection.execute("CREATE TABLE cells (unit TEXT, arm TEXT, candidate BIGINT)")
+        connection.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
+        connection.execute(
+            """CREATE TABLE events AS SELECT row_number() OVER () AS sequence, * FROM (
+            SELECT 1 AS study, 0 AS kind, unit, policy AS version, arm, candidate, NULL::TEXT AS name,
+                NULL::TEXT AS fields, 0 AS excluded FROM seen JOIN cells ON unit = "user"
+            UNION ALL SELECT 1, 1, who, policy, NULL, NULL, deed,
+                json_merge_patch('{}',
+                    to_json({'seconds': secs, 'surface': surface, 'alone': alone, 'at': moment}))::TEXT, 0
+            FROM deeds)"""
+        )
+        return measure(connection, Request(1, 7, 0, 10**9, COLUMNS))
+
+
+def agree(got: Sequence[Moments], want: Sequence[Moments]) -> None:
+    assert [(cell.arm, cell.candidate, cell.units, cell.clipped) for cell in got] == [
+        (cell.arm, cell.candidate, cell.units, cell.clipped) for cell in want
+    ]
+    assert len(got) == 4
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
+        np.testing.assert_allclose(one.cross, other.cross, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_files_in_duckdb(lake: Path, own: tuple[Moments, ...], kind: str) -> None:
+    names = {name: f"{lake}/{name}" if kind == "parquet" else f"{lake}/{name}.csv" for name in ("seen", "deeds")}
+    with duckdb_over(names, threads=2, memory="1GiB") as connection:
+        agree(measure_tables(connection, "duckdb", TABLES, POLICY, COLUMNS), own)
+
+
+def test_events_without_a_version_belong_to_the_latest_exposure(own: tuple[Moments, ...]) -> None:
+    with duckdb.connect() as connection:
+        fill(connection, "?", *rows(POLICY, liars=False))
+        agree(measure_tables(connection, "duckdb", BY_TIME, POLICY, COLUMNS), own)
+
+
+def test_a_table_for_each_event(lake: Path, own: tuple[Moments, ...]) -> None:
+    fields = {"seconds": "secs", "at": "moment"}
+    split = Tables(
+        TABLES.exposures,
+        tuple(
+            EventTable(f"{e}s", unit="who", event=e, version="policy", fields=fields) for e in ("watch", "like", "x")
+        ),
+    )
+    with duckdb_over({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
+        for event in ("watch", "like", "x"):
+            connection.execute(f"CREATE VIEW {event}s AS SELECT * EXCLUDE (deed) FROM deeds WHERE deed = '{event}'")  # noqa: S608
+        agree(measure_tables(connection, "duckdb", split, POLICY, COLUMNS), own)
+
+
+@pytest.fixture
+def database(postgres_server: Any) -> Iterator[Any]:
+    url = postgres_server.fresh()
+    with psycopg.connect(url) as connection:
+        yield connection
+    postgres_server.drop(url)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
+def test_tables_in_postgres(database: Any, own: tuple[Moments, ...], tables: Tables) -> None:
+    fill(database, "%s", *rows(POLICY, liars=tables is TABLES))
+    agree(measure_tables(database, "postgres", tables, POLICY, COLUMNS), own)
+
+
+@pytest.mark.services
+def test_files_on_spark(spark: Any, lake: Path, own: tuple[Moments, ...]) -> None:
+    spark_over(spark, {"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"})
+    agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
+    spark_over(spark, {"seen": f"{lake}/seen.csv", "deeds": f"{lake}/deeds.csv"})
+    agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
+
+
+def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="holds no file of parquet or csv"):
+        duckdb_over({"seen": str(tmp_path)})
+    with pytest.raises(BadOption, match=r"end it in \.parquet or \.csv"):
+        duckdb_over({"seen": f"{tmp_path}/x.json"})
+    with duckdb_over({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
+        with pytest.raises(BadOption, match="the field 'price' is a column of none"):
+            measure_tables(connection, "duckdb", TABLES, POLICY, (Column("p", "buy", "price", "sum"),))
+        bare = Tables(TABLES.exposures, (EventTable("deeds", unit="who", name="deed"),))
+        with pytest.raises(BadOption, match="say neither their version nor their time"):
+            measure_tables(connection, "duckdb", bare, POLICY, (Column("l", "like", None, "count"),))
+        with pytest.raises(BadOption, match="there is no column to measure"):
+            measure_tables(connection, "duckdb", TABLES, POLICY, ())
+        with pytest.raises(BadOption, match="no engine reads tables of 'sqlite'"):
+            measure_tables(connection, "sqlite", TABLES, POLICY, COLUMNS)
