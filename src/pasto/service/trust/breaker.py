@@ -1,0 +1,181 @@
+"""The breaker at a close: whether what was served has fallen through a guardrail's floor, and what is then done.
+
+Pure: the same rounds give the same verdicts, so a replay finds the same trips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_evidence, side
+from pasto.estimate.intervals.comparison import WARM
+from pasto.estimate.intervals.restarts import MIXTURE
+from pasto.measure import Moments
+from pasto.report.breaker import Floor, Verdict, watch
+from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.service.spec import Spec
+from pasto.service.trust.quantities import floors
+
+CONFIDENCE = 0.95
+"""That a phase of a study in which nothing falls through a floor is never stopped for it."""
+WARNING = 0.8
+"""The confidence at which a warning is given."""
+SERVED = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed": ("blend",)}
+"""The arms that the breaker watches, by state."""
+WHOLE_ARM = -1
+"""Stands for all of an arm's candidates together."""
+
+
+def judged_round(number: int, measured: Sequence[Moments]) -> MeasuredRound:
+    """A round as the breaker sees it: its control, and all that the learner served as one cell."""
+    return MeasuredRound(number, {}, [cell for arm in ("control", "learner") for cell in _joined(arm, measured)])
+
+
+def verdicts(spec: Spec, rounds: Sequence[MeasuredRound]) -> list[dict[str, Any]]:
+    """What the breaker says of every guardrail after learning rounds, in JSON; [] while there is nothing to judge."""
+    known = [one for one in rounds if one.cells]
+    if not spec.guardrails or not any(cell.arm == "learner" for one in known for cell in one.cells):
+        return []
+    record = recorded(known)
+    watched = _watched(spec, record)
+    found = watch(record, watched, served="learner", confidence=CONFIDENCE, warning=WARNING)
+    return [_shown(verdict, "learner", record) for verdict in found]
+
+
+def verdicts_of_phase(spec: Spec, measured: MeasuredRound, state: str, elapsed: float) -> list[dict[str, Any]]:
+    """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
+
+    Such a phase is judged whole, as a sum that grows: without a floor between, harm that begins late shows late.
+    """
+    cells = [cell for arm in ("control", *SERVED[state]) for cell in _joined(arm, measured.cells)]
+    arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
+    if not spec.guardrails or not arms:
+        return []
+    record = recorded([MeasuredRound(measured.version, {}, cells)])
+    watched = _watched(spec, record)
+    errors = [chance_of_error(level, max(1, len(watched) * len(arms))) for level in (CONFIDENCE, WARNING)]
+    found = []
+    for arm in arms:
+        for floor in watched:
+            evidence = _evidence(record, floor, arm, elapsed)
+            state_now = next(
+                (name for name, error in zip(STATES, errors, strict=True) if evidence >= -np.log(error)), ""
+            )
+            p_value = min(1.0, len(watched) * len(arms) * float(np.exp(-evidence)))
+            found.append(
+                {
+                    "name": floor.name,
+                    "arm": arm,
+                    "state": state_now or "holds",
+                    "p_value": _digits(p_value),
+                    "since": measured.version if state_now == "breach" else None,
+                    "bounded": False,
+                }
+            )
+    return found
+
+
+STATES = ("breach", "warning")
+
+
+def breached(said: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether traffic must be pulled.
+
+    >>> breached([{"state": "holds"}, {"state": "breach"}])
+    True
+    """
+    return any(verdict["state"] == "breach" for verdict in said)
+
+
+def reason(spec: Spec, said: Sequence[Mapping[str, Any]]) -> str:
+    """Why traffic was pulled, in a sentence."""
+    rails = {rail.name: rail for rail in spec.guardrails}
+    parts = []
+    for verdict in said:
+        if verdict["state"] != "breach":
+            continue
+        rail = rails[verdict["name"]]
+        way = "fell below" if rail.lower else "rose above"
+        when = f", most likely since round {verdict['since']}" if verdict["arm"] == "learner" else ""
+        against = " of the control" if rail.floor.relative else ""
+        parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict['arm']}{when}")
+    return "breaker: " + "; ".join(parts)
+
+
+def holding(state: str) -> str:
+    """What a study stands still on when it trips: not the blend, where that is what fell through the floor.
+
+    >>> holding("learning"), holding("deployed")
+    ('blend', 'baseline')
+    """
+    return "blend" if state == "learning" else "baseline"
+
+
+def _watched(spec: Spec, record: Record) -> list[Floor]:
+    """The floors that can be judged: without a control in the rounds, those in the metric's own units."""
+    control = len(record.places("control")) == 1
+    return [floor for floor in floors(spec) if control or not floor.relative]
+
+
+def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
+    cells, place, covariances = record.view(arm, running=True)
+    served = side(cells, covariances, place)
+    control = side(cells, covariances, record.control) if record.places("control") else served
+    told = compare(served, control, floor.quantity)
+    gap, variance = _gap(told, floor)
+    if float(told.warm) < WARM or not np.isfinite(gap) or not np.isfinite(variance) or variance <= 0:
+        return 0.0
+    standard = gap / np.sqrt(variance)
+    return float(log_evidence(np.asarray(standard * np.sqrt(elapsed)), np.asarray(elapsed), MIXTURE))
+
+
+def _gap(told: Comparison, floor: Floor) -> tuple[float, float]:
+    """How far beyond the floor it lies, and the variance of that."""
+    sign = -1.0 if floor.at_most else 1.0
+    if not floor.relative:
+        return sign * (floor.value - float(told.treated)), float(told.treated_variance)
+    factor = 1.0 + floor.value
+    variance = float(told.treated_variance) + factor**2 * float(told.control_variance)
+    return sign * (factor * float(told.control) - float(told.treated)), variance
+
+
+def _joined(arm: str, measured: Sequence[Any]) -> list[CellMoments]:
+    """All of an arm's units as one cell; none where it had none."""
+    parts = [cell for cell in measured if cell.arm == arm and cell.units > 0]
+    if not parts:
+        return []
+    units = np.array([cell.units for cell in parts], dtype=float)
+    means = np.array([cell.mean for cell in parts])
+    whole = int(units.sum())
+    mean = units @ means / whole
+    apart = means - mean
+    cross = np.array([cell.cross for cell in parts]).sum(axis=0) + np.einsum("k,ki,kj->ij", units, apart, apart)
+    return [CellMoments(arm, WHOLE_ARM, whole, tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))]
+
+
+def _shown(verdict: Verdict, arm: str, record: Record) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "arm": arm,
+        "state": verdict.state,
+        "p_value": _digits(verdict.p_value),
+        "since": None if verdict.since is None else record.versions[verdict.since],
+        "bounded": verdict.bounded,
+    }
+
+
+def _digits(value: float) -> float:
+    """As many digits as anyone reads."""
+    return float(f"{value:.4g}")
+
+
+def checked(spec: Spec, rounds: Sequence[MeasuredRound]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Verdicts, or none and why: what cannot be judged must not keep a round from being closed."""
+    try:
+        return verdicts(spec, rounds), ()
+    except (BadMeasurement, ArithmeticError, ValueError) as error:
+        return [], (f"the breaker could not judge: {type(error).__name__}: {error}",)
