@@ -91,6 +91,10 @@ def test_a_warning_comes_before_the_breach_and_guardrails_share_the_error() -> N
     short = recorded_prefix(record, 30)
     alone, five = watch(short, [floor])[0], watch(short, [floor] * 5)[0]
     assert five.p_value == pytest.approx(min(1.0, 5 * alone.p_value))
+    assert 0 < alone.p_value < 0.1
+    stated = 1.0 - 2.0 * alone.p_value
+    assert watch(short, [floor], confidence=stated, warning=0.5)[0].state == "breach"
+    assert watch(short, [floor] * 5, confidence=stated, warning=0.5)[0].state != "breach"
 
 
 def recorded_prefix(record: Record, upto: int) -> Record:

@@ -24,6 +24,7 @@ from pasto.estimate.intervals.bounded import EDGE, log_wealth
 UNIT = Range(0.0, 1.0)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 10.0), st.floats(0.0, EDGE), st.floats(-1.0, 50.0))
 def test_the_inequality_that_everything_rests_on(scale: float, reduced: float, place: float) -> None:
     bet, deviation = reduced / scale, place * scale
@@ -59,7 +60,7 @@ def test_evidence_on_a_true_contrast_is_at_most_one_on_average(factor: float) ->
     assert (chance @ np.exp(log_wealth(pulls, 0.0)[:, -1]) <= 1.0 + 1e-12).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(-50.0, 50.0), st.floats(0.01, 1e4))
 def test_units_of_measurement_do_not_matter(shift: float, scale: float) -> None:
     draws = (np.random.default_rng(1).random((8, 200)) < 0.3).astype(float)

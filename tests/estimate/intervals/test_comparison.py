@@ -69,7 +69,7 @@ def test_a_fixed_allocation_reads_as_in_tea_tasting(
     assert [float(end) for end in (equation.low, equation.high)] == pytest.approx(relative[1:], abs=1e-3)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.floats(-1e3, 1e3), st.floats(-1e3, 1e3))
 def test_what_both_sides_of_a_round_share_cancels(seed: int, first: float, second: float) -> None:
     rng = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def test_what_both_sides_of_a_round_share_cancels(seed: int, first: float, secon
         assert other.variance == pytest.approx(float(plain.variance), rel=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
 def test_arms_are_joined_as_if_their_units_had_been_one(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadOption
@@ -24,17 +24,20 @@ from pasto.estimate.intervals.restarts import start_shares
 ERRORS = st.floats(1e-4, 0.3)
 
 
+@settings(deadline=None)
 @given(ERRORS, st.floats(1e-2, 1e4))
 def test_looking_at_any_time_reaches_further_than_one_look(error: float, progress: float) -> None:
     for sides in (1, 2):
         assert reach_at_any_time(progress, error, sides) > reach_at_horizon(error, sides=sides)
 
 
+@settings(deadline=None)
 @given(ERRORS, st.floats(0.1, 1e3))
 def test_one_side_reaches_less_than_two(error: float, progress: float) -> None:
     assert reach_at_any_time(progress, error, 1) < reach_at_any_time(progress, error, 2)
 
 
+@settings(deadline=None)
 @given(st.floats(1.0, 500.0))
 def test_a_sequence_is_tightest_where_it_was_asked_to_be(tight: float) -> None:
     others = min(
@@ -43,6 +46,7 @@ def test_a_sequence_is_tightest_where_it_was_asked_to_be(tight: float) -> None:
     assert reach_at_any_time(progress_of(tight, tight=tight), 0.05) <= others + 1e-9
 
 
+@settings(deadline=None)
 @given(st.floats(0.1, 1e3), st.floats(0.1, 1e3))
 def test_evidence_is_one_on_average_where_nothing_drifts(variance: float, mixture: float) -> None:
     """E over S ~ N(0, V), exactly, by quadrature: what makes the chance of ever exceeding 1/α at most α."""
@@ -70,6 +74,7 @@ def test_few_units_are_not_asked_about() -> None:
     assert early[2] > np.log(20)
 
 
+@settings(deadline=None)
 @given(
     st.floats(1.0, 1e3),
     st.floats(1.0, 1e3),
