@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -118,6 +119,22 @@ def test_events_that_are_not_kept_are_not_acknowledged(
     assert "secret" not in answer.text
     again = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert again.json() == {"accepted": 1, "duplicates": 0, "refused": []}
+
+
+def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serve, tmp_path: Path) -> None:
+    site = serve(store=str(tmp_path / "store"))
+    site.study()
+    store: Any = site.running.service.store
+
+    def pages(most: int) -> None:
+        store._writing(lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchall())
+
+    events = [{**EXPOSURE, "id": str(k), "unit": "u" * 200} for k in range(2000)]
+    pages(1)  # no more than there are now
+    assert told(site.client.post("/v1/studies/feed/events", json=events)) == (507, "storage_full")
+    assert site.client.get("/v1/studies/feed").status_code == 200
+    pages(1_000_000)
+    assert site.client.post("/v1/studies/feed/events", json=events).json()["accepted"] == 2000
 
 
 def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
