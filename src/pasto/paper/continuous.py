@@ -26,7 +26,7 @@ from pasto.paper.models.autoencoder import Settings
 from pasto.paper.models.feedback import predict
 from pasto.paper.models.sorting import Lists
 from pasto.paper.movielens import METRICS as MOVIES
-from pasto.paper.replay.learned import PARALLEL, pooled, standard_error
+from pasto.paper.replay.learned import PARALLEL, Pool, standard_error
 from pasto.paper.two_goals import models
 from pasto.records import Blend, Value
 from pasto.report import figures
@@ -84,7 +84,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
     values, points = np.empty((size.runs, len(marks))), []
     for repeat in range(size.runs):
         study = Study(given, terrain.objective, seed=1_000 * size.seed + repeat)
-        chance = np.random.default_rng([size.seed, repeat])
+        chance, pool = np.random.default_rng([size.seed, repeat]), Pool()
         for number in range(1, marks[-1] + 1):
             asked = study.ask(PARALLEL)
             seen = terrain.values([dict(assignment.values) for assignment in asked])
@@ -93,7 +93,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
             means = np.array([np.nanmean(part, axis=1) for part in parts])
             counts = np.array([np.isfinite(part).sum(axis=1) for part in parts])
             errors = np.array([np.nanstd(part, axis=1) for part in parts]) / np.sqrt(np.maximum(counts - 1, 1))
-            study.tell(asked, means, errors=pooled(errors))
+            study.tell(asked, means, errors=pool.add(errors))
             if number in marks:
                 blend = study.blend()
                 values[repeat, marks.index(number)] = _worth(terrain, study, blend)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import pasto
 from pasto.errors import BadInput
 from pasto.paper.replay import Crowd, halves, learn_by_algorithm1, learn_by_default
-from pasto.paper.replay.learned import pooled
+from pasto.paper.replay.learned import Pool
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0.5)
 
@@ -58,9 +58,11 @@ def test_folds_measure_without_bias_and_with_the_right_error() -> None:
     np.testing.assert_allclose(means.std(axis=0), drawn_without_return * errors.mean(axis=0), rtol=0.12)
 
 
-def test_errors_of_a_round_are_pooled() -> None:
-    assert pooled(np.array([[0.0, 3.0], [2.0, 4.0]])).tolist() == [[2.0**0.5, 12.5**0.5]] * 2
-    assert (pooled(np.zeros((3, 1))) > 0).all()
+def test_errors_are_pooled_over_folds_and_rounds() -> None:
+    pool = Pool()
+    assert pool.add(np.array([[0.0, 3.0], [2.0, 4.0]])).tolist() == [[2.0**0.5, 12.5**0.5]] * 2
+    assert pool.add(np.zeros((2, 2))).tolist() == [[1.0, 2.5]] * 2
+    assert (Pool().add(np.zeros((3, 1))) > 0).all()
 
 
 def test_both_learners_find_the_blend_on_an_easy_crowd() -> None:

@@ -52,17 +52,27 @@ def standard_error(values: Array) -> Array:
     return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(len(values)))
 
 
-def pooled(errors: Array) -> Array:
-    """The folds' standard errors, (folds, metrics), as one for all of them.
+class Pool:
+    """Standard errors of folds, as one for all folds of all rounds so far.
 
     A fold's own error goes with its own mean: where nobody happened to like anything both are zero, and a zero error
-    would be believed above everything else.
+    would be believed above everything else. So would that of a round whose candidates all show none.
 
-    >>> pooled(np.array([[0.0], [0.2]])).round(3).tolist()
+    >>> pool = Pool()
+    >>> pool.add(np.array([[0.0], [0.2]])).round(3).tolist()
     [[0.141], [0.141]]
+    >>> pool.add(np.array([[0.0], [0.0]])).round(3).tolist()
+    [[0.1], [0.1]]
     """
-    common = np.sqrt(np.square(errors).mean(axis=0))
-    return np.broadcast_to(np.maximum(common, 1e-9), errors.shape)
+
+    def __init__(self) -> None:
+        self.squares: list[Array] = []
+
+    def add(self, errors: Array) -> Array:
+        """The common errors, with this round's (folds, metrics) counted in."""
+        self.squares.append(np.square(errors).mean(axis=0))
+        common = np.sqrt(np.mean(self.squares, axis=0))
+        return np.broadcast_to(np.maximum(common, 1e-9), errors.shape)
 
 
 def learn_by_algorithm1(
@@ -117,11 +127,11 @@ def learn_by_default(
     answers = np.empty((repeats, len(wanted), crowd.candidates))
     for repeat in range(repeats):
         study = Study(candidates, objective, learner=learner, seed=1_000 * seed + repeat)
-        chance = np.random.default_rng([seed, repeat])
+        chance, pool = np.random.default_rng([seed, repeat]), Pool()
         for number in range(1, rounds + 1):
             assignments = study.ask(PARALLEL)
             means, errors = crowd.measure([assignment.candidate for assignment in assignments], chance)
-            study.tell(assignments, means, errors=pooled(errors))
+            study.tell(assignments, means, errors=pool.add(errors))
             if number in wanted:
                 answers[repeat, wanted.index(number)] = study.blend().probabilities
             if progress is not None:
