@@ -9,7 +9,19 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pasto.bench import certificates, continuous, drift, learners, monte_carlo, rounds, safety, serve, solve, trust
+from pasto.bench import (
+    certificates,
+    continuous,
+    drift,
+    learners,
+    measure,
+    monte_carlo,
+    rounds,
+    safety,
+    serve,
+    solve,
+    trust,
+)
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.errors import BadOption
 from pasto.report.figures import save
@@ -34,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         drift.BENCHMARK,
         continuous.BENCHMARK,
         serve.BENCHMARK,
+        measure.BENCHMARK,
         trust.BENCHMARK,
     )
 }

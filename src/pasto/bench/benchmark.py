@@ -37,7 +37,8 @@ class Benchmark:
 
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous', 'trust']
+    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous', 'serve',
+     'measure', 'trust']
     """
 
     name: str
