@@ -85,7 +85,9 @@ def test_a_chain_of_gzip_members_is_one_body_and_one_limit(tight: Site) -> None:
     assert code(tight.client.post(ASSIGN, content=many, headers=headers)) == (413, "too_large")
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"[]")[:-4], gzip.compress(b"[]") + b"rest"])
+@pytest.mark.parametrize(
+    "body", [b"no gzip", gzip.compress(b"[]")[:-4], gzip.compress(b"[]") + b"rest"], ids=["none", "cut", "more"]
+)
 def test_a_broken_gzip_is_refused(site: Site, body: bytes) -> None:
     answer = site.client.post(EVENTS, content=body, headers={**JSON, "content-encoding": "gzip"})
     assert code(answer) == (400, "bad_request")
