@@ -119,6 +119,11 @@ def test_breakers_seldom_cry_wolf(kind: str, guardrails: int) -> None:
     assert alarms(kind, STUDIES, guardrails=guardrails, rounds=rounds).tripped <= 0.05 + errors(0.05)
 
 
+@pytest.mark.parametrize("control", [0.1, 0.5])
+def test_breakers_know_that_the_control_is_noisy(control: float) -> None:
+    assert alarms("normal", STUDIES, control=control).tripped <= 0.05 + errors(0.05)
+
+
 def test_a_z_test_at_every_look_cries_wolf() -> None:
     assert alarms("normal", STUDIES, test="z").tripped > 0.2
 

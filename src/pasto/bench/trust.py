@@ -76,14 +76,16 @@ def _early(kind: str, studies: int) -> Any:
     )
 
 
-def _false_alarms(kind: str, guardrails: int, studies: int) -> Any:
-    ours = alarms(kind, studies, guardrails=guardrails)
+def _false_alarms(kind: str, guardrails: int, studies: int, control: float | None = None) -> Any:
+    ours = alarms(kind, studies, guardrails=guardrails, control=control)
     if kind == "normal":
-        name, loose = "z-test at every look", alarms(kind, studies, guardrails=guardrails, test="z")
+        name, loose = "z-test at every look", alarms(kind, studies, guardrails=guardrails, control=control, test="z")
     else:
         bare = "skewed, no cap" if kind == "skewed" else kind
         name, loose = "no range declared", alarms(bare, studies, guardrails=guardrails, declared=False)
     where = f"{kind}, {guardrails} guardrail{'s' if guardrails > 1 else ''}"
+    if control is not None:
+        where = f"{kind}, {control:.0%} control"
     return _row("breaker, false alarms", where, f"{ours.tripped:.1%}", LOW, (name, f"{loose.tripped:.1%}"))
 
 
@@ -121,6 +123,7 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
     *(partial(_looks, looks) for looks in (100, 1_000)),
     *(partial(_early, kind) for kind in ("rare", "skewed")),
     *(partial(_false_alarms, kind, count) for kind in ("normal", "rare", "skewed") for count in (1, 5)),
+    *(partial(_false_alarms, "normal", 1, control=control) for control in (0.5, 0.1)),
     partial(_detection, 0.1, "≤ 8 rounds", "absolute floor", {}),
     partial(_detection, 0.05, "≤ 20 rounds", "absolute floor", {}),
     partial(_detection, 0.1, "told", "after 50 good rounds", {"good": 50, "rounds": 150}),
