@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -135,6 +136,15 @@ class Settings:
     def loopback(self) -> bool:
         """Whether only this machine can reach the address."""
         return is_loopback(self.host)
+
+    @property
+    def place(self) -> str:
+        """The store as it may be shown: without a password.
+
+        >>> Settings(store="postgresql://ann:secret@db/pasto?password=secret").place
+        'postgresql://ann:…@db/pasto?password=…'
+        """
+        return re.sub(r"(password=)[^&\s]*", r"\1…", re.sub(r"(://[^:/@]*:)[^@]*@", r"\1…@", self.store))
 
     @property
     def hosts(self) -> frozenset[str]:
