@@ -85,6 +85,14 @@ def test_a_chain_of_gzip_members_is_one_body_and_one_limit(tight: Site) -> None:
     assert code(tight.client.post(ASSIGN, content=many, headers=headers)) == (413, "too_large")
 
 
+def test_a_chain_of_very_many_gzip_members_is_not_followed(site: Site) -> None:
+    answer = site.client.post(
+        EVENTS, content=gzip.compress(b"") * 1000 + gzip.compress(b"[]"), headers={**JSON, "content-encoding": "gzip"}
+    )
+    assert code(answer) == (400, "bad_request")
+    assert "members" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "body", [b"no gzip", gzip.compress(b"[]")[:-4], gzip.compress(b"[]") + b"rest"], ids=["none", "cut", "more"]
 )

@@ -21,6 +21,8 @@ Wanted = TypeVar("Wanted")
 QUOTE, OPENING = ord('"'), frozenset(b"[{")
 HARMLESS = 1_000_000
 """Bytes up to which nobody asks how well a body was packed."""
+MEMBERS = 100
+"""Gzip members that one body may be chained of: each costs a look at all that follow."""
 TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 """Strings, which end with the text where they never end, so that no text is read twice; and brackets."""
 
@@ -68,10 +70,15 @@ def inflated(packed: bytes, settings: Settings) -> bytes:
     >>> inflated(gzip.compress(b"[]"), Settings())
     b'[]'
     """
-    whole = b""
+    whole, members = b"", 0
     allowed = min(settings.body_limit, max(HARMLESS, len(packed) * settings.inflate_ratio))
     try:
         while packed:
+            members += 1
+            if members > MEMBERS:
+                raise Refused(
+                    400, "bad_request", f"the gzip body is a chain of more than {MEMBERS} members; pack it in one"
+                )
             unpacker = zlib.decompressobj(wbits=31)
             whole += unpacker.decompress(packed, allowed + 1 - len(whole))
             if len(whole) > allowed:
