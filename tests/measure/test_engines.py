@@ -86,7 +86,7 @@ class Lake(Table):
 
     def __init__(self, connection: Any, dialect: str) -> None:
         self.connection, self.dialect = connection, dialect
-        if dialect == "duckdb":
+        if dialect != "spark":
             connection.execute(f"SET threads = 2; CREATE TABLE events ({self.columns})")
 
     def fill(self, events: Sequence[Event]) -> None:
@@ -105,7 +105,7 @@ class Lake(Table):
         return super().count()
 
 
-EXACT = ["sqlite", pytest.param("postgres", marks=pytest.mark.services)]
+EXACT = ["sqlite", "archive", pytest.param("postgres", marks=pytest.mark.services)]
 """Engines whose sums come out the same to the last bit."""
 
 
@@ -116,9 +116,9 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
         yield Table(connection, "sqlite")
         connection.close()
         return
-    if request.param == "duckdb":
+    if request.param in ("duckdb", "archive"):
         with duckdb.connect() as lake:
-            yield Lake(lake, "duckdb")
+            yield Lake(lake, request.param)
         return
     if request.param == "spark":
         yield Lake(request.getfixturevalue("spark"), "spark")
@@ -337,6 +337,26 @@ def test_the_order_of_arrival_changes_no_bit(table: Table) -> None:
         rng.shuffle(events)
         table.fill(events)
         assert table.measure(*ALL) == first
+
+
+def test_the_archive_measures_as_the_embedded_store_to_the_last_bit() -> None:
+    rng = random.Random(17)
+    units = [f"unit {place}" for place in range(200)]
+    events = [Event(unit, candidate=place % 5) for place, unit in enumerate(units)]
+    events += [
+        Event(rng.choice(units), rng.choice("ab"), {"x": rng.lognormvariate(0, 6), "at": rng.random()})
+        for _ in range(5000)
+    ]
+    connection = sqlite3.connect(":memory:")
+    store = Table(connection, "sqlite")
+    store.fill(events)
+    want = store.measure(*ALL)
+    connection.close()
+    rng.shuffle(events)
+    with duckdb.connect() as lake:
+        archive = Lake(lake, "archive")
+        archive.fill(events)
+        assert archive.measure(*ALL) == want
 
 
 def test_a_large_mean_keeps_the_digits_of_its_variance(table: Table) -> None:

@@ -12,9 +12,15 @@ Query = Callable[[str], Iterator[Sequence[Any]]]
 
 _RECOUNTED: Final = (
     "SELECT study, unit, version, arm, candidate, sequence FROM events WHERE sequence IN "
-    "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 GROUP BY study, unit)"
+    "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 AND unit <> '' GROUP BY study, unit) "
+    "AND NOT EXISTS (SELECT 1 FROM latest JOIN events AS gone ON gone.sequence = latest.sequence "
+    "WHERE latest.study = events.study AND latest.unit = events.unit AND gone.unit = '')"
 )
-_REMEMBERED: Final = "SELECT study, unit, version, arm, candidate, sequence FROM latest"
+_REMEMBERED: Final = (
+    "SELECT study, unit, version, arm, candidate, sequence FROM latest WHERE NOT EXISTS "
+    "(SELECT 1 FROM events WHERE events.sequence = latest.sequence AND events.unit = '')"
+)
+"""Units whose latest exposure rests in the archive have nothing here to be compared with."""
 
 
 def damage(connection: sqlite3.Connection) -> Iterator[str]:

@@ -90,6 +90,21 @@ class Store(Protocol):
         """
         ...
 
+    def archived(self, study: int, version: int, after: int, until: int) -> int:
+        """Let go of what the archive holds of a policy's events in (after, until]: all but ids and bookkeeping.
+
+        Version 0 means events of no policy. Such an event's unit is empty and its name and fields are gone, so no one
+        measures it; its id still counts once. Returns how many there were; may be done again.
+        """
+        ...
+
+    def forget(self, study: int, unit: str, audit: AuditRow) -> int:
+        """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down.
+
+        Returns how many of its events there were.
+        """
+        ...
+
     @property
     def waiting(self) -> int:
         """How many events are waiting to be written."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,9 @@ from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, Pol
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
+
+ARCHIVED_AT_ONCE = 20_000
+"""Sequences whose archived events are let go in one transaction, so that nobody who writes waits long."""
 
 
 class RelationalStore(ABC):
@@ -149,6 +153,25 @@ class RelationalStore(ABC):
         """Keep a batch: counted once by id for the study's life, done when durable."""
         return self._writer.append(Batch(study, events, tallies))
 
+    def archived(self, study: int, version: int, after: int, until: int) -> int:
+        """Let go of what the archive holds of a policy's events in (after, until]: all but ids and bookkeeping."""
+        done = 0
+        for start in range(after, until, ARCHIVED_AT_ONCE):
+            values = (study, version, start, min(start + ARCHIVED_AT_ONCE, until))
+            done += self._writing(partial(self._let_go, values=values))
+        return done
+
+    def forget(self, study: int, unit: str, audit: AuditRow) -> int:
+        """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down."""
+
+        def write(connection: Any) -> int:
+            self._do(connection, statements.FORGET_LATEST, (study, unit))
+            count = int(self._do(connection, statements.FORGET_EVENTS, (study, unit)).rowcount)
+            self._add_audit(connection, study, [audit])
+            return count
+
+        return self._writing(write)
+
     @property
     def waiting(self) -> int:
         """How many events are waiting to be written."""
@@ -181,6 +204,9 @@ class RelationalStore(ABC):
         return sorted(found, key=lambda key: (key.created_at, key.prefix))
 
     # Statements
+
+    def _let_go(self, connection: Any, values: Sequence[Any]) -> int:
+        return int(self._do(connection, statements.ARCHIVED, values).rowcount)
 
     def _do(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
         return connection.execute(self._sql(statement), values)

@@ -73,6 +73,12 @@ ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
     "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+ARCHIVED: Final = (
+    "UPDATE events SET unit = '', name = NULL, fields = NULL "
+    "WHERE study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
+)
+FORGET_EVENTS: Final = "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE study = ? AND unit = ?"
+FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
 SET_LATEST: Final = (
     "INSERT INTO latest (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pasto.measure.engines import duckdb, postgres, spark, sqlite
+from pasto.measure.engines import archive, duckdb, postgres, spark, sqlite
 from pasto.measure.engines.request import Request
 from pasto.measure.moments import Moments
 
@@ -17,6 +17,7 @@ ENGINES: dict[str, Engine] = {
     "postgres": postgres.measure,
     "duckdb": duckdb.measure,
     "spark": spark.measure,
+    "archive": archive.measure,
 }
 
 __all__ = ["ENGINES", "Engine", "Request"]

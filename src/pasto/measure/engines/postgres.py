@@ -18,7 +18,7 @@ from pasto.measure.moments import Moments
 PAIRS_AT_ONCE = 1000
 """Products in one statement: PostgreSQL gives at most 1,664 columns."""
 
-_SPAN = "study = %s AND version = %s AND sequence > %s AND sequence <= %s AND excluded = 0"
+_SPAN = "study = %s AND version = %s AND sequence > %s AND sequence <= %s AND excluded = 0 AND unit <> ''"
 _AGGREGATES = {
     "sum": "sum({v} ORDER BY {v})",
     "count": "count({v})",

@@ -20,7 +20,7 @@ from pasto.measure.moments import Array, Moments, moments
 AT_ONCE = 500
 """Rows taken from the database at a time: few enough to stay in the processor's own memory."""
 
-_SPAN = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0"
+_SPAN = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND unit <> ''"
 """The pluses keep SQLite from an index over other columns: a round lies together in the sequence."""
 _EXPOSURES = f"SELECT unit, arm, candidate FROM events WHERE {_SPAN} AND kind = 0"  # noqa: S608 -- constants only
 Parameters = list[object]

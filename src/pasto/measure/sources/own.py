@@ -15,5 +15,5 @@ def own_events(draft: Draft, request: Request, table: str = "events") -> Relatio
             CASE WHEN kind = 1 THEN name END AS name, fields
         FROM {draft.table(table)}
         WHERE study = {study} AND version = {version} AND sequence > {after} AND sequence <= {until}
-            AND excluded = 0 AND (kind = 0 OR name IN ({names}))"""  # noqa: S608 -- all bound
+            AND excluded = 0 AND unit <> '' AND (kind = 0 OR name IN ({names}))"""  # noqa: S608 -- all bound
     return Relation(text, JsonFields("fields"))

@@ -1,0 +1,35 @@
+"""Measuring PASTO's own events in its Parquet archive, bit for bit as the embedded store measured them.
+
+DuckDB reads the files and picks the round; its rows then go through the very sums of the SQLite engine.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+from pasto.measure.engines import sqlite
+from pasto.measure.engines.request import Request
+from pasto.measure.moments import Moments
+
+AT_ONCE = 10_000
+_COLUMNS = "sequence, study, kind, unit, version, arm, candidate, name, fields, excluded"
+
+
+def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
+    """The moments of every cell, sorted by arm and candidate, from DuckDB's table or view of events."""
+    names = sorted({column.event for column in request.columns})
+    query = (
+        f"SELECT {_COLUMNS} FROM events WHERE study = ? AND version = ? AND sequence > ? AND sequence <= ? "  # noqa: S608
+        "AND excluded = 0 AND unit <> '' AND (kind = 0 OR list_contains(?, name))"
+    )
+    span = [request.study, request.version, request.after, request.until]
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+        memory.execute(f"CREATE TABLE events ({_COLUMNS.replace('sequence', 'sequence INTEGER PRIMARY KEY')})")
+        memory.execute("BEGIN")
+        found = connection.execute(query, [*span, names])
+        insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        while rows := found.fetchmany(AT_ONCE):
+            memory.executemany(insert, rows)
+        return sqlite.measure(memory, request)
