@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pasto.service.http import calls, flags, studies
 from pasto.service.http.answers import Refused
 from pasto.service.http.body import check_depth
 
@@ -112,6 +114,23 @@ def test_a_document_without_a_bottom_is_refused(site: Site, path: str, opening: 
     for depth in (40, 10_000, 100_000):
         answer = site.client.post(path, content=opening * depth, headers=JSON)
         assert answer.status_code in (400, 422), (depth, answer.text)
+
+
+@pytest.mark.parametrize("path", [ASSIGN, "/v1/studies", "/ofrep/v1/evaluate/flags/feed"])
+def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
+    site: Site, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def noted(body: bytes, limit: int) -> None:
+        threads.append(threading.current_thread().name)
+        check_depth(body, limit)
+
+    for module in (calls, flags, studies):
+        monkeypatch.setattr(module, "check_depth", noted)
+    answer = site.client.post(path, content=b"[" + b"[]," * 40_000 + b"[]]", headers=JSON)
+    assert answer.status_code in (400, 422)
+    assert [name.startswith("pasto-http") for name in threads] == [True]
 
 
 def test_a_deep_yaml_or_toml_is_refused(site: Site) -> None:

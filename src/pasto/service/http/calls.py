@@ -36,6 +36,8 @@ Wanted = TypeVar("Wanted")
 Given = TypeVar("Given")
 
 log = logging.getLogger("pasto.http")
+LARGE = 100_000
+"""Bytes from which a body is read in a thread, so that it holds nobody up."""
 
 
 @dataclass(slots=True)
@@ -147,8 +149,17 @@ class Call:
                 rest=True,
             )
         body = await read_body(self.headers, self._receive, self.settings) or empty
-        check_depth(body, self.settings.depth_limit)
-        return decoded(body, decoder, self.settings.depth_limit)
+        limit = self.settings.depth_limit
+
+        def read() -> Wanted:
+            check_depth(body, limit)
+            return decoded(body, decoder, limit)
+
+        return await self.reading(body, read)
+
+    async def reading(self, body: bytes, work: Callable[[], Given]) -> Given:
+        """Make something of a body: here where it is small, in a thread where others would wait for it."""
+        return await self.run(work) if len(body) > LARGE else work()
 
     async def run(self, work: Callable[[], Given], *, patience: float | None = None) -> Given:
         """Do slow work in a thread, while others are served."""

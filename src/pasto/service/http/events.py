@@ -14,8 +14,6 @@ from pasto.service.http.calls import Call
 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""
-LARGE = 100_000
-"""Bytes from which a batch is read in a thread, so that it holds nobody up."""
 SEPARATORS = 64
 """More commas than this an event than a batch may have events, and it is not worth reading."""
 
@@ -47,7 +45,7 @@ async def events(call: Call) -> Answer:
         return call.service.ingest(name, batch)
 
     try:
-        pending = await call.run(work) if len(body) > LARGE else work()
+        pending = await call.reading(body, work)
     except RecursionError:
         raise Refused(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
     told = await _durable(pending, call)

@@ -96,13 +96,18 @@ def _error(
 async def _unit(call: Call) -> str:
     """The targeting key of the request's context."""
     body = await call.body()
-    check_depth(body, call.settings.depth_limit)
+
+    def read() -> FlagRequest | None:
+        check_depth(body, call.settings.depth_limit)
+        return REQUEST.decode(body) if body else None
+
     try:
-        context = REQUEST.decode(body).context if body else None
+        asked = await call.reading(body, read)
     except msgspec.ValidationError as error:
         raise Unfit("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unfit("PARSE_ERROR", f"the body is no JSON: {error}") from None
+    context = None if asked is None else asked.context
     unit = None if context is None or context is msgspec.UNSET else context.targetingKey
     if unit is None or unit is msgspec.UNSET or unit == "":
         raise Unfit("TARGETING_KEY_MISSING", "the context needs a targetingKey: the unit to decide for")

@@ -41,14 +41,14 @@ async def create(call: Call) -> Answer:
             rest=True,
         )
     body = await call.body()
-    if kind == "json":
-        check_depth(body, call.settings.depth_limit)
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise Refused(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
 
     def work() -> dict[str, Any]:
+        if kind == "json":
+            check_depth(body, call.settings.depth_limit)
         return call.service.create(read_document(text, kind), who=call.who)
 
     return answer(await call.run(work), 201)
