@@ -20,8 +20,9 @@ from pasto.errors import (
     Unsupported,
 )
 from pasto.estimate import Control, Sample, shrunk
-from pasto.objective import Objective, from_saved, to_saved
+from pasto.objective import Array, Objective, from_saved, to_saved
 from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson, learner
+from pasto.optimize.learners.mirror import Mirror
 from pasto.optimize.learners.thompson import LARGEST_JOINT
 from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
@@ -300,6 +301,30 @@ class Study:
             raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
         answer = self._learner.answer(self._problem, self._state)
         return answer if self.space is None else self._gathered(self.space, answer)
+
+    def truths(self, draws: int = 0) -> Array:
+        """What is believed of every candidate's means, (1 + draws, metrics, candidates).
+
+        First the expected means, in the order of `objective.metrics`; then draws of what else they may be, the same
+        ones each time. A learner without beliefs about its errors has none of those.
+
+        >>> import pasto
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=1)
+        >>> assignments = study.ask(parallel=20)
+        >>> study.tell(assignments, [[float(a.candidate)] for a in assignments], errors=[[0.1]] * 20)
+        >>> study.truths(draws=8).shape
+        (9, 1, 2)
+        """
+        if not self.rounds:
+            raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
+        if isinstance(self._learner, Mirror):
+            return self._learner.means(self._state)[None]
+        if not isinstance(self._learner, Thompson):
+            raise Unsupported(f"learner {self.learner!r} does not say what it believes of the means; 'thompson' does")
+        belief = self._learner.belief(self._problem, self._state)
+        noise = np.empty((draws, *self._problem.shape))
+        noise[:, :, self._order] = np.random.default_rng([self.seed, 3]).standard_normal(noise.shape)
+        return np.concatenate([belief.mean[None], belief.draw(noise)]) if draws else belief.mean[None]
 
     def state(self) -> dict[str, Any]:
         """Everything the study knows, as a plain JSON value; `Study.from_state` goes on bit for bit."""

@@ -55,23 +55,16 @@ def _lifts(report: Mapping[str, Any]) -> Figure | None:
     rows = (len(metrics) + 1) // 2
     figure, axes = sheet(columns=min(2, len(metrics)), rows=rows, width=10.0, height=3.2 * rows)
     for panel, metric in zip(axes, metrics, strict=False):
-        ends: list[float] = []
+        reach: list[float] = [0.0]
         for colour, one in zip(COLOURS, [one for one in series if one["metric"] == metric], strict=False):
             told = {end: 100.0 * _array(values) for end, values in one["cumulative"].items()}
-            curve(
-                panel,
-                one["rounds"],
-                told["value"],
-                name=one["target"],
-                colour=colour,
-                low=told["low"],
-                high=told["high"],
-            )
-            ends += [*told["low"][-1:], *told["high"][-1:], *told["value"][-1:]]
+            ends = {"low": told["low"], "high": told["high"]}
+            curve(panel, one["rounds"], told["value"], name=one["target"], colour=colour, **ends)
+            later = [values[len(values) // 4 :] for values in told.values()]
+            reach += [float(value) for values in later for value in values if np.isfinite(value)]
         level(panel, 0.0, "control")
-        known = [abs(end) for end in ends if np.isfinite(end)]
-        if known:
-            panel.set_ylim(-2.5 * max(known), 2.5 * max(known))
+        margin = 0.15 * (max(reach) - min(reach)) or 1.0
+        panel.set_ylim(min(reach) - margin, max(reach) + margin)
         label(panel, title=metric, x="round", y="lift so far, %")
     for spare in axes[len(metrics) :]:
         spare.set_visible(False)

@@ -141,7 +141,7 @@ def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tupl
 
 def _winner(told: Mapping[str, Any]) -> str:
     if told["winner"] is not None:
-        return f"{told['winner']} beats the control and every other candidate in {told['metric']}."
+        return f"{told['winner']} beats the control and every other candidate in {told['metric']}, guardrails aside."
     if told["beat_the_control"]:
         some = ", ".join(told["beat_the_control"][:SHOWN])
         return (

@@ -14,7 +14,6 @@ from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_evidence, side
 from pasto.estimate.intervals.comparison import WARM
 from pasto.estimate.intervals.restarts import MIXTURE
-from pasto.measure import Moments
 from pasto.report.breaker import Floor, Verdict, watch
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
 from pasto.service.spec import Spec
@@ -30,7 +29,7 @@ WHOLE_ARM = -1
 """Stands for all of an arm's candidates together."""
 
 
-def judged_round(number: int, measured: Sequence[Moments]) -> MeasuredRound:
+def judged_round(number: int, measured: Sequence[Any]) -> MeasuredRound:
     """A round as the breaker sees it: its control, and all that the learner served as one cell."""
     return MeasuredRound(number, {}, [cell for arm in ("control", "learner") for cell in _joined(arm, measured)])
 

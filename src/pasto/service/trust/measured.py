@@ -8,14 +8,29 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from pasto.assign import WHOLE
-from pasto.measure import Moments
 from pasto.report.measured import Key, MeasuredRound
+from pasto.service.trust.breaker import judged_round
 from pasto.store import CloseRow, Store
 
 PAGE = 200
-MOST_NUMBERS = 10_000_000
+MOST_NUMBERS = 5_000_000
 """Numbers that one report goes through; of a study with more, it reads the latest rounds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One cell of a round as a close recorded it, in arrays: a long study has many."""
+
+    arm: str
+    candidate: int
+    units: int
+    mean: Any
+    """(columns,)."""
+    cross: Any
+    """(columns, columns)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,8 @@ class Look:
     version: int
     """Of the policy that the phase serves."""
     state: str
+    elapsed: float
+    """How long the phase had run, in rounds."""
     at: float
     measured: MeasuredRound
 
@@ -35,9 +52,11 @@ class Measured:
     """Everything that closes have measured of one study."""
 
     rounds: tuple[MeasuredRound, ...]
-    """Learning rounds in order."""
+    """Learning rounds in order; of very many, the latest ones."""
+    judged: tuple[MeasuredRound, ...]
+    """All of them as the breaker sees them."""
     looks: tuple[Look, ...]
-    """Of confirming and deployed phases, the latest look of each; in order."""
+    """At confirming and deployed phases, in order."""
 
 
 class Reader:
@@ -48,7 +67,8 @@ class Reader:
         self._study = study
         self._after = 0
         self._rounds: list[MeasuredRound] = []
-        self._looks: dict[int, Look] = {}
+        self._judged: list[MeasuredRound] = []
+        self._looks: list[Look] = []
         self._lock = Lock()
 
     def read(self) -> Measured:
@@ -58,15 +78,20 @@ class Reader:
                 for close in closes:
                     self._take(close)
                     self._after = close.round
-            return Measured(tuple(self._rounds), tuple(self._looks.values()))
+                self._rounds = list(latest(self._rounds))
+            return Measured(tuple(self._rounds), tuple(self._judged), tuple(self._looks))
 
     def _take(self, close: CloseRow) -> None:
         told = json.loads(close.observed)
         for one in told["rounds"]:
-            self._rounds.append(MeasuredRound(one["round"], self._shares(one["round"]), cells(one["moments"])))
+            found = cells(one["moments"])
+            self._rounds.append(MeasuredRound(one["round"], self._shares(one["round"]), found))
+            self._judged.append(judged_round(one["round"], found))
         if look := told.get("look"):
             measured = MeasuredRound(close.version, self._shares(close.version), cells(look["moments"]))
-            self._looks[close.version] = Look(close.round, close.version, told["state"], close.closed_at, measured)
+            self._looks.append(
+                Look(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)
+            )
 
     def _shares(self, version: int) -> Mapping[Key, float]:
         policy = self._store.policy(self._study, version)
@@ -90,17 +115,10 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
     return found
 
 
-def cells(written: Sequence[Mapping[str, Any]]) -> tuple[Moments, ...]:
+def cells(written: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
     """Cells as a close wrote them down."""
     return tuple(
-        Moments(
-            arm=one["arm"],
-            candidate=one["candidate"],
-            units=one["units"],
-            mean=tuple(one["mean"]),
-            cross=tuple(map(tuple, one["cross"])),
-            clipped=tuple(one["clipped"]),
-        )
+        Cell(one["arm"], one["candidate"], one["units"], np.array(one["mean"]), np.array(one["cross"]))
         for one in written
     )
 

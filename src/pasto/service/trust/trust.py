@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
+from pasto.errors import NothingLearned, PastoError
 from pasto.service.board import Standing
-from pasto.service.details import Details
+from pasto.service.details import Details, Frozen
 from pasto.service.spec import Spec
+from pasto.service.trust.believed import Believed, believed
+from pasto.service.trust.confirmation import confirmation
 from pasto.service.trust.lifted import learned
 from pasto.service.trust.measured import Measured, Reader
+from pasto.service.trust.prices import placed, prices, trade_off
+from pasto.service.trust.spreads import spreads
 from pasto.service.trust.standing import guardrails, quality
+from pasto.service.trust.what_if import Question, what_if
 from pasto.store import Store
+from pasto.study import Study
 
 
 class Trust:
@@ -24,25 +34,31 @@ class Trust:
         self._known: dict[int, tuple[int, dict[str, Any]]] = {}
         self._lock = Lock()
 
-    def told(
-        self, standing: Standing, report: Mapping[str, Any], names: Sequence[str], baseline: int | None
-    ) -> dict[str, Any]:
+    def told(self, standing: Standing, report: Mapping[str, Any]) -> dict[str, Any]:
         """The keys that a report gains; `report` is what it has already."""
         row, spec = standing.row, standing.spec
         measured = self.measured(row.number)
         with self._lock:
             known = self._known.get(row.number)
         if known is None or known[0] != row.generation:
-            known = row.generation, _computed(spec, measured, report, names, baseline, row.details)
+            known = row.generation, self._computed(standing, measured, report)
             with self._lock:
                 self._known[row.number] = known
+        found = known[1]
+        phase = found["confirmation"] if row.state in ("confirming", "deployed") else None
+        ratio = (phase or found["learning"])["sample_ratio"]
         return {
-            **known[1],
-            "quality": {
-                **quality(spec, measured.rounds, report.get("accounting")),
-                "sample_ratio": known[1]["learning"]["sample_ratio"],
-            },
+            **found,
+            "quality": {**quality(spec, measured.rounds, report.get("accounting")), "sample_ratio": ratio},
         }
+
+    def what_if(self, standing: Standing, question: Question) -> dict[str, Any]:
+        """Another question, answered from what the study has learned."""
+        study = self._study(standing)
+        if study is None or not study.rounds:
+            raise NothingLearned(f"study {standing.row.name!r} has learned no round yet, so nothing can be asked of it")
+        known = believed(standing.spec, study, self.measured(standing.row.number).rounds)
+        return {"name": standing.row.name, "rounds_learned": study.rounds, **what_if(standing.spec, known, question)}
 
     def measured(self, study: int) -> Measured:
         """What a study's closes measured."""
@@ -50,20 +66,72 @@ class Trust:
             reader = self._readers.setdefault(study, Reader(self._store, study))
         return reader.read()
 
+    def _study(self, standing: Standing) -> Study | None:
+        saved = self._store.learner(standing.row.number) if standing.row.version else None
+        return None if saved is None else Study.from_state(json.loads(saved))
 
-def _computed(
-    spec: Spec,
-    measured: Measured,
-    report: Mapping[str, Any],
-    names: Sequence[str],
-    baseline: int | None,
-    details: str,
-) -> dict[str, Any]:
-    frozen = Details.from_text(details).frozen
-    answer = report.get("blend") if frozen is None else dict(frozen.answer)
-    learning = learned(spec, measured.rounds, names, answer, baseline)
-    return {
-        "claims": learning["claims"],
-        "learning": learning,
-        "guardrails": guardrails(spec, answer),
-    }
+    def _computed(self, standing: Standing, measured: Measured, report: Mapping[str, Any]) -> dict[str, Any]:
+        spec, details = standing.spec, Details.from_text(standing.row.details)
+        study, frozen = self._study(standing), details.frozen
+        names = () if study is None else tuple(study.candidates.names)
+        answer = report.get("blend") if frozen is None else dict(frozen.answer)
+        learning = learned(spec, measured.rounds, names, answer, None if study is None else study.baseline)
+        found: dict[str, Any] = {
+            "claims": learning["claims"],
+            "learning": learning,
+            "confirmation": None,
+            "guardrails": guardrails(spec, answer),
+            "prices": [],
+            "trade_off": None,
+            "spreads": spreads(spec, measured.rounds),
+        }
+        known = _believed(spec, study, measured)
+        if known is not None:
+            found |= _worth(spec, known, answer)
+        if frozen is not None:
+            promised = {} if known is None else _promised(spec, known, frozen)
+            found["confirmation"] = told = confirmation(spec, measured.looks, names, promised=promised)
+            if told is not None:
+                found["claims"] = told["claims"]
+        return found
+
+
+def _believed(spec: Spec, study: Study | None, measured: Measured) -> Believed | None:
+    """What is believed, where anything was learned and can be told."""
+    if study is None or not study.rounds:
+        return None
+    try:
+        return believed(spec, study, measured.rounds)
+    except (PastoError, ArithmeticError, ValueError):
+        return None
+
+
+def _worth(spec: Spec, known: Believed, answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Prices and the trade-off; neither keeps the rest of a report from being shown."""
+    try:
+        curve = trade_off(spec, known)
+        return {
+            "prices": prices(spec, known),
+            "trade_off": None if curve is None else placed(spec, known, curve, answer),
+        }
+    except (PastoError, ArithmeticError, ValueError):
+        return {}
+
+
+def _promised(spec: Spec, known: Believed, frozen: Frozen) -> dict[str, dict[str, float]]:
+    """The lifts that the frozen answer was expected to have when it was frozen, by arm and metric."""
+    if known.baseline is None:
+        return {}
+    arms = {"blend": dict(frozen.blend)} | ({} if frozen.single is None else {"single": {frozen.single: 1.0}})
+    found: dict[str, dict[str, float]] = {}
+    for arm, parts in arms.items():
+        shares = np.array([parts.get(k, 0.0) for k in range(len(known.names))])
+        for name, metric in spec.metrics.items():
+            table = known.table(0, [column.name for column in metric.columns], range(len(known.names)))
+            levels = [
+                values[0] if len(values) == 1 else values[0] / values[1]
+                for values in (table @ shares, table[:, known.baseline])
+            ]
+            if levels[1] > 0:
+                found.setdefault(arm, {})[name] = float(levels[0] / levels[1] - 1.0)
+    return found
