@@ -82,8 +82,8 @@ def _from_log(
 def ends(values: Sequence[float] | Array, confidence: float) -> tuple[float | None, float | None]:
     """Between which the middle part of some draws lies; unknown where there are too few.
 
-    >>> ends([float(k) for k in range(101)], 0.9)
-    (5.0, 95.0)
+    >>> ends([float(k) for k in range(101)], 0.5)
+    (25.0, 75.0)
     >>> ends([1.0], 0.9)
     (None, None)
     """
