@@ -6,13 +6,16 @@ import io
 import json
 import logging
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from pasto.service.http.logs import JsonLines, Lines, start_logging
 from pasto.service.http.meters import BOUNDS, Meters
 from pasto.service.http.table import ROUTES
+from pasto.store.writer import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +110,20 @@ def test_requests_are_counted_by_route_and_never_by_what_callers_make_up(serve: 
     age = re.search(r'pasto_round_age_seconds\{study="feed"\} (\S+)', text)
     assert age is not None
     assert float(age[1]) >= 0
+    site.client.patch("/v1/studies/feed", json={"action": "pause", "reason": "lunch"}).raise_for_status()
+    assert "pasto_round_age_seconds{" not in site.client.get("/metrics").text  # nobody is paged for a pause
+
+
+def test_alerts_name_what_is_counted_and_can_fire() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
+    rules = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["groups"][0]["rules"]
+    reference = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
+    expressions = {rule["alert"]: rule["expr"] for rule in rules}
+    for name in re.findall(r"pasto_\w+", " ".join(expressions.values())):
+        assert f"`{name}`" in reference
+    assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < WAITING
+    # Two rates of one counter meet label by label, so one kind over all kinds needs its labels summed away.
+    assert expressions["PastoEventsRefused"].count("sum by (study)") == 2
 
 
 def test_the_histogram_adds_up() -> None:

@@ -76,6 +76,6 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
             yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name
             unlogged = context.service.unlogged.get(row.name, 0)
             yield "pasto_unlogged_exposures", "Exposures of the service's own that were lost.", unlogged, row.name
-            if row.round:
+            if row.state == "learning":  # what is paused or deployed stands still, and is never overdue
                 age = max(0.0, now - row.opened_at)
-                yield "pasto_round_age_seconds", "How long the open round has been open.", age, row.name
+                yield "pasto_round_age_seconds", "How long a learning study's round is open.", age, row.name
