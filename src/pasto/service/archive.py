@@ -1,0 +1,202 @@
+"""The archive: events of rounds that were learned, as Parquet files by study and round, for any engine to read.
+
+A file appears whole or not at all, and is never written again but to forget a unit; only when it is durable does the
+store let go of its events. So whatever dies at whatever moment, running it again finishes the work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pasto.errors import BadOption, StoreError
+from pasto.measure import Column, Moments, measure
+from pasto.store import CloseRow, Store, StudyRow
+
+AT_ONCE = 50_000
+"""Sequences whose events are handed on together."""
+
+_TYPES = {
+    "sequence": "BIGINT",
+    "study": "BIGINT",
+    "id": "VARCHAR",
+    "kind": "BIGINT",
+    "unit": "VARCHAR",
+    "version": "BIGINT",
+    "arm": "VARCHAR",
+    "candidate": "BIGINT",
+    "name": "VARCHAR",
+    "fields": "VARCHAR",
+    "excluded": "BIGINT",
+    "source": "VARCHAR",
+    "position": "BIGINT",
+    "received_at": "DOUBLE",
+}
+_FILE = re.compile(r"events-(\d+)-(\d+)\.parquet")
+_NOTHING = "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _TYPES.items()) + " WHERE FALSE"
+
+
+class Archive:
+    """A folder of Parquet files: STUDY/round-N/events-AFTER-UNTIL.parquet, round 0 for events of no policy."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def take(self, store: Store, row: StudyRow) -> dict[str, Any]:
+        """Move the events of every round that was learned out of the store; how many rounds and events went."""
+        taken, events = 0, 0
+        for version, after, until in _spans(store, row):
+            reached = max([after, *(end for _, end in self._ends(row.name, version))])
+            if until > reached:
+                taken += self._write(store, row, version, reached, until)
+            for start, end in self._ends(row.name, version):
+                events += store.archived(row.number, version, start, end)
+        return {"study": row.name, "files": taken, "events": events}
+
+    def rounds(self, study: str) -> list[int]:
+        """The rounds that have files, in order."""
+        found = (int(path.name.removeprefix("round-")) for path in self._place(study).glob("round-*"))
+        return sorted(version for version in found if self._files(study, version))
+
+    def measure(
+        self, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column]
+    ) -> tuple[Moments, ...]:
+        """What a round measured, bit for bit as an embedded store did."""
+        with self._opened(self._files(row.name, version)) as connection:
+            return measure(
+                connection, "archive", study=row.number, version=version, after=after, until=until, columns=columns
+            )
+
+    def holding(self, study: str, unit: str) -> dict[int, int]:
+        """How many events of a unit there are, by round."""
+        found = {}
+        for version in self.rounds(study):
+            with self._opened(self._files(study, version)) as connection:
+                (count,) = connection.execute("SELECT count(*) FROM events WHERE unit = ?", [unit]).fetchone()
+            if count:
+                found[version] = int(count)
+        return found
+
+    def forget(self, study: str, unit: str) -> int:
+        """Write every file that knows a unit anew without it; how many events went."""
+        gone = 0
+        for version, count in self.holding(study, unit).items():
+            gone += count
+            for path in self._files(study, version):
+                with self._opened([path]) as connection:
+                    rest = connection.execute("SELECT count(*) FROM events WHERE unit = ?", [unit]).fetchone()
+                    if rest[0]:
+                        connection.execute("CREATE TABLE kept AS SELECT * FROM events WHERE unit <> ?", [unit])
+                        _replace(connection, "kept", path)
+        return gone
+
+    def drop(self, store: Store, row: StudyRow, before: float) -> list[int]:
+        """Delete the files of rounds that were closed before a time; which rounds. Their aggregates stay."""
+        closed = {close.round: close.closed_at for close in _closes(store, row)}
+        old = [version for version in self.rounds(row.name) if closed.get(version, before) < before]
+        for version in old:
+            shutil.rmtree(self._round(row.name, version))
+        return old
+
+    def _write(self, store: Store, row: StudyRow, version: int, after: int, until: int) -> int:
+        """One file of a policy's events in a span; 0 where there are none."""
+        import duckdb
+
+        columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
+        query = (
+            f"SELECT {columns} FROM events WHERE study = ? AND coalesce(version, 0) = ? "  # noqa: S608 -- our own names
+            "AND sequence > ? AND sequence <= ? AND unit <> '' ORDER BY sequence"
+        )
+        if store.dialect == "postgres":
+            query = query.replace("?", "%s")
+        lists = ", ".join(f"unnest(${name})" for name in _TYPES)
+        with duckdb.connect() as connection:
+            connection.execute(f"CREATE TABLE taken ({', '.join(f'{name} {kind}' for name, kind in _TYPES.items())})")
+            for start in range(after, until, AT_ONCE):
+                with store.reading() as source:
+                    span = (row.number, version, start, min(start + AT_ONCE, until))
+                    rows = source.execute(query, span).fetchall()
+                if rows:
+                    values = dict(zip(_TYPES, map(list, zip(*rows, strict=True)), strict=True))
+                    connection.execute(f"INSERT INTO taken SELECT {lists}", values)
+            if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
+                return 0
+            self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(connection, "taken", self._round(row.name, version) / f"events-{after}-{until}.parquet")
+        return 1
+
+    @contextmanager
+    def _opened(self, files: Sequence[Path]) -> Iterator[Any]:
+        """DuckDB with a view of the files' events."""
+        import duckdb
+
+        with duckdb.connect(config={"autoload_known_extensions": False}) as connection:
+            quoted = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            source = f"FROM read_parquet([{quoted}], hive_partitioning = false)" if files else _NOTHING
+            try:
+                connection.execute(f"CREATE VIEW events AS {source}")
+                yield connection
+            except duckdb.Error as error:
+                raise StoreError(f"the archive in {self.folder} cannot be read: {error}") from error
+
+    def _ends(self, study: str, version: int) -> list[tuple[int, int]]:
+        """The spans of the files there are."""
+        matches = (_FILE.fullmatch(path.name) for path in self._files(study, version))
+        return [(int(match[1]), int(match[2])) for match in matches if match]
+
+    def _files(self, study: str, version: int) -> list[Path]:
+        return sorted(path for path in self._round(study, version).glob("*.parquet") if _FILE.fullmatch(path.name))
+
+    def _round(self, study: str, version: int) -> Path:
+        return self._place(study) / f"round-{version:06d}"
+
+    def _place(self, study: str) -> Path:
+        if not re.fullmatch(r"[a-z0-9_-]{1,63}", study):
+            raise BadOption(f"{study!r} is no study's name")
+        return self.folder / study
+
+
+def _spans(store: Store, row: StudyRow) -> list[tuple[int, int, int]]:
+    """Version, and the span of sequences to take, of every round that was learned; version 0 for no policy's."""
+    found: list[tuple[int, int, int]] = []
+    last = 0
+    for close in _closes(store, row):
+        for one in json.loads(close.observed)["rounds"]:
+            found.append((one["round"], one["after"], 0))
+        last = close.high_water
+    # Whatever came after a round was learned is late: nobody will learn from it, so it goes along.
+    return [*((version, after, last) for version, after, _ in found), *([(0, 0, last)] if found else [])]
+
+
+def _closes(store: Store, row: StudyRow) -> Iterator[CloseRow]:
+    after = 0
+    while rows := store.closes(row.number, after=after):
+        yield from rows
+        after = rows[-1].round
+
+
+def _replace(connection: Any, table: str, target: Path) -> None:
+    """Write a table as a file that is there whole or not at all, and durable when this returns."""
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=target.parent)
+    os.close(handle)
+    partial = Path(name)
+    try:
+        quoted = name.replace("'", "''")
+        connection.execute(f"COPY (FROM {table} ORDER BY sequence) TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
+        for path, then in ((partial, partial.replace), (target.parent, None), (target.parent.parent, None)):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if then is not None:
+                then(target)
+    finally:
+        partial.unlink(missing_ok=True)
