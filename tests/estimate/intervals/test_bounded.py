@@ -46,16 +46,20 @@ def test_evidence_on_a_true_mean_is_at_most_one_on_average(rate: float, upward: 
     assert (chance @ np.exp(log_wealth(pulls, rate)[:, -1]) <= 1.0 + 1e-12).all()
 
 
-@pytest.mark.parametrize("factor", [0.8, 1.0, 1.3])
-def test_evidence_on_a_true_contrast_is_at_most_one_on_average(factor: float) -> None:
-    """Two arms, two rounds of four coins, all 625 outcomes; the first round sets the centres."""
-    size, rate = 4, 0.5
-    grid = np.stack(np.meshgrid(*[np.arange(size + 1)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
-    rates = np.array([factor * rate, factor * rate, rate, rate])
-    chance = np.prod(binom.pmf(grid, size, rates), axis=1)
+@pytest.mark.parametrize("factor", [0.8, 1.0, 1.2])
+@pytest.mark.parametrize("sizes", [(4, 4), (8, 1), (1, 8)])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
+def test_evidence_on_a_true_contrast_is_at_most_one_on_average(
+    factor: float, sizes: tuple[int, int], rate: float
+) -> None:
+    """Two arms, two rounds of a few coins, every outcome; the first round sets the centres."""
+    size = np.repeat(sizes, 2)
+    places = np.meshgrid(*(np.arange(one + 1) for one in size), indexing="ij")
+    grid = np.stack(places, axis=-1).reshape(-1, 4)
+    chance = np.prod(binom.pmf(grid, size, rate * np.array([factor, factor, 1.0, 1.0])), axis=1)
     mean = grid / size
-    squares = size * mean * (1 - mean)
-    arms = [(np.full((625, 2), size), mean[:, places], squares[:, places]) for places in ([0, 1], [2, 3])]
+    squares, units = size * mean * (1 - mean), np.broadcast_to(size.astype(float), grid.shape)
+    arms = [(units[:, at], mean[:, at], squares[:, at]) for at in ([0, 1], [2, 3])]
     pulls = pulls_of_contrast(arms[0], arms[1], factor, UNIT)
     assert (chance @ np.exp(log_wealth(pulls, 0.0)[:, -1]) <= 1.0 + 1e-12).all()
 
