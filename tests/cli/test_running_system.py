@@ -114,8 +114,13 @@ def test_keys_are_shown_once(run: Any, place: Path) -> None:
     listed = json.loads(run("key", "list", "--json").stdout)
     assert key.split("_")[1] == listed[0]["prefix"]
     assert key.split("_")[2] not in json.dumps(listed)
-    assert run("key", "revoke", listed[0]["prefix"]).exit_code == 0
-    assert json.loads(run("key", "list", "--json").stdout)[0]["revoked_at"] is not None
+    successor = run("key", "rotate", listed[0]["prefix"], "--hours", "2").stdout.strip()
+    assert successor != key
+    after = {each["prefix"]: each for each in json.loads(run("key", "list", "--json").stdout)}
+    assert after[listed[0]["prefix"]]["revoked_at"] is not None
+    assert after[successor.split("_")[1]]["scopes"] == ["evaluate", "ingest"]
+    assert run("key", "revoke", successor.split("_")[1]).exit_code == 0
+    assert run("key", "rotate", successor.split("_")[1]).exit_code == 2
     assert run("key", "create", "--name", "x", "--scope", "read", "--days", "0").exit_code == 2
 
 
@@ -145,6 +150,7 @@ def test_commands_find_the_service_that_runs_on_the_store(run: Any, service: str
     unknown = run("study", "show", "fed")
     assert unknown.exit_code == 2
     assert "fed" in unknown.stderr
+    assert run("key", "revoke", "0123456789ab").exit_code == 2
     bad = run("study", "create", "study.yaml", "--url", service)
     assert bad.exit_code == 2
     assert "feed" in bad.stderr

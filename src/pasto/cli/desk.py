@@ -64,7 +64,7 @@ def reached(store: str, url: str | None, key: str | None) -> Iterator[Desk]:
     try:
         from pasto.service.remote import Remote
         from pasto.service.service import Service
-    except ImportError as missing:
+    except ModuleNotFoundError as missing:
         raise MissingExtra(f"studies need {missing.name}: pip install 'pasto[serve]'") from missing
     if url:
         yield Remote(url, key)

@@ -20,7 +20,7 @@ def key() -> None:
     """Create, list and revoke the keys that the service asks for.
 
     A key has scopes: evaluate reads policies and assigns, ingest sends events, read looks, admin does everything. To
-    change a key without an outage, create the new one, move the callers over, then revoke the old one.
+    change a key without an outage, rotate it: both work until the grace is over.
     """
 
 
@@ -89,3 +89,22 @@ def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
         if not desk.revoke_key(prefix, who=me()):
             raise BadOption(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
     click.echo(f"revoked {prefix}", err=True)
+
+
+@key.command(
+    short_help="Make a key's successor; both work for a while.",
+    epilog="\b\nExample:\n  pasto key rotate 3f9a2c --hours 24\n",
+)
+@click.argument("prefix")
+@click.option("--hours", default=24.0, show_default=True, metavar="HOURS", help="How long the old key goes on working.")
+@desk_options
+@as_json_option
+def rotate(prefix: str, hours: float, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Make a key with the same name and scopes and print it; the old one stops when the grace is over."""
+    with reached(store, url, key) as desk:
+        made = desk.rotate_key(prefix, grace=hours * 3600.0, who=me())
+    if as_json:
+        print_json(made)
+        return
+    click.echo(made["key"])
+    click.echo(f"keep it now: it is not shown again; {prefix} works for {hours:g} hours more", err=True)

@@ -49,5 +49,4 @@ def serve(**given: str | None) -> None:
         raise MissingExtra(f"`pasto serve` needs {missing.name}: pip install 'pasto[serve]'") from missing
     running = Running(settings)
     start_logging(settings.log_level, settings.log_format)
-    click.echo(f"pasto is serving {settings.place} on {running.url}")
-    running.serve()
+    running.serve(lambda: click.echo(f"pasto is serving {settings.place} on {running.url}"))

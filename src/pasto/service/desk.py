@@ -58,3 +58,7 @@ class Desk(Protocol):
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Stop a key from working."""
         ...
+
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+        """Make a successor of a key, which itself goes on for `grace` seconds."""
+        ...

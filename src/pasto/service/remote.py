@@ -25,11 +25,18 @@ from pasto.errors import (
 PATIENCE = 60.0
 """Seconds to wait for an answer; a replay may take minutes."""
 REPLAY_PATIENCE = 3600.0
+
+
+class UnknownKey(BadOption):
+    """The service knows no such key."""
+
+
 ERRORS: dict[str, type[PastoError]] = {
     "bad_request": BadInput,
     "out_of_date": OutOfDate,
     "store_busy": StoreBusy,
     "study_exists": StudyExists,
+    "unknown_key": UnknownKey,
     "unknown_study": UnknownStudy,
     "wrong_state": WrongState,
 }
@@ -113,7 +120,14 @@ class Remote:
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Stop a key from working."""
-        return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}")["revoked"])
+        try:
+            return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}")["revoked"])
+        except UnknownKey:
+            return False
+
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+        """Make a successor of a key."""
+        return self._ask("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace})
 
     def _ask(self, method: str, path: str, body: Any = None, *, patience: float = PATIENCE) -> dict[str, Any]:
         request = urllib.request.Request(self.url + path, method=method)  # noqa: S310 -- http or https, checked above

@@ -217,6 +217,10 @@ class Service:
         """Stop a key from working."""
         return self._key_ring().revoke(prefix)
 
+    def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
+        """Make a successor of a key, which itself goes on for `grace` seconds."""
+        return self._key_ring().rotate(prefix, grace=grace)
+
     def shutdown(self) -> None:
         """Write what is waiting, and let go of the store."""
         self.store.close()

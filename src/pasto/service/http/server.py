@@ -83,6 +83,7 @@ class Quiet(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
         self._ending = ending
+        self.beginning: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -96,6 +97,11 @@ class Quiet(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, and say so: from here on a signal ends it in order."""
+        await super().startup(sockets)
+        self.beginning()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Send away those who wait, then those who are being served."""
@@ -136,8 +142,9 @@ class Running:
         """Whether it answers."""
         return self._server.started
 
-    def serve(self) -> None:
-        """Serve until ended."""
+    def serve(self, beginning: Callable[[], None] = lambda: None) -> None:
+        """Serve until ended; `beginning` is called when the first request can be answered."""
+        self._server.beginning = beginning
         self.service.board.refresh()
         self.scheduler.start()
         try:
