@@ -181,7 +181,7 @@ def test_a_blend_is_its_candidates_at_their_shares() -> None:
     )
 
 
-def test_rounds_with_one_side_missing_do_not_count() -> None:
+def test_rounds_with_one_side_missing_do_not_count_and_no_event_yet_is_no_knowledge() -> None:
     rng = np.random.default_rng(8)
     cells = cells_of([[rng.standard_normal((60, 1)) for _ in range(2)] for _ in range(3)])
     gone = Cells(
@@ -190,9 +190,12 @@ def test_rounds_with_one_side_missing_do_not_count() -> None:
     kept = Cells(cells.units[[0, 2]], cells.mean[[0, 2]], cells.cross[[0, 2]])
     assert compared(gone, Quantity(0)).difference == pytest.approx(float(compared(kept, Quantity(0)).difference))
     nothing = Cells(np.zeros((2, 2)), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
-    for sequential in (True, False):
-        found = compared(nothing, Quantity(0)).lift(0.05, sequential=sequential)
-        assert np.isinf(found.high)
+    silent = Cells(np.full((2, 2), 400.0), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
+    for empty in (nothing, silent):
+        for sequential in (True, False):
+            found = compared(empty, Quantity(0)).lift(0.05, sequential=sequential)
+            assert np.isinf(found.high)
+            assert np.isinf(found.low)
 
 
 def test_a_sequence_says_nothing_before_it_is_warm() -> None:
