@@ -1,1 +1,1 @@
-"""What people read: figures, and later lift, balance checks, prices and plans."""
+"""What people read: lifts, alarms, sample ratios, winners, plans, and the figures of all of them."""
