@@ -62,7 +62,7 @@ bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
 
 lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt
-	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt pyproject.toml \
+	$(COMPILE) --extra browser --extra dev --extra spark --constraint requirements/dev.txt pyproject.toml \
 		--output-file requirements/services.txt
 	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml - \
 		--output-file requirements/run.txt

@@ -46,7 +46,7 @@ def test_what_testing_needs_is_pinned() -> None:
 
 
 def test_what_the_services_need_is_pinned() -> None:
-    asked = declared([*PROJECT["dependencies"], *extras("dev"), *extras("spark")])
+    asked = declared([*PROJECT["dependencies"], *extras("dev"), *extras("browser"), *extras("spark")])
     assert unpinned(asked, pins_of("services.txt")) == [], "pyproject.toml has changed; run `make lock`"
     assert pins_of("dev.txt").items() <= pins_of("services.txt").items()
 
