@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
 from pasto.measure import Moments
 from pasto.service.details import Frozen, Waiting
-from pasto.service.rounds.close import Terms, lesson, moments_of, publication
+from pasto.service.rounds.again import Again
+from pasto.service.rounds.close import Terms, lesson, publication
 from pasto.service.rounds.step import Stepped, begun, step
 from pasto.service.spec import Spec
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 
+if TYPE_CHECKING:
+    from pasto.service.archive import Archive
+
 Row = TypeVar("Row", CloseRow, PolicyRow)
 PAGE = 200
-DIGITS = 1e-9
-"""Up to which part two engines' sums must agree."""
 
 
-def replay(store: Store, spec: Spec, row: StudyRow) -> dict[str, Any]:
+def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = None) -> dict[str, Any]:
     """Whether every policy and every state of the learner comes out as it was published, bit for bit.
 
     Rounds are measured again from the events that their close had seen; whatever arrived later changes nothing. The
     first difference is told with its round. Where the study has moved to another kind of store since, whose sums may
-    differ in their last digits, what is measured must agree with what was recorded but for those.
+    differ in their last digits, what is measured must agree with what was recorded but for those. Rounds that knew a
+    unit which was deleted since, or whose events are no longer kept, are told as exceptions.
     """
     if not row.version:
         return _told(0, None)
@@ -42,12 +43,12 @@ def replay(store: Store, spec: Spec, row: StudyRow) -> dict[str, Any]:
     if again is None or again.text != first.text:
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
     served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
-    done = 0
+    done, measuring = 0, Again(store, spec, row, archive)
     for close in closes:
         if close.round != done + 1:
             return _told(done, _difference(done + 1, "close", "missing", None))
         try:
-            stepped, frozen, difference = _again(store, spec, row, close, stepped, frozen, served, policies)
+            stepped, frozen, difference = _again(measuring, spec, close, stepped, frozen, served, policies)
         except (PastoError, KeyError, ValueError) as error:
             difference = _difference(close.round, "close", None, None, f"{type(error).__name__}: {error}")
         if difference is not None:
@@ -55,13 +56,12 @@ def replay(store: Store, spec: Spec, row: StudyRow) -> dict[str, Any]:
         done += 1
     if done < row.round - (row.state != "archived"):
         return _told(done, _difference(done + 1, "close", "missing", None))
-    return _told(done, None)
+    return {**_told(done, None), **measuring.exceptions()}
 
 
 def _again(
-    store: Store,
+    measuring: Again,
     spec: Spec,
-    row: StudyRow,
     close: CloseRow,
     stepped: Stepped,
     frozen: Frozen | None,
@@ -72,13 +72,14 @@ def _again(
     told = json.loads(close.observed)
     if told["learns"]:
         due = [served.pop(one["round"]) for one in told["rounds"]]
-        measured = [moments_of(store, spec, row.number, one, close.high_water) for one in due]
-        if told["engine"] != store.dialect:
-            recorded = [tuple(_recorded(cell) for cell in one["moments"]) for one in told["rounds"]]
-            if not all(_agree(*pair) for pair in zip(recorded, measured, strict=True)):
+        lessons = []
+        for one, record in zip(due, told["rounds"], strict=True):
+            recorded = tuple(_recorded(cell) for cell in record["moments"])
+            measured = measuring.measure(one, close.high_water, recorded, told["engine"])
+            if measured is None:
                 return stepped, frozen, _difference(close.round, "measurement", "recorded", "not as recorded")
-            measured = recorded
-        stepped = step(stepped.text, [lesson(spec, *pair) for pair in zip(due, measured, strict=True)])
+            lessons.append(lesson(spec, one, measured))
+        stepped = step(stepped.text, lessons)
     if stepped.checksum != close.learner_checksum:
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
     terms = Terms(**told["next"])
@@ -101,24 +102,6 @@ def _recorded(cell: dict[str, Any]) -> Moments:
     """A cell as a close wrote it down."""
     cross = tuple(map(tuple, cell["cross"]))
     return Moments(**{**cell, "mean": tuple(cell["mean"]), "cross": cross, "clipped": tuple(cell["clipped"])})
-
-
-def _agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
-    """Whether two engines measured the same, but for the last digits."""
-    if [_cell(one) for one in recorded] != [_cell(one) for one in measured]:
-        return False
-    for one, other in zip(recorded, measured, strict=True):
-        spread = np.sqrt(np.diag(one.cross) / one.units)
-        scale = np.abs(one.mean) + spread
-        if not (np.abs(np.subtract(one.mean, other.mean)) <= DIGITS * scale).all():
-            return False
-        if not (np.abs(np.subtract(one.cross, other.cross)) <= DIGITS * one.units * np.outer(scale, scale)).all():
-            return False
-    return True
-
-
-def _cell(one: Moments) -> tuple[Any, ...]:
-    return one.arm, one.candidate, one.units, one.clipped
 
 
 def _pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) -> Iterator[Row]:

@@ -1,0 +1,118 @@
+"""A round measured once more, from the store or from the archive, and what cannot come out the same any more."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pasto.measure import Moments
+from pasto.service.details import Waiting
+from pasto.service.rounds.close import moments_of
+from pasto.service.spec import Spec
+from pasto.store import Store, StudyRow
+
+if TYPE_CHECKING:
+    from pasto.service.archive import Archive
+
+DIGITS = 1e-9
+"""Up to which part two engines' sums must agree."""
+_LET_GO = "SELECT count(*) FROM events WHERE study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+
+
+class Again:
+    """Measures the rounds of one study again, and keeps note of where a record must do instead.
+
+    What was measured is kept for good in each close. Where a unit was deleted since, or a round's events were, the
+    record is taken, if what is left agrees with it; so the rest of the study can still be computed again.
+    """
+
+    def __init__(self, store: Store, spec: Spec, row: StudyRow, archive: Archive | None = None) -> None:
+        self._store = store
+        self._spec = spec
+        self._row = row
+        self._archive = archive
+        self._archived = set(archive.rounds(row.name)) if archive is not None else set()
+        self._units, self._events, self.deleted = _forgotten(store, row)
+        self.touched: list[int] = []
+        """Rounds that knew a unit which was deleted since."""
+        self.gone: list[int] = []
+        """Rounds whose events are no longer kept, or whose archive is not at hand."""
+
+    def measure(self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str) -> tuple[Moments, ...] | None:
+        """What a round measured; None where it disagrees with what the engine recorded."""
+        record = tuple(recorded)
+        if one.round in self._archived and self._archive is not None:
+            measured = self._archive.measure(self._row, one.round, one.after, until, self._spec.columns)
+            exact = engine == "sqlite"
+        elif self._let_go(one, until) > self._events[one.round]:
+            self.gone.append(one.round)
+            return record
+        else:
+            measured = moments_of(self._store, self._spec, self._row.number, one, until)
+            exact = engine == self._store.dialect
+        if self._units[one.round] and measured != record:
+            self.touched.append(one.round)
+            return record if _lacks(record, measured, self._units[one.round]) else None
+        if exact:
+            return measured
+        return record if agree(record, measured) else None
+
+    def exceptions(self) -> dict[str, Any]:
+        """What is identical only by its record, in words for a machine; nothing where all was computed again."""
+        told: dict[str, Any] = {}
+        if self.touched:
+            told["deleted_units"] = {"units": self.deleted, "rounds": self.touched}
+        if self.gone:
+            told["deleted_events"] = {"rounds": self.gone}
+        return {"except": told} if told else {}
+
+    def _let_go(self, one: Waiting, until: int) -> int:
+        query = _LET_GO.replace("?", "%s") if self._store.dialect == "postgres" else _LET_GO
+        with self._store.reading() as connection:
+            found = connection.execute(query, (self._row.number, one.round, one.after, until)).fetchone()
+        return int(found[0])
+
+
+def agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
+    """Whether two engines measured the same, but for the last digits."""
+    if [_cell(one) for one in recorded] != [_cell(one) for one in measured]:
+        return False
+    for one, other in zip(recorded, measured, strict=True):
+        spread = np.sqrt(np.diag(one.cross) / one.units)
+        scale = np.abs(one.mean) + spread
+        if not (np.abs(np.subtract(one.mean, other.mean)) <= DIGITS * scale).all():
+            return False
+        if not (np.abs(np.subtract(one.cross, other.cross)) <= DIGITS * one.units * np.outer(scale, scale)).all():
+            return False
+    return True
+
+
+def _lacks(recorded: Sequence[Moments], measured: Sequence[Moments], units: int) -> bool:
+    """Whether what is left is what was recorded but for at most so many units."""
+    left = {(cell.arm, cell.candidate): cell.units for cell in measured}
+    missing = [cell.units - left.pop((cell.arm, cell.candidate), 0) for cell in recorded]
+    return not left and all(lost >= 0 for lost in missing) and sum(missing) <= units
+
+
+def _cell(one: Moments) -> tuple[Any, ...]:
+    return one.arm, one.candidate, one.units, one.clipped
+
+
+def _forgotten(store: Store, row: StudyRow) -> tuple[Counter[int], Counter[int], int]:
+    """Units and events that were deleted, by round, and how many units in all, from the audit log."""
+    units: Counter[int] = Counter()
+    events: Counter[int] = Counter()
+    deleted, after = 0, 0
+    while lines := store.audit(row.number, after=after):
+        after = lines[-1].sequence
+        for line in lines:
+            if line.action == "forget":
+                deleted += 1
+                for version, count in json.loads(line.detail)["rounds"].items():
+                    units[int(version)] += 1
+                    events[int(version)] += count
+    return units, events, deleted

@@ -1,0 +1,164 @@
+"""Archived rounds replay bit for bit, ids outlive them, and a forgotten unit leaves a record and the aggregates."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pasto.errors import BadOption
+from pasto.service.archive import Archive
+from pasto.service.keeping import Keeping
+from pasto.service.service import Service
+
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+SAME = {"identical": True, "rounds": 3, "first_difference": None}
+
+
+def ingest(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+    return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+
+
+@pytest.fixture
+def sent(learning: Service, traffic: Traffic) -> list[dict[str, Any]]:
+    """Three rounds' events, which were learned; what was sent of them."""
+    found = []
+    for _ in range(3):
+        events = traffic(learning, 80)
+        exposures = [event for event in events if event["type"] == "exposure"]
+        others = [event for event in events if event["type"] != "exposure"]
+        random.Random(4).shuffle(others)
+        ingest(learning, [*exposures, *others])
+        found += events
+        learning.close_round("feed", who="ann")
+    return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "archive")
+
+
+@pytest.fixture
+def keeping(learning: Service, archive: Archive) -> Keeping:
+    return Keeping(learning.store, archive)
+
+
+def units(service: Service) -> set[str]:
+    with service.store.reading() as connection:
+        return {row[0] for row in connection.execute("SELECT unit FROM events")}
+
+
+def test_archived_rounds_replay_bit_for_bit(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+) -> None:
+    assert keeping.archive("feed") == {"study": "feed", "files": 3, "events": len(sent)}
+    assert archive.rounds("feed") == [1, 2, 3]
+    assert units(learning) == {""}
+    assert keeping.replay("feed") == SAME
+    assert keeping.archive("feed") == {"study": "feed", "files": 0, "events": 0}
+    assert list(learning.store.check()) == []
+    with duckdb.connect() as connection:
+        pattern = f"{archive.folder}/feed/*/*.parquet"
+        (count, people) = connection.execute(f"SELECT count(*), count(DISTINCT unit) FROM '{pattern}'").fetchone()  # noqa: S608
+    assert (count, people) == (len(sent), 80)
+
+
+def test_ids_count_once_after_archiving_and_the_books_stay(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping
+) -> None:
+    books = learning.report("feed")["accounting"]
+    keeping.archive("feed")
+    assert ingest(learning, sent)["duplicates"] == len(sent)
+    assert Service(learning.store).report("feed")["accounting"] == books, "a new start counts the same"
+
+
+def test_late_events_are_archived_beside_the_others(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive, traffic: Traffic
+) -> None:
+    keeping.archive("feed")
+    late = {"type": "metric", "id": "late", "unit": "user 3", "name": "like", "version": 1}
+    assert ingest(learning, [late])["accepted"] == 1
+    ingest(learning, traffic(learning, 50))
+    learning.close_round("feed", who="ann")
+    assert keeping.archive("feed")["files"] == 2
+    assert len(list((archive.folder / "feed/round-000001").iterdir())) == 2
+    assert keeping.replay("feed") == {**SAME, "rounds": 4}
+
+
+@pytest.mark.parametrize("point", ["written", "renamed", "let go"])
+def test_a_death_at_any_point_is_mended_by_the_next_run(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Death(BaseException):
+        pass
+
+    def die(*_: Any, **__: Any) -> Any:
+        raise Death
+
+    with monkeypatch.context() as patch:
+        if point == "written":
+            patch.setattr(Path, "replace", die)
+        elif point == "renamed":
+            patch.setattr(learning.store, "archived", die)
+        else:
+            real, calls = learning.store.archived, iter(range(9))
+            patch.setattr(learning.store, "archived", lambda *a: real(*a) if next(calls) < 1 else die())
+        with pytest.raises(Death):
+            keeping.archive("feed")
+    assert keeping.replay("feed") == SAME
+    keeping.archive("feed")
+    assert units(learning) == {""}
+    assert keeping.replay("feed") == SAME
+    with duckdb.connect() as connection:
+        query = f"SELECT count(*), count(DISTINCT id) FROM '{keeping._archive.folder}/feed/*/*.parquet'"  # noqa: S608
+        assert connection.execute(query).fetchone() == (len(sent), len(sent))
+
+
+@pytest.mark.parametrize("archived", [True, False])
+def test_a_forgotten_unit_is_gone_and_replay_says_so(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive, archived: bool
+) -> None:
+    if archived:
+        keeping.archive("feed")
+    mine = [event for event in sent if event["unit"] == "user 9"]
+    told = keeping.forget("feed", "user 9", who="ann", reason="asked to")
+    assert told == {"study": "feed", "events": len(mine), "rounds": [1, 2, 3]}
+    assert archive.holding("feed", "user 9") == {}
+    assert "user 9" not in units(learning)
+    line = learning.audit("feed", limit=1000)[-1]
+    assert (line["action"], line["who"], line["reason"]) == ("forget", "ann", "asked to")
+    assert "user 9" not in json.dumps(line)
+    again = keeping.replay("feed")
+    assert again == {**SAME, "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}}}
+    assert keeping.forget("feed", "user 9", who="ann")["events"] == 0
+    assert ingest(learning, mine)["duplicates"] == len(mine)
+    keeping.archive("feed")
+    assert keeping.replay("feed") == again
+    assert list(learning.store.check()) == []
+
+
+def test_replay_still_finds_what_no_deletion_explains(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping
+) -> None:
+    keeping.forget("feed", "user 9", who="ann")
+    learning.store._writing(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
+    again = keeping.replay("feed")
+    assert (again["identical"], again["first_difference"]["what"]) == (False, "measurement")
+
+
+def test_old_files_go_and_what_they_measured_stays(
+    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+) -> None:
+    keeping.archive("feed")
+    assert keeping.drop("feed", older=3600.0)["rounds"] == []
+    assert keeping.drop("feed", older=0.0)["rounds"] == [1, 2, 3]
+    assert archive.rounds("feed") == []
+    assert keeping.replay("feed") == {**SAME, "except": {"deleted_events": {"rounds": [1, 2, 3]}}}
+    with pytest.raises(BadOption, match="a number of seconds"):
+        keeping.drop("feed", older=-1.0)
