@@ -21,7 +21,7 @@ from pasto.service.publishing import HOLDS
 from pasto.service.reporting import Reporter
 from pasto.service.rounds.ages import Ages
 from pasto.service.rounds.close import Terms, Turn, turn
-from pasto.service.rounds.due import Due
+from pasto.service.rounds.due import Due, crowded
 from pasto.service.rounds.replay import replay
 from pasto.service.spec import parse_spec
 from pasto.service.wire import Event, Refusal, decode
@@ -140,6 +140,11 @@ class Service:
                 )
             if row.round != meant:
                 raise BadOption(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
+            if crowded(self.board.spec(row), row, self._ages.now(row)):
+                raise WrongState(
+                    f"study {name!r} has as many rounds waiting for late events as it can keep, and closing another "
+                    "would lose the oldest; wait until that is ripe, or pause the study"
+                )
             turned = self._turn(row, Terms("learning"))
             if self._commit(row, turned, who, "close", reason, {"closed": row.round, **_shown(turned)}):
                 return self._closed(row, meant, True)

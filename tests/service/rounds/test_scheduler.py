@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from threading import Event
 from typing import Any
 
 import pytest
 
-from pasto.errors import SolverFailed
+from pasto.errors import SolverFailed, WrongState
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
+from pasto.service.spec import spec as stated
 from pasto.store import open_store
+from pasto.study import study as kept
 
 HOUR = 3600.0
 
@@ -202,3 +204,39 @@ def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> N
     scheduler.stop()
     assert not scheduler.alive
     assert timed.show("feed")["round"] == 2
+
+
+def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
+    clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in product((kept, stated), ("KEPT", "KEPT_MOST")):
+        monkeypatch.setattr(module, name, 8)
+    service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
+    rounds = {"exposures": 20, "maturity": "1h"}
+    service.create({**document, "guardrails": [], "learner": "pasto", "rounds": rounds}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    scheduler = Scheduler(service)
+    for second in range(40):
+        policy = service.board.current("feed")
+        shown = [
+            {
+                "type": "exposure",
+                "id": unit,
+                "unit": unit,
+                "version": policy.version,
+                "candidate": policy.draw(unit).name,
+            }
+            for unit in (f"{second}/{number}" for number in range(20))
+        ]
+        service.ingest("feed", service.decode(json.dumps(shown).encode())).result()
+        clocks.pass_(1.0 if second < 20 else 600.0)
+        scheduler.tick()
+        if second == 19:
+            with pytest.raises(WrongState, match="as many rounds waiting"):
+                service.close_round("feed", who="ann")
+    closes = service.rounds("feed")
+    learned = [number for one in closes for number in one["learned_from"]]
+    assert not [problem for one in closes for problem in one["problems"]]
+    assert learned == list(range(1, len(learned) + 1))
+    assert len(learned) > 5
+    service.shutdown()

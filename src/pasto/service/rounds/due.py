@@ -7,11 +7,24 @@ from collections.abc import Callable
 
 from pasto.service.accounting import exposures, latest
 from pasto.service.board import Standing
+from pasto.service.details import Details
 from pasto.service.rounds.ages import Ages
-from pasto.store import Store
+from pasto.service.spec import Spec
+from pasto.store import Store, StudyRow
 
 RECOUNT = 30.0
 """Seconds after which a round is counted again, though too few events seem to have come."""
+
+
+def crowded(spec: Spec, row: StudyRow, now: float) -> bool:
+    """Whether as many rounds wait for late events as can be kept, and none is ripe: then the open one must go on.
+
+    One more would push out the policy of the oldest, and with it all that was measured under it.
+    """
+    if not spec.rounds.maturity:
+        return False
+    waiting = Details.from_text(row.details).waiting
+    return len(waiting) >= spec.room and waiting[0].closed_at + spec.rounds.maturity > now
 
 
 class Due:
@@ -32,9 +45,12 @@ class Due:
         row, rounds = standing.row, standing.spec.rounds
         if row.state != "learning":
             return False
-        if rounds.every is not None and self._ages.now(row) - row.opened_at >= rounds.every:
-            return True
-        return rounds.exposures is not None and self._full(standing, rounds.exposures)
+        now = self._ages.now(row)
+        if rounds.every is not None:
+            over = now - row.opened_at >= rounds.every
+        else:
+            over = rounds.exposures is not None and self._full(standing, rounds.exposures)
+        return over and not crowded(standing.spec, row, now)
 
     def _full(self, standing: Standing, wanted: int) -> bool:
         row = standing.row

@@ -22,7 +22,7 @@ from pasto.service.spec.settings import read_settings
 from pasto.service.spec.spec import Spec
 from pasto.service.spec.warnings import warnings_of
 from pasto.space import Candidates
-from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
+from pasto.study.study import MOST_POINTS
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _UNIT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -136,9 +136,8 @@ def _possible(spec: Spec) -> None:
     except PastoError as error:
         field = "ranges" if isinstance(error, MissingExtra) else "learner"
         raise BadSpec({field: f"cannot be used: {error}"}) from error
-    every, count, kept = spec.rounds.every, len(study.candidates), study.kept
-    if study.space is not None:  # it will grow
-        count, kept = MOST_POINTS, max(KEPT, min(KEPT_MOST, KEPT_SHARES // MOST_POINTS))
+    every, kept = spec.rounds.every, spec.kept
+    count = len(study.candidates) if study.space is None else MOST_POINTS
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > kept:
         raise BadSpec(
             {

@@ -13,6 +13,7 @@ from pasto.records import Value
 from pasto.service.spec.amounts import Level
 from pasto.space import Candidates, Space
 from pasto.study import Study
+from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,21 @@ class Spec:
     """The same as plain JSON, with every default written out."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is usable, but probably not what was meant."""
+
+    @property
+    def kept(self) -> int:
+        """Policies that a study of this kind keeps for rounds that are learned late; a continuous space grows."""
+        count = len(self.candidates) if isinstance(self.candidates, Candidates) else MOST_POINTS
+        return max(KEPT, min(KEPT_MOST, KEPT_SHARES // count))
+
+    @property
+    def room(self) -> int:
+        """Rounds that may wait for late events while another is open, so that none is forgotten before it is learned.
+
+        Rounds that end by exposures ripen in fits and starts, and a close that learns from several at once publishes
+        a policy for each: those take places too.
+        """
+        return self.kept - 1 if self.rounds.every is not None else self.kept // 2 - 1
 
     def study(self, seed: int) -> Study:
         """A new study of this kind, nothing learned yet."""
