@@ -41,6 +41,19 @@ class Desk(Protocol):
         """The answer so far, and the books."""
         ...
 
+    def what_if(
+        self,
+        name: str,
+        *,
+        maximize: Sequence[str] = (),
+        minimize: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        only: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Another question, answered from what was learned."""
+        ...
+
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the log, and compare."""
         ...

@@ -37,6 +37,18 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """What the breaker knows of a study."""
+
+    since: int = 0
+    """The first round that counts: those before a person re-armed it do not."""
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+    """What it last said, guardrail by guardrail."""
+    tripped: Mapping[str, Any] | None = None
+    """When and why it pulled traffic, until a person resumes the study."""
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """Everything beside the row.
 
@@ -48,6 +60,9 @@ class Details:
     waiting: tuple[Waiting, ...] = ()
     paused_from: str | None = None
     frozen: Frozen | None = None
+    horizon: float | None = None
+    """When a confirmation is to be judged, in seconds since 1970; None judges it at any look."""
+    breaker: Watch = Watch()
 
     def to_text(self) -> str:
         """As the store keeps it."""
@@ -60,4 +75,11 @@ class Details:
         frozen = saved.get("frozen")
         if frozen is not None:
             frozen = Frozen(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
-        return cls(tuple(Waiting(**one) for one in saved.get("waiting", ())), saved.get("paused_from"), frozen)
+        breaker = saved.get("breaker") or {}
+        return cls(
+            waiting=tuple(Waiting(**one) for one in saved.get("waiting", ())),
+            paused_from=saved.get("paused_from"),
+            frozen=frozen,
+            horizon=saved.get("horizon"),
+            breaker=Watch(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
+        )

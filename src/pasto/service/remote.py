@@ -102,6 +102,20 @@ class Remote:
         """The answer so far, and the books."""
         return self._ask("GET", _path(name, "report"))
 
+    def what_if(
+        self,
+        name: str,
+        *,
+        maximize: Sequence[str] = (),
+        minimize: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        only: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Another question, answered from what was learned."""
+        parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
+        return self._ask("POST", _path(name, "what-if"), {part: list(words) for part, words in parts.items() if words})
+
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the log, and compare."""
         return self._ask("POST", _path(name, "replay"), {}, patience=REPLAY_PATIENCE)

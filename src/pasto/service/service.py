@@ -11,6 +11,7 @@ from typing import Any
 
 from pasto.assign import Cell, Published
 from pasto.errors import BadOption, OutOfDate, UnknownStudy, WrongState
+from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
 from pasto.service.intake import Intake
@@ -22,8 +23,12 @@ from pasto.service.reporting import Reporter
 from pasto.service.rounds.ages import Ages
 from pasto.service.rounds.close import Terms, Turn, turn
 from pasto.service.rounds.due import Due, crowded
+from pasto.service.rounds.looks import PHASES
+from pasto.service.rounds.phases import check_confirmed, horizon_of, messages
 from pasto.service.rounds.replay import replay
 from pasto.service.spec import parse_spec
+from pasto.service.trust.trust import Trust
+from pasto.service.trust.what_if import Question
 from pasto.service.wire import Event, Refusal, decode
 from pasto.store import AuditRow, Store, StudyRow
 
@@ -33,7 +38,7 @@ MOST_ROWS = 1000
 """Rows of a log that one call returns at most."""
 MOST_WORDS = 10_000
 """Characters of a reason."""
-_OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares",), "pause": ("hold",)}
+_OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "until"), "pause": ("hold",)}
 
 
 class Service:
@@ -65,14 +70,19 @@ class Service:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        notify: Callable[[Mapping[str, Any]], None] = lambda message: None,
+        archive: Archive | None = None,
     ) -> None:
         self.store = store
+        self._archive = archive or Archive.beside(store)
+        self._notify = notify
         self.board = Board(store)
         self._clock = clock
         self._ages = Ages(clock, monotonic)
         self._due = Due(store, self._ages, monotonic)
         self._intake = Intake(store, self.board)
         self._reporter = Reporter(store)
+        self._trust = Trust(store)
         self._keys: Keys | None = None
         self.board.refresh()
 
@@ -104,18 +114,29 @@ class Service:
         """Start, pause, resume, confirm, deploy or archive a study; WrongState says what is possible instead.
 
         Options: `without_confirmation=True` deploys straight from learning; `shares={"control": ..., "single": ...,
-        "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `hold="baseline"` pauses onto
-        the baseline though there is a certified blend.
+        "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or `until` a moment
+        (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the baseline though
+        there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
         """
         _check_options(action, options)
         for _ in range(TRIES):
             row = self._row(name)
-            paused_from = Details.from_text(row.details).paused_from
+            details = Details.from_text(row.details)
+            paused_from = details.paused_from
             bold = bool(options.get("without_confirmation"))
+            if action == "resume" and details.breaker.tripped is not None and not reason.strip():
+                raise BadOption(
+                    f"study {name!r} was stopped by its breaker ({details.breaker.tripped['reason']}); to resume it "
+                    "needs a reason, which the audit log keeps; say why it may be served again"
+                )
             state = target(name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=bold)
-            terms = Terms(state, options.get("shares"), options.get("hold", "blend"))
+            terms = Terms(
+                state, options.get("shares"), options.get("hold", "blend"), horizon_of(options, self._ages.now(row))
+            )
             turned = self._turn(row, terms)
-            detail = {"from": row.state, "to": state, **_shown(turned), **options}
+            if action == "deploy" and not bold:
+                check_confirmed(name, turned)
+            detail = {"from": row.state, "to": turned.after.state, **_shown(turned), **options}
             if self._commit(row, turned, who, action, reason, detail):
                 return self.show(name)
         raise OutOfDate(f"study {name!r} changes too often for {action} to be written; try again")
@@ -133,20 +154,21 @@ class Service:
             meant = row.round if round is None else round
             if row.round > meant and meant > 0:
                 return self._closed(row, meant, False)
-            if row.state != "learning":
+            if row.state not in ("learning", *PHASES):
                 raise WrongState(
                     f"study {name!r} is {row.state}, and only a learning study has rounds to close; possible now: "
                     f"{', '.join(allowed(row.state)) or 'nothing, for this is final'}"
                 )
             if row.round != meant:
                 raise BadOption(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
-            if crowded(self.board.spec(row), row, self._ages.now(row)):
+            if row.state == "learning" and crowded(self.board.spec(row), row, self._ages.now(row)):
                 raise WrongState(
                     f"study {name!r} has as many rounds waiting for late events as it can keep, and closing another "
                     "would lose the oldest; wait until that is ripe, or pause the study"
                 )
-            turned = self._turn(row, Terms("learning"))
-            if self._commit(row, turned, who, "close", reason, {"closed": row.round, **_shown(turned)}):
+            turned = self._turn(row, Terms(row.state))
+            action = "close" if row.state == "learning" else "look"
+            if self._commit(row, turned, who, action, reason, {"closed": row.round, **_shown(turned)}):
                 return self._closed(row, meant, True)
             round = meant
         raise OutOfDate(f"study {name!r} changes too often for its round to be closed; try again")
@@ -173,15 +195,31 @@ class Service:
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the study file and the log, and say whether each is identical."""
         standing = self.board.reread(name)
-        return replay(self.store, standing.spec, standing.row)
+        return replay(self.store, standing.spec, standing.row, self._archive)
 
     def report(self, name: str) -> dict[str, Any]:
         """The answer so far with its certificate and prices, the policies that led there, and the books."""
         standing = self.board.reread(name)
+        known = self._reporter.report(standing)
         return {
-            **self._reporter.report(standing),
+            **known,
+            **self._trust.told(standing, known),
             "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
         }
+
+    def what_if(
+        self,
+        name: str,
+        *,
+        maximize: Sequence[str] = (),
+        minimize: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        only: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Another question, answered from what was learned: the study's objective with these parts replaced."""
+        question = Question(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
+        return self._trust.what_if(self.board.reread(name), question)
 
     # Events
 
@@ -243,19 +281,23 @@ class Service:
 
     def _turn(self, row: StudyRow, terms: Terms) -> Turn:
         spec = self.board.spec(row)
-        return turn(self.store, spec, row, terms, now=self._ages.now(row))
+        return turn(self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number))
 
     def _commit(
         self, row: StudyRow, turned: Turn, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
         lines = [_audit(at, who, action, reason, detail)]
+        if turned.trip is not None:
+            lines.append(_audit(at, "breaker", "trip", turned.trip, {"from": row.state, "to": turned.after.state}))
         done = self.store.commit(
             row, turned.after, policy=turned.policy, close=turned.close, learner=turned.learner, audit=lines
         )
         if done:
             self._ages.now(turned.after)  # the new round's time begins now, not when someone next looks at it
             self.board.reread(row.name)
+            for message in messages(row.name, turned):
+                self._notify(message)
         return done
 
     def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pasto.assign import Published
 from pasto.errors import StoreError
 from pasto.measure import Moments, covariances, measure
 from pasto.records import Observation
-from pasto.service.details import Details, Frozen, Waiting
+from pasto.service.details import Details, Frozen, Waiting, Watch
 from pasto.service.publishing import freeze, held, published
+from pasto.service.rounds.judging import (
+    Past,
+    after_close,
+    armed,
+    fresh,
+    judge,
+    look_at,
+    newly_warned,
+    nothing,
+    trips,
+)
+from pasto.service.rounds.looks import PHASES
 from pasto.service.rounds.step import Lesson, Stepped, begun, step, unchanged
 from pasto.service.spec import Spec
+from pasto.service.trust.breaker import holding, reason
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 
 
@@ -27,6 +40,8 @@ class Terms:
     """The arms' shares, where it confirms."""
     hold: str = "blend"
     """What to stand still on, where it is paused."""
+    horizon: float | None = None
+    """When it is to be judged, where it confirms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,14 @@ class Turn:
     learned_from: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
     published: Published | None = None
+    breaker: Watch = field(default_factory=Watch)
+    """What the breaker says after it."""
+    look: Mapping[str, Any] | None = None
+    """What a phase in which units keep their arm has measured so far."""
+    warned: tuple[str, ...] = ()
+    """Guardrails that it warns of, and did not before."""
+    trip: str | None = None
+    """Why it pulls traffic now."""
 
 
 def learns(before: str, terms: Terms) -> bool:
@@ -55,11 +78,15 @@ def learns(before: str, terms: Terms) -> bool:
     )
 
 
-def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
-    """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet."""
+def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, past: Past = nothing) -> Turn:
+    """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet.
+
+    `past` tells the learning rounds that were judged before, for the breaker. Where it finds that what was served has
+    fallen through a floor, the next round is a pause, whatever was asked for.
+    """
     details = Details.from_text(row.details)
     if not row.version:
-        return _first(spec, row, terms, now=now)
+        return _first(store, spec, row, terms, now=now)
     serving = store.policy(row.number, row.version)
     if serving is None:
         raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
@@ -75,32 +102,61 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -
     saved = store.learner(row.number)
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
+    look = None
+    if row.state in PHASES and terms.state in PHASES:
+        phase = moments_of(store, spec, row.number, Waiting(row.version, 0, serving.after, now), high_water)
+        look = look_at(spec, serving, phase, now)
+    watch = armed(details.breaker, row.state, terms.state, row.round)
+    rounds = fresh(watch, [(one.round, moments) for one, moments in zip(due, measured, strict=True)])
+    said, trouble = judge(
+        spec, row.state, past(watch.since) if rounds else (), rounds, None if look is None else (look["elapsed"], phase)
+    )
+    trip = None
+    if trips(terms.state, said):
+        terms = Terms("paused", hold=holding(row.state))
+        trip = {"round": row.round, "at": now, "reason": reason(spec, said)}
     lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
     stepped = step(saved, lessons) if learning else _kept(spec, row, saved, terms)
-    frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
+    problems = (*stepped.problems, *trouble)
+    looking = look is not None and terms.state == row.state
+    frozen, policy = details.frozen, None
+    if not looking:
+        frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
+    watch = after_close(watch, row.state, terms.state, said, trip)
     later = Details(
         waiting=tuple(one for one in waiting if one not in due),
         paused_from=row.state if terms.state == "paused" else None,
         frozen=frozen,
+        horizon=details.horizon if terms.horizon is None else terms.horizon,
+        breaker=watch,
     )
     close = CloseRow(
         round=row.round,
         version=row.version,
         high_water=high_water,
-        observed=_observed(store.dialect, row, terms, learning, due, measured, stepped.problems),
+        observed=_observed(store.dialect, row, terms, learning, due, measured, problems, look, said),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
     )
     after = replace(row, generation=row.generation + 1, state=terms.state, details=later.to_text())
-    learned_from = tuple(one.round for one in due)
+    told: dict[str, Any] = {
+        "learned_from": tuple(one.round for one in due),
+        "problems": problems,
+        "breaker": watch,
+        "look": look,
+        "warned": newly_warned(details.breaker, said),
+        "trip": None if trip is None else trip["reason"],
+    }
     if policy is None:
-        return Turn(after, None, close, None, learned_from, stepped.problems)
+        if looking:
+            after = replace(after, round=row.round + 1, opened_at=now)
+        return Turn(after, None, close, None, **told)
     after = replace(after, round=row.round + 1, version=row.version + 1, opened_at=now)
     learned = stepped.study.policy.version if terms.state == "learning" else None
     written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, high_water, now)
     learner = stepped.text if learning else None
-    return Turn(after, written, close, learner, learned_from, stepped.problems, policy)
+    return Turn(after, written, close, learner, published=policy, **told)
 
 
 def publication(
@@ -151,8 +207,11 @@ def lesson(spec: Spec, one: Waiting, measured: Sequence[Moments]) -> Lesson:
     return Lesson(one.round, tuple(observations))
 
 
-def _first(spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
-    """A study's first round; a draft that is archived has none."""
+def _first(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
+    """A study's first round; a draft that is archived has none.
+
+    It begins behind what the store holds of other studies, which nobody then reads through to measure it.
+    """
     if terms.state == "archived":
         return Turn(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
     stepped = begun(spec.study(row.seed))
@@ -160,7 +219,7 @@ def _first(spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=terms.state, round=1, version=1, opened_at=now)
     learned = stepped.study.policy.version
-    written = PolicyRow(1, 1, learned, policy.text, policy.checksum, 0, now)
+    written = PolicyRow(1, 1, learned, policy.text, policy.checksum, store.high_water(row.number), now)
     return Turn(after, written, None, stepped.text, published=policy)
 
 
@@ -190,18 +249,23 @@ def _observed(
     due: Sequence[Waiting],
     measured: Sequence[Sequence[Moments]],
     problems: Sequence[str],
+    look: Mapping[str, Any] | None,
+    said: Sequence[Mapping[str, Any]],
 ) -> str:
-    """The close in JSON: what was learned from, what it measured, and what came next."""
+    """The close in JSON: what was learned from, what it measured, what the breaker said, and what came next."""
     rounds: list[dict[str, Any]] = [
         {"round": one.round, "learned": one.learned, "after": one.after, "moments": [asdict(cell) for cell in cells]}
         for one, cells in zip(due, measured, strict=True)
     ]
-    told = {
+    told: dict[str, Any] = {
         "state": row.state,
         "learns": learning,
         "engine": engine,
         "rounds": rounds,
         "problems": list(problems),
+        "breaker": list(said),
         "next": asdict(terms),
     }
+    if look is not None:
+        told["look"] = look
     return json.dumps(told, separators=(",", ":"), allow_nan=False)

@@ -9,6 +9,7 @@ from pasto.service.accounting import exposures, latest
 from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.rounds.ages import Ages
+from pasto.service.rounds.looks import look_due
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow
 
@@ -44,7 +45,7 @@ class Due:
         """Whether a study's open round should be closed now."""
         row, rounds = standing.row, standing.spec.rounds
         if row.state != "learning":
-            return False
+            return look_due(standing, self._ages.now(row))
         now = self._ages.now(row)
         if rounds.every is not None:
             over = now - row.opened_at >= rounds.every

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
@@ -11,6 +11,7 @@ from pasto.measure import Moments
 from pasto.service.details import Frozen, Waiting
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms, lesson, publication
+from pasto.service.rounds.rejudged import Rejudged
 from pasto.service.rounds.step import Stepped, begun, step
 from pasto.service.spec import Spec
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
@@ -44,11 +45,12 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
     served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
     done, measuring = 0, Again(store, spec, row, archive)
+    rejudged = Rejudged(spec, measuring, first.after, first.published_at)
     for close in closes:
         if close.round != done + 1:
             return _told(done, _difference(done + 1, "close", "missing", None))
         try:
-            stepped, frozen, difference = _again(measuring, spec, close, stepped, frozen, served, policies)
+            stepped, frozen, difference = _again(measuring, rejudged, spec, close, stepped, frozen, served, policies)
         except (PastoError, KeyError, ValueError) as error:
             difference = _difference(close.round, "close", None, None, f"{type(error).__name__}: {error}")
         if difference is not None:
@@ -61,6 +63,7 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
 
 def _again(
     measuring: Again,
+    rejudged: Rejudged,
     spec: Spec,
     close: CloseRow,
     stepped: Stepped,
@@ -70,6 +73,7 @@ def _again(
 ) -> tuple[Stepped, Frozen | None, dict[str, Any] | None]:
     """One close once more; `served` learns what the next round serves."""
     told = json.loads(close.observed)
+    rounds: list[tuple[int, Sequence[Moments]]] = []
     if told["learns"]:
         due = [served.pop(one["round"]) for one in told["rounds"]]
         lessons = []
@@ -79,10 +83,14 @@ def _again(
             if measured is None:
                 return stepped, frozen, _difference(close.round, "measurement", "recorded", "not as recorded")
             lessons.append(lesson(spec, one, measured))
+            rounds.append((one.round, measured))
         stepped = step(stepped.text, lessons)
     if stepped.checksum != close.learner_checksum:
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
     terms = Terms(**told["next"])
+    looked = tuple(_recorded(cell) for cell in told.get("look", {}).get("moments", ()))
+    if (different := rejudged.close(close, told, terms, rounds, looked)) is not None:
+        return stepped, frozen, _difference(close.round, *different)
     if close.next_version == close.version:
         return stepped, frozen, None
     policy = next(policies, None)
@@ -92,6 +100,7 @@ def _again(
     if again is None or again.text != policy.text:
         found = None if again is None else again.checksum
         return stepped, frozen, _difference(close.round, "policy", policy.checksum, found)
+    rejudged.serving(close.high_water, policy.published_at)
     if terms.state == "learning":
         learned = stepped.study.policy.version
         served[policy.version] = Waiting(policy.round, learned, close.high_water, 0.0)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_evidence, side
 from pasto.estimate.intervals.comparison import WARM
 from pasto.estimate.intervals.restarts import MIXTURE
@@ -170,11 +169,3 @@ def _shown(verdict: Verdict, arm: str, record: Record) -> dict[str, Any]:
 def _digits(value: float) -> float:
     """As many digits as anyone reads."""
     return float(f"{value:.4g}")
-
-
-def checked(spec: Spec, rounds: Sequence[MeasuredRound]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Verdicts, or none and why: what cannot be judged must not keep a round from being closed."""
-    try:
-        return verdicts(spec, rounds), ()
-    except (BadMeasurement, ArithmeticError, ValueError) as error:
-        return [], (f"the breaker could not judge: {type(error).__name__}: {error}",)

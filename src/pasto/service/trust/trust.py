@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from pasto.errors import NothingLearned, PastoError
+from pasto.report.measured import MeasuredRound
 from pasto.service.board import Standing
 from pasto.service.details import Details, Frozen
 from pasto.service.spec import Spec
@@ -66,6 +67,14 @@ class Trust:
             reader = self._readers.setdefault(study, Reader(self._store, study))
         return reader.read()
 
+    def past(self, study: int) -> Callable[[int], Sequence[MeasuredRound]]:
+        """A study's judged rounds from one on, read when they are asked for."""
+
+        def since(first: int) -> Sequence[MeasuredRound]:
+            return [one for one in self.measured(study).judged if one.version >= first]
+
+        return since
+
     def _study(self, standing: Standing) -> Study | None:
         saved = self._store.learner(standing.row.number) if standing.row.version else None
         return None if saved is None else Study.from_state(json.loads(saved))
@@ -80,7 +89,8 @@ class Trust:
             "claims": learning["claims"],
             "learning": learning,
             "confirmation": None,
-            "guardrails": guardrails(spec, answer),
+            "breaker": {"verdicts": list(details.breaker.verdicts), "tripped": details.breaker.tripped},
+            "guardrails": guardrails(spec, answer, details.breaker.verdicts),
             "prices": [],
             "trade_off": None,
             "spreads": spreads(spec, measured.rounds),
@@ -90,7 +100,9 @@ class Trust:
             found |= _worth(spec, known, answer)
         if frozen is not None:
             promised = {} if known is None else _promised(spec, known, frozen)
-            found["confirmation"] = told = confirmation(spec, measured.looks, names, promised=promised)
+            found["confirmation"] = told = confirmation(
+                spec, measured.looks, names, horizon=details.horizon, promised=promised
+            )
             if told is not None:
                 found["claims"] = told["claims"]
         return found

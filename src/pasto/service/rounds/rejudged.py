@@ -1,0 +1,69 @@
+"""The breaker once more: what it was shown and said, close by close, compared with what was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pasto.measure import Moments
+from pasto.report.measured import MeasuredRound
+from pasto.service.details import Waiting, Watch
+from pasto.service.rounds.again import Again
+from pasto.service.rounds.close import Terms
+from pasto.service.rounds.judging import after_close, armed, fresh, judge, look_elapsed, trips
+from pasto.service.spec import Spec
+from pasto.service.trust.breaker import holding
+from pasto.store import CloseRow
+
+Difference = tuple[str, str, str]
+"""What differs, what was recorded, and what is found."""
+
+
+class Rejudged:
+    """Judges every close of a study again."""
+
+    def __init__(self, spec: Spec, measuring: Again, after: int, published_at: float) -> None:
+        self._spec = spec
+        self._measuring = measuring
+        self._watch = Watch()
+        self._past: list[MeasuredRound] = []
+        self.serving(after, published_at)
+
+    def serving(self, after: int, published_at: float) -> None:
+        """Note the policy that the closes to come serve."""
+        self._after, self._published_at = after, published_at
+
+    def close(
+        self,
+        close: CloseRow,
+        told: dict[str, Any],
+        terms: Terms,
+        rounds: Sequence[tuple[int, Sequence[Moments]]],
+        recorded: Sequence[Moments] = (),
+    ) -> Difference | None:
+        """Judge one close; `recorded` is what its look had measured, where it was one."""
+        state = told["state"]
+        look = None
+        if "look" in told:
+            phase = Waiting(close.version, 0, self._after, 0.0)
+            measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"])
+            elapsed = look_elapsed(self._spec, self._published_at, close.closed_at)
+            if measured != tuple(recorded) or elapsed != told["look"]["elapsed"]:
+                return "measurement", "recorded", "not as recorded"
+            look = elapsed, measured
+        self._watch = armed(self._watch, state, terms.state, close.round)
+        new = fresh(self._watch, rounds)
+        past = [one for one in self._past if one.version >= self._watch.since]
+        said, _ = judge(self._spec, state, past, new, look)
+        self._past = [*past, *new]
+        if "breaker" not in told:  # closed before there was one
+            return None
+        if said != told["breaker"]:
+            return "breaker", json.dumps(told["breaker"]), json.dumps(said)
+        pulled = Terms("paused", hold=holding(state))
+        if trips(terms.state, said):
+            return "breaker", terms.state, "paused"
+        trip = {"round": close.round} if terms == pulled and trips(state, said) else None
+        self._watch = after_close(self._watch, state, terms.state, said, trip)
+        return None
