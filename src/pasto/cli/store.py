@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.desk import opened, store_option
+from pasto.cli.desk import me, opened, store_option
 from pasto.errors import BadInput
+
+if TYPE_CHECKING:
+    from pasto.service.keeping import Keeping
+    from pasto.store import Store
 
 
 @click.group(
-    short_help="Back up, restore and check a store.",
+    short_help="Back up, check, archive and forget what is kept.",
     epilog="\b\nExample:\n  pasto store backup monday.db --store pasto-data\n",
 )
 def store() -> None:
-    """Back up, restore and check where studies and events rest.
+    """Care of what is kept: back up, restore, check, archive, forget.
 
     A backup is one file, whatever kind of store it came from, and can be restored into another kind: that is also how
     a study moves from a directory to PostgreSQL.
@@ -62,3 +67,72 @@ def check(store: str) -> None:
     if findings:
         raise click.exceptions.Exit(1)
     click.echo("all is well", err=True)
+
+
+def _keeping(kept: Store, folder: Path | None) -> Keeping:
+    from pasto.service.archive import Archive
+    from pasto.service.keeping import Keeping
+
+    archive = Archive.beside(kept) if folder is None else Archive(folder)
+    if archive is None:
+        raise BadInput("this store is in no directory, so --archive must say where its archive is")
+    return Keeping(kept, archive)
+
+
+archive_option = click.option(
+    "--archive",
+    "folder",
+    envvar="PASTO_ARCHIVE",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the archive is.  [default: archive, in the store's directory]",
+)
+
+
+@store.command(
+    short_help="Learned rounds' events into Parquet.",
+    epilog="\b\nExamples:\n  pasto store archive feed\n  pasto store archive feed --delete-older 90d\n",
+)
+@click.argument("study")
+@click.option("--delete-older", metavar="TIME", help="Then delete archived events of rounds closed longer ago.")
+@archive_option
+@store_option
+def archive(study: str, delete_older: str | None, folder: Path | None, store: str) -> None:
+    """Move the events of every round that was learned out of the store, into Parquet files by study and round.
+
+    Event ids stay, so nothing counts twice, and `pasto study replay` reads the files. Whatever interrupts it, run it
+    again.
+    """
+    from pasto.measure.document import Problems
+    from pasto.service.spec.amounts import read_span
+
+    problems = Problems()
+    older = None if delete_older is None else read_span(problems, "--delete-older", delete_older)
+    problems.refuse()
+    with opened(store) as kept:
+        keeping = _keeping(kept, folder)
+        done = keeping.archive(study)
+        gone = [] if older is None else keeping.drop(study, older=older)["rounds"]
+    click.echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
+    if gone:
+        click.echo(f"deleted the events of {len(gone):,} rounds, up to round {max(gone)}", err=True)
+
+
+@store.command(
+    short_help="Delete all that is kept of a unit.",
+    epilog='\b\nExample:\n  pasto store forget feed user-7 --reason "asked to"\n',
+)
+@click.argument("study")
+@click.argument("unit")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@archive_option
+@store_option
+def forget(study: str, unit: str, reason: str, folder: Path | None, store: str) -> None:
+    """Delete all that is kept of a unit in a study, archive included.
+
+    What rounds measured stays, and the audit log says how much was deleted, not of whom: `pasto study replay` then
+    says identical except for deleted units.
+    """
+    with opened(store) as kept:
+        done = _keeping(kept, folder).forget(study, unit, who=me(), reason=reason)
+    click.echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)

@@ -49,6 +49,11 @@ class Archive:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
+    @classmethod
+    def beside(cls, store: Store) -> Archive | None:
+        """The archive of a store in a directory, there too; None for other kinds, which must be told where."""
+        return None if store.folder is None else cls(store.folder / "archive")
+
     def take(self, store: Store, row: StudyRow) -> dict[str, Any]:
         """Move the events of every round that was learned out of the store; how many rounds and events went."""
         taken, events = 0, 0

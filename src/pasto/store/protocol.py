@@ -22,6 +22,11 @@ class Store(Protocol):
     dialect: str
     """The SQL that `reading` speaks: "sqlite" or "postgres"."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The directory it lives in, where others may put their own files beside it; None where there is none."""
+        ...
+
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
         ...

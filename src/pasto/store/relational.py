@@ -32,6 +32,11 @@ class RelationalStore(ABC):
     """What the database raises where a key is in use."""
     _writer: Writer
 
+    @property
+    def folder(self) -> Path | None:
+        """The directory it lives in, where others may put their own files beside it; None where there is none."""
+        return None
+
     # What each kind does in its own way
 
     @abstractmethod

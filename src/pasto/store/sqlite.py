@@ -73,6 +73,11 @@ class SqliteStore(RelationalStore):
         self._readers = Shared(self._connection) if self._directory is None else Pool(self._directory.database)
         self._writer = Writer(self._append)
 
+    @property
+    def folder(self) -> Path | None:
+        """The directory it lives in; None in memory."""
+        return None if self._directory is None else self._directory.path
+
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
         if self._writer.close():

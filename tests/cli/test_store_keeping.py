@@ -1,0 +1,60 @@
+"""`pasto store archive` and `pasto store forget`, on a store of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.service.service import Service
+from pasto.store import open_store
+
+
+@pytest.fixture
+def feed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study called feed that learned from one round of twenty users."""
+    for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY", "PASTO_ARCHIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert run("study", "init").exit_code == 0
+    text = (tmp_path / "study.yaml").read_text()
+    (tmp_path / "study.yaml").write_text(re.sub(r"maturity: \w+", "maturity: 0s", text))
+    assert run("study", "create", "study.yaml", "--start").exit_code == 0
+    service = Service(open_store("pasto-data"))
+    policy = service.board.current("feed")
+    events = [
+        {"type": "exposure", "id": f"e{unit}", "unit": unit, "version": 1, "candidate": policy.draw(unit).name}
+        for unit in (f"user-{number}" for number in range(20))
+    ]
+    service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+    service.close_round("feed", who="ann")
+    service.shutdown()
+    return tmp_path
+
+
+def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
+    assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
+    assert len(list((feed / "pasto-data/archive/feed/round-000001").glob("*.parquet"))) == 1
+    assert "every policy identical\n" in run("study", "replay", "feed").stdout
+    gone = run("store", "forget", "feed", "user-7", "--reason", "asked to")
+    assert "deleted 1 events in 1 rounds" in gone.stderr
+    assert "except deleted units: 1, in rounds 1" in run("study", "replay", "feed").stdout
+    dropped = run("store", "archive", "feed", "--delete-older", "0s")
+    assert "deleted the events of 1 rounds, up to round 1" in dropped.stderr
+    assert "except rounds 1, whose events are deleted" in run("study", "replay", "feed").stdout
+
+
+def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
+    for words in (("store", "archive", "fed"), ("store", "forget", "fed", "user-7")):
+        refused = run(*words)
+        assert refused.exit_code == 2
+        assert "'fed'" in refused.stderr
+    bad = run("store", "archive", "feed", "--delete-older", "soon")
+    assert bad.exit_code == 2
+    assert "--delete-older" in bad.stderr
+    nowhere = run("store", "archive", "feed", "--store", "memory:")
+    assert nowhere.exit_code == 2
+    assert "--archive" in nowhere.stderr
