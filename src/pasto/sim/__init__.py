@@ -3,9 +3,14 @@
 A new world is a new file and one line here.
 """
 
+from pasto.sim.ads import ads
+from pasto.sim.application import Application
+from pasto.sim.conditions import Conditions
 from pasto.sim.drift import Drifting, drift
 from pasto.sim.example_a import example_a
+from pasto.sim.feed import feed
 from pasto.sim.gain import Gains, relative_gain
+from pasto.sim.known import Known, known
 from pasto.sim.monte_carlo import monte_carlo
 from pasto.sim.play import Moment
 from pasto.sim.synthetic_b import synthetic_b
@@ -13,14 +18,20 @@ from pasto.sim.trace import Progress, Trace, spaced
 from pasto.sim.world import World, table
 
 __all__ = [
+    "Application",
+    "Conditions",
     "Drifting",
     "Gains",
+    "Known",
     "Moment",
     "Progress",
     "Trace",
     "World",
+    "ads",
     "drift",
     "example_a",
+    "feed",
+    "known",
     "monte_carlo",
     "relative_gain",
     "spaced",

@@ -1,0 +1,144 @@
+"""The two applications: what they simulate is what they expect, their metrics compete, and their blends are worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.sim import ads, feed
+from pasto.sim.application import Application
+from pasto.sim.known import Known, known
+
+MAKERS: list[Callable[[], Any]] = [feed, ads]
+USERS = 6_000
+
+
+@pytest.fixture(params=MAKERS, ids=["feed", "ads"])
+def application(request: pytest.FixtureRequest) -> Application:
+    made: Application = request.param()
+    return made
+
+
+@pytest.fixture
+def truth(application: Application) -> Known:
+    return known(application, USERS)
+
+
+def test_visits_are_on_average_what_is_expected(application: Application, truth: Known) -> None:
+    rng = np.random.default_rng(1)
+    for candidate in (application.baseline, 0, len(application.candidates) - 1):
+        totals = application.visit(np.full(20_000, candidate), rng).totals(20_000)
+        simulated = np.sqrt(np.diag(truth.covariance).reshape(truth.means.shape)[:, candidate])
+        error = np.sqrt(totals.var(axis=0) / len(totals) + simulated**2)
+        assert (np.abs(totals.mean(axis=0) - truth.means[:, candidate]) <= 4.5 * error + 1e-9).all(), candidate
+
+
+def test_users_on_different_candidates_come_in_one_call(application: Application) -> None:
+    chosen = np.arange(len(application.candidates)).repeat(50)
+    visits = application.visit(chosen, np.random.default_rng(2))
+    assert set(visits.unit.tolist()) == set(range(len(chosen)))
+    assert (np.diff(visits.unit) >= 0).all()
+    assert visits.fields.shape == (len(visits.unit), len(application.columns))
+    assert (visits.fields >= 0).all()
+
+
+def test_the_same_seed_brings_the_same_visits(application: Application) -> None:
+    chosen = np.zeros(100, dtype=np.intp)
+    one, two = (application.visit(chosen, np.random.default_rng(3)) for _ in range(2))
+    assert (one.fields == two.fields).all()
+    assert (one.unit == two.unit).all()
+
+
+def test_a_good_mood_raises_the_goal_of_all_alike(application: Application) -> None:
+    measure = next(iter(application.measures.values()))
+    for candidate in (application.baseline, 0):
+        calm, merry = (
+            application.visit(np.full(20_000, candidate), np.random.default_rng(4), mood).totals(20_000).mean(axis=0)
+            for mood in (1.0, 1.3)
+        )
+        assert merry[measure.numerator] / calm[measure.numerator] == pytest.approx(1.3, abs=0.03)
+
+
+def test_no_candidate_is_best_in_everything(truth: Known) -> None:
+    metrics = list(truth.application.measures)
+    best = {max(range(truth.means.shape[1]), key=lambda k: truth.level(name, truth.alone(k))) for name in metrics}
+    assert len(best) == len(metrics)
+
+
+def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: Known) -> None:
+    best = truth.best()
+    assert best.single is not None
+    assert best.single != truth.application.baseline
+    goal = next(iter(truth.application.measures))
+    ahead = truth.lift(goal, best.probabilities, truth.alone(best.single))
+    assert ahead.value - 5 * ahead.error > 0.12
+
+
+def test_the_best_single_candidate_is_the_best_within_the_limits(truth: Known) -> None:
+    goal, *kept = truth.application.measures
+    singles = range(truth.means.shape[1])
+    allowed = [k for k in singles if all(truth.lift(name, truth.alone(k)).value >= -0.05 for name in kept)]
+    assert truth.best().single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
+
+
+def test_the_best_blend_is_at_its_limits(truth: Known) -> None:
+    best = truth.best()
+    _, *kept = truth.application.measures
+    assert [truth.lift(name, best.probabilities).value for name in kept] == pytest.approx([-0.05, -0.05], abs=1e-6)
+
+
+def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
+    """Lifts from other users differ by what their errors say, for single candidates and for blends."""
+    shares = np.full(len(application.candidates), 1.0 / len(application.candidates))
+    apart = []
+    for seed in range(20):
+        one, two = known(application, 400, seed=2 * seed + 1), known(application, 400, seed=2 * seed + 2)
+        for name in application.measures:
+            first, second = one.lift(name, shares), two.lift(name, shares)
+            apart.append((first.value - second.value) / np.hypot(first.error, second.error))
+    assert 0.7 < np.sqrt(np.mean(np.square(apart))) < 1.35
+
+
+def test_the_truth_is_simulated_once(application: Application) -> None:
+    assert known(application, 400) is known(application, 400)
+
+
+def test_the_study_file_asks_the_same_question(truth: Known) -> None:
+    from pasto.optimize import solve
+    from pasto.service.spec import parse_spec
+
+    application = truth.application
+    spec = parse_spec(application.document)
+    assert spec.candidates.names == application.candidates.names  # type: ignore[union-attr]
+    measures = application.measures
+    place = {}
+    for name, metric in spec.metrics.items():
+        place[metric.numerator.name] = measures[name].numerator
+        if metric.denominator is not None:
+            place[metric.denominator.name] = measures[name].denominator
+    means = {column.name: truth.means[place[column.name]].tolist() for column in spec.columns}
+    blend = solve(means, spec.objective, names=application.candidates.names, baseline=application.baseline)
+    assert blend.value == pytest.approx(truth.best().value)
+    assert blend.probabilities == pytest.approx(truth.best().probabilities, abs=1e-6)
+
+
+def test_weights_pull_up_what_they_weigh() -> None:
+    application = feed()
+    truth = known(application, 2_000)
+
+    def level(metric: str, like_weight: int, share_weight: int) -> float:
+        found = application.candidates.find({"like_weight": like_weight, "share_weight": share_weight})
+        return truth.level(metric, truth.alone(found))
+
+    assert level("like_rate", 0, 2) < level("like_rate", 2, 2) < level("like_rate", 6, 2)
+    assert level("share_rate", 2, 0) < level("share_rate", 2, 2) < level("share_rate", 2, 6)
+    assert level("watch_time", 6, 6) < min(level("watch_time", 0, 6), level("watch_time", 6, 0))
+
+
+def test_quotas_stay_within_the_budget() -> None:
+    rows = [dict(row) for row in ads().candidates]
+    assert all(2 * row["deep"] + row["similar"] + row["fresh"] <= 24 for row in rows)  # type: ignore[operator]
+    assert all(isinstance(row[module], int) for row in rows for module in row)
