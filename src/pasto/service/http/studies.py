@@ -30,6 +30,8 @@ REPLAY_PATIENCE = 3600.0
 
 async def create(call: Call) -> Answer:
     """Take in a study file."""
+    asked = call.query("seed")
+    seed = call.number(asked, "seed", 0, 0, LARGEST) if "seed" in asked else None
     sent = content_type(call.headers)
     kind = KINDS.get(sent)
     if kind is None:
@@ -49,7 +51,7 @@ async def create(call: Call) -> Answer:
     def work() -> dict[str, Any]:
         if kind == "json":
             check_depth(body, call.settings.depth_limit)
-        return call.service.create(read_document(text, kind), who=call.who)
+        return call.service.create(read_document(text, kind), who=call.who, seed=seed)
 
     return answer(await call.run(work), 201)
 

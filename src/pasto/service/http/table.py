@@ -58,6 +58,11 @@ WAIT = Query(
     "Seconds to wait for another policy than the one in If-None-Match.",
     {"type": "number", "minimum": 0, "maximum": 60},
 )
+SEED = Query(
+    "seed",
+    "Of the learner's draws, for a run that can be repeated; drawn anew where it is left out.",
+    {"type": "integer", "minimum": 0, "maximum": 2**53},
+)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -68,6 +73,7 @@ ROUTES: tuple[Route, ...] = (
         studies.create,
         {201: schemas.Study},
         "StudyFile",
+        query=(SEED,),
     ),
     Route("GET", "/v1/studies", READ, "List every study in a few words.", studies.studies, {200: schemas.Studies}),
     Route("GET", STUDY, READ, "Show one study as it stands.", studies.show, {200: schemas.Study}),
