@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pasto.errors import StoreError
 from pasto.service.accounting import Ledger
 from pasto.service.service import Service
 
@@ -139,6 +140,72 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
     assert ledger.shown([], [])["late"]["events"] == versioned
     assert Ledger(store, number).shown([], [])["late"]["events"] == versioned
+
+
+def test_books_read_in_many_parts_are_the_same_books(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = learning.board.standing("feed").row.number
+    first = traffic(learning, 40)
+    numbered = [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first)]
+    _send(learning, numbered[:60])
+    learning.close_round("feed", who="ann")
+    _send(learning, traffic(learning, 40))
+    learning.close_round("feed", who="ann")
+    _send(learning, numbered[60:])
+    whole = Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"])
+    assert whole["late"]["events"] > 0
+    monkeypatch.setattr("pasto.service.accounting.SPAN", 7)
+    monkeypatch.setattr("pasto.service.accounting.AT_ONCE", 1)
+    assert Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
+
+
+def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = learning.board.standing("feed").row.number
+    first = traffic(learning, 40)
+    _send(learning, first[:60])
+    learning.close_round("feed", who="ann")
+    _send(learning, first[60:] + traffic(learning, 40))
+    whole = Ledger(learning.store, number).shown([], [])
+    ledger, read = Ledger(learning.store, number), Ledger._rows
+    asked: list[str] = []
+
+    def fail(self: Ledger, connection: Any, statement: str, *values: int) -> Any:
+        asked.append(statement)
+        if len(asked) in (1, 3, 6):  # each of the questions once
+            raise StoreError("the database took too long")
+        return read(self, connection, statement, *values)
+
+    monkeypatch.setattr(Ledger, "_rows", fail)
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            ledger.shown([], [])
+    assert ledger.shown([], []) == whole
+    assert whole["late"]["events"] > 0
+
+
+def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
+    learning: Service, document: dict[str, Any], traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _send(learning, traffic(learning, 40))
+    learning.create({**document, "name": "young"}, who="ann")
+    learning.change("young", "start", who="ann")
+    number = learning.board.standing("young").row.number
+    policy = learning.store.policy(number, 1)
+    assert policy is not None
+    assert policy.after == learning.store.high_water(number) > 0
+    begun: list[int] = []
+    read = Ledger._rows
+
+    def noted(self: Ledger, connection: Any, statement: str, *values: int) -> Any:
+        begun.append(values[0])
+        return read(self, connection, statement, *values)
+
+    monkeypatch.setattr(Ledger, "_rows", noted)
+    assert learning.report("young")["accounting"]["events"]["exposures"] == 0
+    assert min(begun) == policy.after
 
 
 def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from pasto.store import CloseRow, Store
+from pasto.store import Store
 
 SHOWN = 20
 """Policies whose books are shown, the latest ones."""
@@ -17,6 +17,10 @@ KEPT = 64
 """Policies whose books are kept open, the latest ones; the totals are of all."""
 MOST_SENDERS = 10_000
 """Numbered senders that are followed; the longest silent ones are let go first."""
+AT_ONCE = 20
+"""Closes that are read at a time."""
+SPAN = 1_000_000
+"""Events of the store that are read at a time, so that no question takes a database long."""
 
 # The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
 _COUNTS = """
@@ -76,10 +80,13 @@ class Ledger:
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
-        self._until = 0
+        self._until: int | None = None
+        """The last event counted; None before the first look, which begins with the study and not with the store."""
         self._closed = 0
         self._observed: dict[int, int] = {}
         """By policy version: the last event that was seen when its round was learned."""
+        self._unsettled: dict[int, int] = {}
+        """Those of them whose late events are not in the books yet."""
         self.events: Counter[str] = Counter()
         self.candidates = Book()
         self.books: dict[int, Book] = {}
@@ -108,44 +115,62 @@ class Ledger:
             }
 
     def _refresh(self) -> None:
-        until = self._store.high_water(self._study)
-        closes = self._new_closes()
-        with self._store.reading() as connection:
-            # A close may have been on its way with an older mark while these books were read up to a later one.
-            for close in closes:
-                for version in self._learned(close):
-                    if close.high_water < self._until:
-                        self._count_late(connection, version, close.high_water, self._until)
-            for version in self._count(connection, self._until, until):
-                seen = self._observed.get(version, until)
-                if until > max(seen, self._until):
-                    self._count_late(connection, version, max(seen, self._until), until)
-        self._until = until
+        """Read on to the last event, some at a time: each part is in the books whole, or not at all."""
+        since = self._begun()
+        last = max(since, self._store.high_water(self._study))
+        self._look_at_closes()
+        while True:
+            until = min(last, since + SPAN)
+            self._read(since, until)
+            self._until = since = until
+            if until >= last:
+                break
         for version in sorted(self.books)[:-KEPT]:
             del self.books[version]
 
-    def _new_closes(self) -> list[CloseRow]:
-        found: list[CloseRow] = []
-        while rows := self._store.closes(self._study, after=self._closed, limit=500):
-            self._closed = rows[-1].round
-            found += rows
-        return found
+    def _begun(self) -> int:
+        """The last event that is in the books already, or that was before the study."""
+        if self._until is not None:
+            return self._until
+        first = self._store.policy(self._study, 1)
+        return 0 if first is None else first.after
 
-    def _learned(self, close: CloseRow) -> list[int]:
-        """Note the rounds that a close learned from."""
-        rounds = json.loads(close.observed)["rounds"]
-        for one in rounds:
-            self._observed[one["round"]] = close.high_water
-            for cell in one["moments"]:
-                self.clipped.update(dict(enumerate(cell["clipped"])))
-        return [one["round"] for one in rounds]
+    def _look_at_closes(self) -> None:
+        """Note the rounds that were learned from since the last look.
 
-    def _count(self, connection: Any, after: int, until: int) -> list[int]:
-        """Count what came; the policies it came from."""
-        versions: set[int] = set()
-        for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _COUNTS, after, until):
-            if version:
-                versions.add(version)
+        A close holds all that its rounds measured, which is much with many candidates: few are read at a time, and
+        none is kept.
+        """
+        while closes := self._store.closes(self._study, after=self._closed, limit=AT_ONCE):
+            for close in closes:
+                for one in json.loads(close.observed)["rounds"]:
+                    self._observed[one["round"]] = self._unsettled[one["round"]] = close.high_water
+                    for cell in one["moments"]:
+                        self.clipped.update(dict(enumerate(cell["clipped"])))
+            self._closed = closes[-1].round
+
+    def _read(self, since: int, until: int) -> None:
+        """Bring what came in a span into the books; everything is read before anything is counted."""
+        late: dict[int, Sequence[tuple[Any, ...]]] = {}
+        with self._store.reading() as connection:
+            # A close may have been on its way with an older mark while these books were read up to a later one.
+            overtaken = {version: mark for version, mark in self._unsettled.items() if mark < since}
+            counts = self._rows(connection, _COUNTS, since, until)
+            senders = self._rows(connection, _SENDERS, since, until)
+            for version in sorted({*overtaken, *(row[1] for row in counts if row[1])}):
+                mark = overtaken.get(version, max(since, self._observed.get(version, until)))
+                if mark < until:
+                    late[version] = self._rows(connection, _LATE, mark, until, version)
+        self._unsettled.clear()
+        self._count(counts)
+        self._follow(senders)
+        for version, rows in late.items():
+            counter = self.late.setdefault(version, Counter())
+            for kind, arm, count in rows:
+                counter[("metrics" if kind else "exposures"), arm or "none"] += count
+
+    def _count(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for kind, version, candidate, arm, excluded, numbered, count in rows:
             self.events["excluded"] += count if excluded else 0
             if kind:
                 self.events["metrics"] += count
@@ -157,20 +182,16 @@ class Ledger:
                 book.excluded[candidate] += count if excluded else 0
                 book.numbered[candidate] += count if numbered else 0
                 book.arms[arm or "none"] += count
-        for source, count, first, last in self._rows(connection, _SENDERS, after, until):
+
+    def _follow(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for source, count, first, last in rows:
             known = self.senders.pop(source, Sender(0, first, last))
             sender = Sender(known.events + count, min(known.first, first), max(known.last, last))
             self.senders[source] = sender
         while len(self.senders) > MOST_SENDERS:
             del self.senders[next(iter(self.senders))]
-        return sorted(versions)
 
-    def _count_late(self, connection: Any, version: int, after: int, until: int) -> None:
-        for kind, arm, count in self._rows(connection, _LATE, after, until, version):
-            late = self.late.setdefault(version, Counter())
-            late[("metrics" if kind else "exposures"), arm or "none"] += count
-
-    def _rows(self, connection: Any, statement: str, *values: int) -> Iterable[tuple[Any, ...]]:
+    def _rows(self, connection: Any, statement: str, *values: int) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor()
         try:
             cursor.execute(_spoken(statement, self._store.dialect), (self._study, *values))
