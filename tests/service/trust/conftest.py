@@ -1,0 +1,103 @@
+"""A study on a world whose level and harm can be turned, driven round by round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.service.service import Service
+from pasto.store import open_store
+
+TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
+"""Mean of x and y by candidate; w=1 is the baseline."""
+
+
+class Playground:
+    """A service with one study, a clock that is set by hand, and a crowd."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.now = 1_700_000_000.0
+        self.told: list[dict[str, Any]] = []
+        self.store = open_store("memory:")
+        self.service = self.node()
+        self.service.create(document, who="ann", seed=7)
+        self.service.change("feed", "start", who="ann")
+        self._sent = 0
+
+    def node(self) -> Service:
+        return Service(
+            self.store,
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+            notify=lambda message: self.told.append(dict(message)),
+        )
+
+    def crowd(self, users: int = 300, *, harm: float = 0.0, lost: Callable[[str, int], bool] | None = None) -> None:
+        """Users come: each is drawn, exposed and measured; `harm` is taken from y of whoever is not in control."""
+        policy = self.service.board.current("feed")
+        self._sent += 1
+        rng = np.random.default_rng([policy.version, self._sent])
+        events = []
+        for number in range(users):
+            unit = f"user {self._sent}/{number}"
+            cell = policy.draw(unit)
+            x, y = rng.normal(TRUTH[cell.name], 1.0).tolist()
+            if lost is not None and lost(cell.name, number):
+                continue
+            if cell.arm not in ("control", "held"):
+                y -= harm
+            drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}
+            views = 4.0 + number % 3
+            fields = {"x": x, "y": y, "likes": y / 4.0 * views / 5.0, "views": views}
+            events.append({"type": "exposure", "id": f"e/{unit}", **drawn})
+            events.append({"type": "metric", "id": f"m/{unit}", "name": "seen", "fields": fields, **drawn})
+        answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
+        assert answer["refused"] == []
+
+    def round(self, users: int = 300, *, harm: float = 0.0) -> dict[str, Any]:
+        """One round of users, closed."""
+        self.crowd(users, harm=harm)
+        self.now += 3600.0
+        return self.service.close_round("feed", who="ann")
+
+
+def stated(**changes: Any) -> dict[str, Any]:
+    """A study file with a relative floor well below what is kept."""
+    seen = {"event": "seen", "per_unit": "sum"}
+    return {
+        "name": "feed",
+        "baseline": {"w": 1},
+        "parameters": {"w": [0, 1, 2, 3]},
+        "metrics": {
+            "x": {**seen, "value": "x", "range": [0, 30]},
+            "y": {**seen, "value": "y", "range": [0, 30]},
+            "rate": {"ratio": [{**seen, "value": "likes", "cap": 40}, {**seen, "value": "views", "cap": 40}]},
+        },
+        "goal": {"maximize": "x"},
+        "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-12%"}],
+        "traffic": {"control": "20%"},
+        "rounds": {"every": "1h"},
+        **changes,
+    }
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    return stated()
+
+
+@pytest.fixture
+def playground() -> Iterator[Callable[..., Playground]]:
+    made: list[Playground] = []
+
+    def make(**changes: Any) -> Playground:
+        made.append(Playground(stated(**changes)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.service.shutdown()

@@ -1,0 +1,170 @@
+"""The breaker in a running study: it trips when a guardrail truly falls, says so, and only a person re-arms it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pasto.errors import BadOption
+from pasto.service.rounds import judging
+from pasto.service.rounds.scheduler import Scheduler
+
+Make = Callable[..., Any]
+
+
+def rounds_until_trip(place: Any, *, harm: float, most: int) -> int | None:
+    for number in range(1, most + 1):
+        place.round(harm=harm)
+        if place.service.show("feed")["state"] == "paused":
+            return number
+    return None
+
+
+def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(playground: Make) -> None:
+    place = playground()
+    for _ in range(4):
+        place.round()
+    assert place.service.show("feed")["state"] == "learning"
+    assert place.told == []
+    taken = rounds_until_trip(place, harm=6.0, most=6)
+    assert taken is not None
+    shown = place.service.show("feed")
+    assert (shown["state"], shown["paused_from"], set(shown["policy"]["arms"])) == ("paused", "learning", {"held"})
+    assert shown["breaker"]["tripped"]["reason"].startswith("breaker: y fell below its floor -12% of the control")
+    assert shown["breaker"]["tripped"]["round"] == 4 + taken
+    assert [verdict["state"] for verdict in shown["breaker"]["verdicts"]] == ["breach"]
+    line = place.service.audit("feed")[-1]
+    assert (line["who"], line["action"]) == ("breaker", "trip")
+    assert line["reason"] == shown["breaker"]["tripped"]["reason"]
+    assert [message["event"] for message in place.told][-1] == "trip"
+    assert place.service.rounds("feed")[-1]["next_state"] == "paused"
+    assert place.service.replay("feed") == {"identical": True, "rounds": 4 + taken, "first_difference": None}
+
+
+def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make) -> None:
+    place = playground(guardrails=[{"keep": "y", "at_least": 9.0, "floor": 7.5}])
+    for _ in range(4):
+        place.round()
+    assert rounds_until_trip(place, harm=9.0, most=6) is not None
+    served = {share["name"] for share in place.service.show("feed")["policy"]["shares"]}
+    report = place.service.report("feed")
+    certified = report["blend"]["certificate"]["certified"]
+    assert served == (set(report["blend"]["probabilities"]) if certified else {"w=1"})
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
+    place = playground()
+    for _ in range(25):
+        place.round(users=150)
+    assert place.service.show("feed")["state"] == "learning"
+    assert place.told == []
+    assert place.service.report("feed")["guardrails"][0]["state"] == "holds"
+
+
+def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(playground: Make) -> None:
+    place = playground()
+    tripped = rounds_until_trip(place, harm=4.0, most=6)
+    assert tripped is not None
+    with pytest.raises(BadOption, match=r"stopped by its breaker .*needs a reason"):
+        place.service.change("feed", "resume", who="ann", reason=" ")
+    resumed = place.service.change("feed", "resume", who="ann", reason="the ranking was repaired")
+    assert resumed["breaker"] == {"verdicts": [], "tripped": None}
+    for _ in range(5):
+        place.round()
+    assert place.service.show("feed")["state"] == "learning"
+    assert rounds_until_trip(place, harm=4.0, most=6) is not None
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
+    place = playground()
+    states = []
+    for _ in range(40):
+        place.round(users=10, harm=4.0)
+        shown = place.service.show("feed")
+        states.append(shown["breaker"]["verdicts"][0]["state"] if shown["breaker"]["verdicts"] else "holds")
+        if shown["state"] == "paused":
+            break
+    assert "warning" in states
+    assert "breach" not in states[: states.index("warning")]
+    assert [message["event"] for message in place.told].count("warning") == 1
+    assert place.told[0]["verdicts"][0]["name"] == "y"
+
+
+def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(playground: Make) -> None:
+    place = playground()
+    for _ in range(4):
+        place.round()
+    place.service.change("feed", "deploy", who="ann", without_confirmation=True)
+    version = place.service.show("feed")["version"]
+    scheduler = Scheduler(place.service)
+    for _ in range(5):
+        place.crowd()
+        place.now += 3601.0
+        scheduler.tick()
+    shown = place.service.show("feed")
+    assert (shown["state"], shown["version"]) == ("deployed", version)
+    assert shown["round"] > version
+    for _ in range(12):
+        place.crowd(harm=6.0)
+        place.now += 3601.0
+        scheduler.tick()
+        if place.service.show("feed")["state"] == "paused":
+            break
+    shown = place.service.show("feed")
+    assert (shown["state"], shown["paused_from"]) == ("paused", "deployed")
+    assert [share["name"] for share in shown["policy"]["shares"]] == ["w=1"]
+    assert place.service.audit("feed")[-1]["who"] == "breaker"
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
+    one, two = playground(), playground()
+    for place in (one, two):
+        for _ in range(3):
+            place.round(users=60, harm=1.5)
+            if place is two:
+                place.service = place.node()
+    assert one.service.show("feed")["breaker"] == two.service.show("feed")["breaker"]
+
+
+@pytest.mark.parametrize("what", ["verdict", "trip"])
+def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) -> None:
+    place = playground()
+    tripped = rounds_until_trip(place, harm=4.0, most=6)
+    assert tripped is not None
+    close = place.store.closes(1)[-1]
+    told = json.loads(close.observed)
+    if what == "verdict":
+        told["breaker"][0]["state"] = "holds"
+    else:
+        told["next"]["state"] = "learning"
+    closes = place.store.closes
+
+    def changed(study: int, *, after: int = 0, limit: int = 1000) -> Any:
+        rows = closes(study, after=after, limit=limit)
+        return [row if row.round != close.round else replace(row, observed=json.dumps(told)) for row in rows]
+
+    place.store.closes = changed
+    found = place.service.replay("feed")
+    assert not found["identical"]
+    assert found["first_difference"]["round"] == close.round
+    assert found["first_difference"]["what"] == "breaker"
+
+
+def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
+    playground: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ArithmeticError("no such luck")
+
+    place = playground()
+    monkeypatch.setattr(judging, "verdicts", fails)
+    closed = place.round()
+    assert closed["closed"]
+    assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]
