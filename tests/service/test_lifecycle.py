@@ -134,3 +134,23 @@ def test_only_a_learning_study_has_rounds_to_close(service: Service, document: d
         WrongState, match="is draft, and only a learning study has rounds to close; possible now: start"
     ):
         service.close_round("feed", who="ann")
+
+
+def test_many_rounds_are_told_without_holding_what_they_measured(
+    learning: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        learning.close_round("feed", who="ann")
+    monkeypatch.setattr("pasto.service.service.CLOSES", 2)
+    asked: list[int] = []
+    read = learning.store.closes
+
+    def noted(study: int, *, after: int = 0, limit: int = 1000) -> Any:
+        asked.append(limit)
+        return read(study, after=after, limit=limit)
+
+    monkeypatch.setattr(learning.store, "closes", noted)
+    assert [one["round"] for one in learning.rounds("feed")] == [1, 2, 3, 4, 5]
+    assert [one["round"] for one in learning.rounds("feed", after=1, limit=3)] == [2, 3, 4]
+    assert [one["round"] for one in learning.rounds("feed", after=9)] == []
+    assert max(asked) == 2

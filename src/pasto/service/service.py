@@ -36,6 +36,8 @@ TRIES = 50
 """How often a change is made again onto what someone else changed meanwhile."""
 MOST_ROWS = 1000
 """Rows of a log that one call returns at most."""
+CLOSES = 20
+"""Closes that are read from the store at a time."""
 MOST_WORDS = 10_000
 """Characters of a reason."""
 _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "until"), "pause": ("hold",)}
@@ -184,8 +186,16 @@ class Service:
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Closed rounds in order, from the one behind `after`."""
-        number = self._row(name).number
-        return [closed(row) for row in self.store.closes(number, after=after, limit=_limit(limit))]
+        number, wanted = self._row(name).number, _limit(limit)
+        found: list[dict[str, Any]] = []
+        # A close holds all that was measured, of which little is told: never many of them at once.
+        while len(found) < wanted:
+            rows = self.store.closes(number, after=after, limit=min(CLOSES, wanted - len(found)))
+            if not rows:
+                break
+            found += map(closed, rows)
+            after = rows[-1].round
+        return found
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what to a study, and why, in order."""
