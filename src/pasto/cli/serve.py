@@ -43,10 +43,11 @@ def serve(**given: str | None) -> None:
     """
     settings = read_settings(given, os.environ)
     try:
+        from pasto.dashboard import Dashboard
         from pasto.service.http.logs import start_logging
         from pasto.service.http.server import Running
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"`pasto serve` needs {missing.name}: pip install 'pasto[serve]'") from missing
-    running = Running(settings)
+    running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
     running.serve(lambda: click.echo(f"pasto is serving {settings.place} on {running.url}"))

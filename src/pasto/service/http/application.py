@@ -12,7 +12,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
 
 from pasto.service.http.answers import Answer, problem
@@ -22,7 +21,7 @@ from pasto.service.http.exposures import Exposures
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
-from pasto.service.http.table import ROUTES
+from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
 from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
@@ -35,7 +34,7 @@ log = logging.getLogger("pasto.http")
 class Application:
     """Everything that a service answers over HTTP.
 
-    `pages` are further routes of Starlette's, reached where none of the table's fits.
+    `pages` are further routes beside the table's; the OpenAPI document does not list them.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Application:
         settings: Settings | None = None,
         *,
         scheduler: Scheduler | None = None,
-        pages: Sequence[BaseRoute] = (),
+        pages: Sequence[Route] = (),
     ) -> None:
         settings = settings or Settings()
         keys = Keys(service.store)
@@ -61,7 +60,7 @@ class Application:
             scheduler=scheduler,
         )
         service.board.listen(context.waiting.changed)
-        endpoints = {(route.method, route.path): Endpoint(route, context) for route in ROUTES}
+        endpoints = {(route.method, route.path): Endpoint(route, context) for route in (*ROUTES, *pages)}
         self._hot = {
             (method, path.rpartition("/")[2]): endpoint
             for (method, path), endpoint in endpoints.items()
@@ -70,11 +69,7 @@ class Application:
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[
-                *(
-                    StarletteRoute(path, _Mounted(each), methods=list(each))
-                    for path, each in _by_path(endpoints).items()
-                ),
-                *pages,
+                StarletteRoute(path, _Mounted(each), methods=list(each)) for path, each in _by_path(endpoints).items()
             ],
             exception_handlers={HTTPException: _refused, Exception: _failed},
             lifespan=self._running,

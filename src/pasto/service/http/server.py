@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -19,10 +19,12 @@ from pasto.errors import BadOption
 from pasto.service.http.answers import CLOSE, problem
 from pasto.service.http.application import Application
 from pasto.service.http.guard import check_safe
+from pasto.service.http.table import Route
 from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
+from pasto.service.webhook import Webhook
 from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
@@ -113,17 +115,19 @@ class Running:
     """A service over one store, from its first request to its last.
 
     `serve` returns when a signal or `stop` ended it: nobody new was let in, whoever was being served was answered,
-    the store wrote what was waiting, and the scheduler stopped.
+    the store wrote what was waiting, and the scheduler stopped. `pages` makes further routes for the service.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, pages: Callable[[Service], Sequence[Route]] | None = None) -> None:
         self.settings = settings
         store = open_store(settings.store)
         try:
             check_safe(Keys(store), settings)
-            self.service = Service(store)
+            self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
+            self.service = Service(store) if self._webhook is None else Service(store, notify=self._webhook.send)
             self.scheduler = Scheduler(self.service, settings.poll)
-            self.application = Application(self.service, settings, scheduler=self.scheduler)
+            further = () if pages is None else pages(self.service)
+            self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
             self._socket = _listen(settings.host, settings.port)
         except BaseException:
             store.close()
@@ -146,6 +150,8 @@ class Running:
         """Serve until ended; `beginning` is called when the first request can be answered."""
         self._server.beginning = beginning
         self.service.board.refresh()
+        if self._webhook is not None:
+            self._webhook.start()
         self.scheduler.start()
         try:
             self._server.run(sockets=[self._socket])
@@ -158,6 +164,8 @@ class Running:
         if self._said is not None:
             self._said.unlink(missing_ok=True)
         self.scheduler.stop()
+        if self._webhook is not None:
+            self._webhook.stop()
         self.service.shutdown()
         self.application.context.threads.shutdown(wait=False, cancel_futures=True)
         self._socket.close()

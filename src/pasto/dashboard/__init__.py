@@ -1,0 +1,5 @@
+"""The dashboard: pages over the service, for people with a browser."""
+
+from pasto.dashboard.dashboard import Dashboard
+
+__all__ = ["Dashboard"]

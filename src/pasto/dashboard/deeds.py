@@ -1,0 +1,108 @@
+"""What can be done from a page: create a study, take it through its life, replay it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from pasto.dashboard.forms import kind_of, read_form
+from pasto.dashboard.rendering import page, redirect
+from pasto.dashboard.views import Views
+from pasto.dashboard.visitors import Visitor, Visitors
+from pasto.errors import BadSpec, PastoError
+from pasto.service.http.answers import Answer, Refused, explained
+from pasto.service.http.calls import Call
+from pasto.service.http.studies import REPLAY_PATIENCE
+from pasto.service.spec import EXAMPLE, read_document
+
+KINDS = ("yaml", "json", "toml")
+
+
+class Deeds:
+    """Forms that change something; every one of them carries the visitor's token."""
+
+    def __init__(self, visitors: Visitors, views: Views) -> None:
+        self._visitors = visitors
+        self._views = views
+
+    async def blank(self, call: Call, visitor: Visitor) -> Answer:
+        """The form for a new study, filled with an example."""
+        self._check_may(visitor)
+        return self._form(visitor, EXAMPLE, {})
+
+    async def create(self, call: Call, visitor: Visitor) -> Answer:
+        """Create a study, or show what is wrong with its file by field."""
+        form = await self._form_of(call, visitor)
+        text = form.get("text", "")
+        kind: Any = kind_of(text)
+
+        def work() -> str:
+            made = call.service.create(read_document(text, kind), who=visitor.name, reason=form.get("reason", ""))
+            return str(made["name"])
+
+        try:
+            name = await call.run(work)
+        except BadSpec as error:
+            return self._form(visitor, text, error.problems, form.get("reason", ""), status=422)
+        except PastoError as error:
+            told = explained(error, call.settings.retry_after)
+            status = 400 if told is None else told.status
+            return self._form(visitor, text, {"": str(error)}, form.get("reason", ""), status=status)
+        return redirect(f"/studies/{quote(name, safe='')}")
+
+    async def change(self, call: Call, visitor: Visitor) -> Answer:
+        """One step in a study's life, or why not."""
+        name = call.path("name")
+        form = await self._form_of(call, visitor)
+        action, reason = form.get("action", ""), form.get("reason", "")
+        options: dict[str, Any] = {}
+        if action == "pause" and "hold" in form:
+            options["hold"] = form["hold"]
+        if action == "deploy" and form.get("without_confirmation") == "yes":
+            options["without_confirmation"] = True
+
+        def work() -> None:
+            if action == "close":
+                call.service.close_round(name, who=visitor.name, reason=reason)
+            else:
+                call.service.change(name, action, who=visitor.name, reason=reason, **options)
+
+        try:
+            await call.run(work)
+        except PastoError as error:
+            told = explained(error, call.settings.retry_after)
+            if told is None or told.status == 404:
+                raise
+            return await self._views.shown(call, visitor, name, str(error), told.status)
+        return redirect(f"/studies/{quote(name, safe='')}")
+
+    async def replay(self, call: Call, visitor: Visitor) -> Answer:
+        """Compute every policy again, and say whether each is the same; whoever may look may ask for it."""
+        name = call.path("name")
+        form = await read_form(call)
+        self._visitors.check_form(call, visitor, form.get("token", ""))
+        context = call.context
+        if context.replays >= max(1, call.settings.threads // 4):
+            return page("parts/replay.html", {"busy": True, "told": None})
+        context.replays += 1
+        try:
+            told = await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE)
+        finally:
+            context.replays -= 1
+        return page("parts/replay.html", {"busy": False, "told": told})
+
+    async def _form_of(self, call: Call, visitor: Visitor) -> dict[str, str]:
+        form = await read_form(call)
+        self._visitors.check_form(call, visitor, form.get("token", ""))
+        self._check_may(visitor)
+        return form
+
+    def _check_may(self, visitor: Visitor) -> None:
+        if not visitor.may_act:
+            raise Refused(403, "forbidden", "this needs a key with the scope admin; log out, and in again with one")
+
+    def _form(
+        self, visitor: Visitor, text: str, problems: dict[str, str] | Any, reason: str = "", status: int = 200
+    ) -> Answer:
+        values = {**self._views.frame(visitor), "text": text, "problems": dict(problems), "reason": reason}
+        return page("new.html", values, status)
