@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,8 +44,10 @@ class Board:
     >>> store.close()
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
+        self._monotonic = monotonic
+        self._silent_since: float | None = None
         self._standing: dict[str, Standing] = {}
         self._past: OrderedDict[tuple[int, int], Published] = OrderedDict()
         self._cells = 0
@@ -86,13 +89,25 @@ class Board:
 
     def refresh(self) -> None:
         """Read every study from the store; one that cannot be read is logged, and the others are served."""
-        for row in self._store.studies():
+        try:
+            rows = self._store.studies()
+        except Exception:
+            self._silent_since = self._monotonic() if self._silent_since is None else self._silent_since
+            raise
+        self._silent_since = None
+        for row in rows:
             try:
                 self._take(row)
             except (PastoError, ValueError) as error:
                 if self._troubled.get(row.name) != row.generation:
                     self._troubled[row.name] = row.generation
                     log.error("study %r cannot be read: %s: %s", row.name, type(error).__name__, error)
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds the store has not answered; what other nodes did meanwhile, nobody here knows."""
+        since = self._silent_since
+        return 0.0 if since is None else self._monotonic() - since
 
     def reread(self, name: str) -> Standing:
         """Read one study from the store."""

@@ -78,7 +78,7 @@ class Service:
         self.store = store
         self._archive = archive or Archive.beside(store)
         self._notify = notify
-        self.board = Board(store)
+        self.board = Board(store, monotonic)
         self._clock = clock
         self._ages = Ages(clock, monotonic)
         self._due = Due(store, self._ages, monotonic)

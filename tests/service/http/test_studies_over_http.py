@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from pasto.assign import Published
+from pasto.errors import StoreError
+from pasto.service.http import policies
 from pasto.service.remote import Remote
 from pasto.service.spec import EXAMPLE, read_document
 
@@ -116,6 +118,28 @@ def test_waiting_ends_with_the_time_and_with_the_change(serve: Serve) -> None:
         site.until(lambda: waiting.number == 0)  # at once, and not when their time is up
         found = {answer.result().headers["etag"] for answer in answers}
     assert found == {site.client.get(POLICY).headers["etag"]} != {tag}
+
+
+def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    site.study()
+    board, path = site.running.service.board, "/v1/studies/feed/policy"
+    tag = {"if-none-match": site.client.get(path).headers["etag"]}
+
+    def lost() -> Any:
+        raise StoreError("no route to host")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.running.service.store, "studies", lost)
+        site.until(lambda: board.silence > 0)
+        assert site.client.get(path, headers=tag).status_code == 304  # a hiccup is no news
+        patch.setattr(policies, "UNSURE", 0.0)
+        for headers in ({}, tag):
+            answer = site.client.get(path, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
+            assert answer.headers["retry-after"]
+    site.until(lambda: board.silence == 0)
+    assert site.client.get(path, headers=tag).status_code == 304
 
 
 def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:

@@ -15,6 +15,8 @@ LONGEST = 60.0
 """Seconds that a caller may wait for a policy to change."""
 MANY = 500
 """Units that are decided for in a thread, so that they hold nobody up."""
+UNSURE = 60.0
+"""Seconds without a word from the store after which nobody is told any more that a policy still holds."""
 UNITS = msgspec.json.Decoder(Units)
 
 
@@ -35,6 +37,14 @@ async def policy(call: Call) -> Answer:
         if _same(held, current):
             await waiting.wait(event, wait)
             current = board.current(name)
+    if board.silence > UNSURE:
+        # It may have been paused elsewhere. A caller that hears nothing goes on until its policy expires, no longer.
+        raise Refused(
+            503,
+            "store_unavailable",
+            "the store has not answered for a while, so this node cannot say which policy holds; ask another node",
+            headers=retry(call.settings.retry_after),
+        )
     tag = (b"etag", f'"{current.checksum}"'.encode())
     if held and _same(held, current):
         return Answer(304, b"", (tag, (b"cache-control", b"no-cache")))
