@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.measure import Moments
 from pasto.service.details import Waiting
-from pasto.service.rounds.close import moments_of
+from pasto.service.rounds.close import OWN_TABLES, moments_of
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow
 
@@ -41,10 +41,15 @@ class Again:
         """Rounds that knew a unit which was deleted since."""
         self.gone: list[int] = []
         """Rounds whose events are no longer kept, or whose archive is not at hand."""
+        self.elsewhere: list[int] = []
+        """Rounds that were measured in a team's own tables, which go on changing."""
 
     def measure(self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str) -> tuple[Moments, ...] | None:
         """What a round measured; None where it disagrees with what the engine recorded."""
         record = tuple(recorded)
+        if engine == OWN_TABLES:
+            self.elsewhere.append(one.round)
+            return record
         if one.round in self._archived and self._archive is not None:
             measured = self._archive.measure(self._row, one.round, one.after, until, self._spec.columns)
             exact = engine == "sqlite"
@@ -68,6 +73,8 @@ class Again:
             told["deleted_units"] = {"units": self.deleted, "rounds": self.touched}
         if self.gone:
             told["deleted_events"] = {"rounds": self.gone}
+        if self.elsewhere:
+            told["own_tables"] = {"rounds": self.elsewhere}
         return {"except": told} if told else {}
 
     def _let_go(self, one: Waiting, until: int) -> int:

@@ -12,6 +12,7 @@ from pasto.errors import StoreError
 from pasto.measure import Moments, covariances, measure
 from pasto.records import Observation
 from pasto.service.details import Details, Frozen, Waiting, Watch
+from pasto.service.origins import measure_there
 from pasto.service.publishing import freeze, held, published
 from pasto.service.rounds.judging import (
     Past,
@@ -29,6 +30,9 @@ from pasto.service.rounds.step import Lesson, Stepped, begun, step, unchanged
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import holding, reason
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+
+OWN_TABLES = "own tables"
+"""The engine that a close names where it measured a team's tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,17 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         round=row.round,
         version=row.version,
         high_water=high_water,
-        observed=_observed(store.dialect, row, terms, learning, due, measured, problems, look, said),
+        observed=_observed(
+            store.dialect if spec.source is None else OWN_TABLES,
+            row,
+            terms,
+            learning,
+            due,
+            measured,
+            problems,
+            look,
+            said,
+        ),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
@@ -176,6 +190,11 @@ def publication(
 
 def moments_of(store: Store, spec: Spec, study: int, one: Waiting, until: int) -> tuple[Moments, ...]:
     """What a round measured, as far as events had come."""
+    if spec.source is not None:
+        policy = store.policy(study, one.round)
+        if policy is None:
+            raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
+        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), spec.columns)
     with store.reading() as connection:
         return measure(
             connection,

@@ -155,6 +155,32 @@ FIELDS = (
     Field("rounds.every", "time", "1h", "How long a round lasts", "30m"),
     Field("rounds.exposures", "whole number", "—", "Instead of `every`: end it after so many exposures", "50000"),
     Field("rounds.maturity", "time", "0s", "How long late events are waited for before a round is learned", "2h"),
+    Field(
+        "source",
+        "mapping",
+        "—",
+        "Your own tables of exposures and events, instead of events sent to PASTO",
+        "{from: lake, exposures: {table: seen}, events: [{table: plays, event: play, version: policy}]}",
+    ),
+    Field("source.from", "text", "required", "A place that the operator set: `PASTO_SOURCE_LAKE` for lake", "lake"),
+    Field("source.exposures", "mapping", "required", "The table of exposures", "{table: seen, unit: user_id}"),
+    Field(
+        "source.exposures.table", "text", "required", "Its name; in a folder of files, a folder or file", "lake.seen"
+    ),
+    Field("source.exposures.unit", "text", "unit", "The column of units", "user_id"),
+    Field("source.exposures.version", "text", "version", "The column of the policy's version", "policy"),
+    Field("source.exposures.candidate", "text", "—", "The column of the candidate's name, to be checked", "shown"),
+    Field("source.exposures.time", "text", "—", "The column of the time, where events say no version", "at"),
+    Field(
+        "source.events", "list", "required", "The tables of events, up to 64", "[{table: plays, event: play, time: at}]"
+    ),
+    Field("source.events.table", "text", "required", "Its name", "lake.plays"),
+    Field("source.events.unit", "text", "unit", "The column of units", "user_id"),
+    Field("source.events.name", "text", "name", "The column of the event's name", "kind"),
+    Field("source.events.event", "text", "—", "Instead of `name`: what all its events are called", "play"),
+    Field("source.events.version", "text", "—", "The column of the policy's version", "policy"),
+    Field("source.events.time", "text", "—", "Instead of `version`: the column of the time", "at"),
+    Field("source.events.fields", "mapping", "{}", "Columns by field, where their names differ", "{seconds: secs}"),
     Field("learner", "text or mapping", "thompson", "Who learns: a name, or a name with settings", "thompson"),
     Field("learner.name", "`thompson`, `pasto` or `scgd`", "required", "Which learner, where settings follow", "pasto"),
     Field("learner.draws", "whole number", "32", "`thompson`: posterior draws behind each policy", "64"),

@@ -19,6 +19,7 @@ from pasto.service.spec.fields import inside
 from pasto.service.spec.learners import read_learner
 from pasto.service.spec.pace import read_rounds, read_traffic
 from pasto.service.spec.settings import read_settings
+from pasto.service.spec.sourced import read_source
 from pasto.service.spec.spec import Spec
 from pasto.service.spec.warnings import warnings_of
 from pasto.space import Candidates
@@ -50,6 +51,9 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
     traffic = read_traffic(problems, fields.get("traffic", {}))
     rounds = read_rounds(problems, fields.get("rounds", {}))
     learner = read_learner(problems, fields, traffic, None if settings is None else settings.candidates)
+    source = read_source(problems, fields["source"]) if fields.get("source") is not None else None
+    if fields.get("source") is not None and rounds.exposures is not None:
+        problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
     expires_after = read_span(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
     if settings is not None and isinstance(settings.candidates, Candidates) and traffic.cap is not None:
@@ -72,6 +76,8 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
         "confidence": confidence,
         "expires_after": expires_after,
     }
+    if source is not None:
+        written["source"] = source.document()
     if "floor" not in _mapping(fields.get("traffic")) and learner[0].name != "thompson":
         written["traffic"].pop("floor")  # the paper's learners have a schedule of their own where none is named
     spec = Spec(
@@ -90,6 +96,7 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
         confidence=confidence,
         expires_after=expires_after,
         document=written,
+        source=source,
     )
     _possible(spec)
     return replace(spec, warnings=tuple(warnings_of(spec)))

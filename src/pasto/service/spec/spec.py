@@ -11,6 +11,7 @@ from pasto.objective import Objective
 from pasto.optimize.learners import Learner
 from pasto.records import Value
 from pasto.service.spec.amounts import Level
+from pasto.service.spec.sourced import Sourced
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
@@ -96,6 +97,8 @@ class Spec:
     """The same as plain JSON, with every default written out."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is usable, but probably not what was meant."""
+    source: Sourced | None = None
+    """A team's own tables; None where events are sent to PASTO."""
 
     @property
     def kept(self) -> int:

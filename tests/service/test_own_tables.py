@@ -1,0 +1,177 @@
+"""A study whose events never come to PASTO: rounds are measured in a team's own files or tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from pasto.errors import BadOption, BadSpec, StoreError
+from pasto.service.service import Service
+from pasto.service.spec import parse_spec
+
+Document = dict[str, Any]
+SOURCE = {
+    "from": "lake",
+    "exposures": {"table": "seen", "unit": "person", "version": "policy", "candidate": "shown"},
+    "events": [
+        {"table": "logs.plays", "unit": "person", "event": "watch", "version": "policy", "fields": {"seconds": "secs"}},
+        {"table": "clicks", "unit": "person", "name": "kind", "version": "policy"},
+    ],
+}
+
+
+@pytest.fixture
+def sourced(document: Document) -> Document:
+    return {**document, "source": SOURCE}
+
+
+def tables(service: Service, users: int = 400) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
+    """What the current policy's users did: columns and rows by table."""
+    policy = service.board.current("feed")
+    rng = random.Random(policy.version)
+    seen, plays, clicks = [], [], []
+    for unit in (f"user {number}" for number in range(users)):
+        cell = policy.draw(unit)
+        weight = int(cell.values["w"])
+        seen.append((unit, policy.version, cell.name))
+        plays += [(unit, policy.version, {0: 2.0, 1: 0.0, 2: 0.1, 3: -1.0}[weight] + rng.gauss(0, 1))]
+        clicks += [(unit, policy.version, rng.choice(("like", "share")))] * weight
+    return {
+        "seen": ("person TEXT, policy BIGINT, shown TEXT", seen),
+        "plays": ("person TEXT, policy BIGINT, secs DOUBLE PRECISION", plays),
+        "clicks": ("person TEXT, policy BIGINT, kind TEXT", clicks),
+    }
+
+
+def fill_lake(service: Service, folder: Path) -> None:
+    version = service.board.current("feed").version
+    with duckdb.connect() as connection:
+        for name, (columns, rows) in tables(service).items():
+            place = folder / ("logs/plays" if name == "plays" else name)
+            place.mkdir(parents=True, exist_ok=True)
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+            connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)  # noqa: S608
+            connection.execute(f"COPY {name} TO '{place}/{version}.parquet'")
+
+
+def test_a_study_learns_from_a_lake(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    for _ in range(4):
+        fill_lake(service, tmp_path)
+        done = service.close_round("feed", who="ann")
+        assert done["learned_from"], done
+    shares = {share["name"]: share["probability"] for share in service.report("feed")["policy"]}
+    assert len(shares) == 4
+    assert service.report("feed")["rounds_learned"] == 4
+    again = service.replay("feed")
+    assert (again["identical"], again["except"]) == (True, {"own_tables": {"rounds": [1, 2, 3, 4]}})
+
+
+def test_lies_in_the_exposures_are_left_out(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    fill_lake(service, tmp_path)
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 'liar' AS person, 1 AS policy, 'w=9' AS shown) TO '{tmp_path}/seen/lie.parquet'"
+        )
+    service.close_round("feed", who="ann")
+    close = service.store.closes(1)[0]
+    (measured,) = json.loads(close.observed)["rounds"]
+    assert sum(cell["units"] for cell in measured["moments"]) == 400
+
+
+@pytest.mark.services
+def test_a_study_learns_from_postgres(
+    service: Service, sourced: Document, postgres_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres_server.fresh()
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", url)
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA logs")
+        for name, (columns, rows) in tables(service).items():
+            table: Any = "logs.plays" if name == "plays" else name
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            connection.cursor().executemany(f"INSERT INTO {table} VALUES (%s, %s, %s)", rows)  # noqa: S608
+    assert service.close_round("feed", who="ann")["learned_from"] == [1]
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE seen")
+    with pytest.raises(StoreError, match="the source 'lake' could not be read"):
+        service.close_round("feed", who="ann")
+    postgres_server.drop(url)
+
+
+def test_a_place_that_nobody_set_is_told(service: Service, sourced: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PASTO_SOURCE_LAKE", raising=False)
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    with pytest.raises(BadOption, match="PASTO_SOURCE_LAKE is not set"):
+        service.close_round("feed", who="ann")
+    assert service.show("feed")["round"] == 1, "the round stays open until it can be measured"
+
+
+def test_a_table_that_is_not_there_is_told(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    with pytest.raises(BadOption, match="the table 'seen' is no folder"):
+        service.close_round("feed", who="ann")
+
+
+Change = Callable[[Document], object]
+WRONG: list[tuple[Change, str]] = [
+    (lambda source: source.update({"from": "../etc"}), "source.from"),
+    (lambda source: source.pop("from"), "source.from"),
+    (lambda source: source.update(exposures={"table": "../../etc/passwd"}), "source.exposures.table"),
+    (lambda source: source.update(exposures={"unit": "u"}), "source.exposures.table"),
+    (lambda source: source.update(exposures={"table": "seen", "url": "x"}), "source.exposures.url"),
+    (lambda source: source.update(events=[]), "source.events"),
+    (lambda source: source.update(events=[{"table": "x"}]), "source.events[0].version"),
+    (lambda source: source.update(events=[{"table": "x", "time": "at"}]), "source.events[0].version"),
+    (
+        lambda source: source.update(events=[{"table": "x", "version": "v", "name": "n", "event": "e"}]),
+        "events[0].event",
+    ),
+    (lambda source: source.update(events=[{"table": "x", "version": "v", "fields": {"a": 1}}]), "events[0].fields"),
+    (lambda source: source.update(events=[{"table": "x; DROP", "version": "v"}]), "source.events[0].table"),
+    (lambda source: source.update(sql="SELECT 1"), "source.sql"),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), WRONG, ids=[str(place) for place in range(len(WRONG))])
+def test_what_is_wrong_is_told_by_field(sourced: Document, change: Change, field: str) -> None:
+    source = {**SOURCE}
+    change(source)
+    with pytest.raises(BadSpec) as refused:
+        parse_spec({**sourced, "source": source})
+    assert any(field in path for path in refused.value.problems), refused.value.problems
+
+
+def test_rounds_by_exposures_need_events_here(sourced: Document) -> None:
+    with pytest.raises(BadSpec, match=r"rounds\.exposures cannot be counted"):
+        parse_spec({**sourced, "rounds": {"exposures": 100}})
+
+
+def test_what_was_read_writes_itself_down_again(sourced: Document) -> None:
+    spec = parse_spec(sourced)
+    assert spec.source is not None
+    assert parse_spec(spec.document).source == spec.source
+    assert parse_spec(spec.document).document == spec.document
