@@ -27,6 +27,7 @@ from pasto.service.rounds.looks import PHASES
 from pasto.service.rounds.phases import check_confirmed, horizon_of, messages
 from pasto.service.rounds.replay import replay
 from pasto.service.spec import parse_spec
+from pasto.service.trust.standing import SEVERITY
 from pasto.service.trust.trust import Trust
 from pasto.service.trust.what_if import Question
 from pasto.service.wire import Event, Refusal, decode
@@ -230,6 +231,14 @@ class Service:
         """Another question, answered from what was learned: the study's objective with these parts replaced."""
         question = Question(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
         return self._trust.what_if(self.board.reread(name), question)
+
+    def breaker(self, row: StudyRow) -> dict[str, int]:
+        """How each of a study's guardrails stands: 0 holds, 1 at a warning, 2 when it stopped the study."""
+        said = Details.from_text(row.details).breaker.verdicts
+        found = {rail.name: 0 for rail in self.board.spec(row).guardrails}
+        for verdict in said:
+            found[verdict["name"]] = max(found.get(verdict["name"], 0), SEVERITY[verdict["state"]])
+        return found
 
     # Events
 

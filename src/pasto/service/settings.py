@@ -118,6 +118,13 @@ class Settings:
         "Which flag evaluations count as exposures: of single flags, all, or none (the caller then sends them).",
         choices=("single", "all", "none"),
     )
+    webhook: str = _setting(
+        "", "An address that is told, by POST, when a breaker warns or trips, such as https://hooks.example.com/pasto."
+    )
+    webhook_hosts: str = _setting(
+        "",
+        "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
+    )
     body_limit: int = _setting(5_000_000, "Bytes of a request's body, unpacked.", 1_000, 1_000_000_000)
     batch_limit: int = _setting(10_000, "Events, or units to assign, in one request.", 1, 1_000_000)
     depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)
@@ -149,7 +156,16 @@ class Settings:
     @property
     def hosts(self) -> frozenset[str]:
         """The allowed names, in lower case."""
-        return frozenset(name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip())
+        return _names(self.allowed_hosts)
+
+    @property
+    def hooked(self) -> frozenset[str]:
+        """The hosts that the webhook may be at, in lower case."""
+        return _names(self.webhook_hosts)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in text.split(",") if name.strip())
 
 
 SETTINGS: Mapping[str, Setting] = {

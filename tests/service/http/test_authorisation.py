@@ -31,6 +31,7 @@ ALLOWED = {
     ("POST", "/v1/studies/{name}/events"): {"ingest"},
     ("GET", "/v1/studies/{name}/report"): {"read"},
     ("POST", "/v1/studies/{name}/replay"): {"read"},
+    ("POST", "/v1/studies/{name}/what-if"): {"read"},
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys/{prefix}/rotate"): {"admin"},

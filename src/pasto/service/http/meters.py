@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BOUNDS = (*map(str, SECONDS), "+Inf")
-Look = Callable[[], Iterable[tuple[str, str, float, str | None]]]
-"""What is looked up when asked for: (name, what it is, value, study or None) each."""
+Look = Callable[[], Iterable[tuple[str, str, float, str | Mapping[str, str] | None]]]
+"""What is looked up when asked for: (name, what it is, value, and its study, its labels, or None) each."""
 
 
 class Meters(Collector):
@@ -65,6 +65,10 @@ class Meters(Collector):
         """Count units assigned."""
         self._decisions[study, via] += number
 
+    def duplicates(self, study: str) -> int:
+        """Events that came again and were counted once, since this process began."""
+        return self._events[study, "duplicate"]
+
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self._registry)
@@ -94,7 +98,8 @@ class Meters(Collector):
         gauges: dict[str, GaugeMetricFamily] = {}
         for name, meaning, value, study in self._look():
             gauge = gauges.get(name)
+            labels = {} if study is None else {"study": study} if isinstance(study, str) else study
             if gauge is None:
-                gauge = gauges[name] = GaugeMetricFamily(name, meaning, labels=[] if study is None else ["study"])
-            gauge.add_metric([] if study is None else [study], value)
+                gauge = gauges[name] = GaugeMetricFamily(name, meaning, labels=list(labels))
+            gauge.add_metric(list(labels.values()), value)
         yield from gauges.values()

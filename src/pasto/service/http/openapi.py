@@ -172,11 +172,13 @@ def _answer(kind: Any, found: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
     if isinstance(kind, str) and "/" in kind:
         return {"description": "Text.", "content": {kind: {"schema": {"type": "string"}}}}
     schema: dict[str, Any]
+    further: dict[str, Any] = {}
     if isinstance(kind, tuple):
-        schema = {"anyOf": [found[each] for each in kind]}
+        further = {each: {"schema": {"type": "string"}} for each in kind if isinstance(each, str)}
+        schema = {"anyOf": [found[each] for each in kind if not isinstance(each, str)]}
     else:
         schema = {"$ref": REFERENCE.format(name=kind)} if isinstance(kind, str) else found[kind]
-    return {"description": "Done.", "content": {"application/json": {"schema": schema}}}
+    return {"description": "Done.", "content": {"application/json": {"schema": schema}, **further}}
 
 
 def _identity(route: Route) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -57,8 +57,8 @@ async def interface(call: Call) -> Answer:
     return Answer(200, written())
 
 
-def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
-    """What is looked up when Prometheus asks: (name, meaning, value, study or None) each."""
+def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[str, str] | None]]:
+    """What is looked up when Prometheus asks: (name, meaning, value, and its study, its labels, or None) each."""
     yield "pasto_requests_in_work", "Requests in work now.", context.working, None
     yield "pasto_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
@@ -74,6 +74,9 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | None]]:
         if row.state not in QUIET:
             yield "pasto_policy_version", "Of the policy being served.", row.version, row.name
             yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name
+            for guardrail, severity in context.service.breaker(row).items():
+                labels = {"study": row.name, "guardrail": guardrail}
+                yield "pasto_breaker", "0 while a guardrail holds, 1 at a warning, 2 when tripped.", severity, labels
             unlogged = context.service.unlogged.get(row.name, 0)
             yield "pasto_unlogged_exposures", "Exposures of the service's own that were lost.", unlogged, row.name
             if row.state == "learning":  # what is paused or deployed stands still, and is never overdue

@@ -31,12 +31,27 @@ class Change(Request, kw_only=True):
     hold: (
         Annotated[Literal["blend", "baseline"], Meta(description="pause: what everyone gets meanwhile.")] | UnsetType
     ) = UNSET
+    days: Annotated[float, Meta(gt=0, le=3660, description="confirm: judge it after so many days.")] | UnsetType = UNSET
+    until: Annotated[str, Meta(max_length=40, description="confirm: judge it then (ISO 8601).")] | UnsetType = UNSET
 
 
 class Close(Request):
     """Ends the open round now."""
 
     reason: Reason = ""
+
+
+Words = Annotated[list[Annotated[str, Meta(min_length=1, max_length=300)]], Meta(max_length=100)]
+
+
+class WhatIf(Request, kw_only=True):
+    """Another question: the study's own objective with these parts replaced."""
+
+    maximize: Annotated[Words, Meta(description="Metrics to raise, each with a weight if it has one.")] = []
+    minimize: Annotated[Words, Meta(description="Metrics to lower.")] = []
+    keep: Annotated[Words, Meta(description="Guardrails, as in 'like_rate >= -1%'.")] = []
+    drop: Annotated[Words, Meta(description="Guardrails to leave out.")] = []
+    only: Annotated[Words, Meta(description="Candidates that may take part.")] = []
 
 
 class Nothing(Request):
@@ -116,6 +131,13 @@ class Audit(Struct):
     """The audit log in order."""
 
     audit: list[AuditEntry]
+
+
+class Answered(Struct):
+    """The answer to another question; more fields follow."""
+
+    name: str
+    objective: str
 
 
 class Report(Struct):

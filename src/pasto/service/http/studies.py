@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from pasto.service.http.answers import Answer, Refused, answer, retry
+from pasto.service.http.answers import Answer, Headers, Refused, answer, retry
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.calls import Call
-from pasto.service.http.schemas import Change, Close, Nothing
+from pasto.service.http.schemas import Change, Close, Nothing, WhatIf
 from pasto.service.spec import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
@@ -21,7 +21,18 @@ KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
 }
 """The forms of a study file, by their media type."""
 LARGEST = 2**53
+_SAFE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
+)
+FORMS: dict[str, Headers] = {
+    "json": (),
+    "text": ((b"content-type", b"text/plain; charset=utf-8"), *_SAFE),
+    "html": ((b"content-type", b"text/html; charset=utf-8"), *_SAFE),
+}
+"""The forms of a report, with the headers they are sent with."""
 CHANGE = msgspec.json.Decoder(Change)
+WHAT_IF = msgspec.json.Decoder(WhatIf)
 CLOSE = msgspec.json.Decoder(Close)
 NOTHING = msgspec.json.Decoder(Nothing)
 REPLAY_PATIENCE = 3600.0
@@ -73,7 +84,13 @@ async def change(call: Call) -> Answer:
     """One step in a study's life."""
     name = call.path("name")
     asked = await call.json(CHANGE)
-    given = {"without_confirmation": asked.without_confirmation, "shares": asked.shares, "hold": asked.hold}
+    given = {
+        "without_confirmation": asked.without_confirmation,
+        "shares": asked.shares,
+        "hold": asked.hold,
+        "days": asked.days,
+        "until": asked.until,
+    }
     options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
     return answer(
         await call.run(lambda: call.service.change(name, asked.action, who=call.who, reason=asked.reason, **options))
@@ -100,10 +117,30 @@ async def audit(call: Call) -> Answer:
 
 
 async def report(call: Call) -> Answer:
-    """The answer so far, and the books."""
-    call.query()
+    """What a study has shown, as JSON, as text or as a page."""
+    form = call.query("format").get("format", "json")
+    if form not in FORMS:
+        raise Refused(400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format")
     name = call.path("name")
-    return answer(await call.run(lambda: call.service.report(name)))
+
+    def work() -> Answer:
+        found = call.service.report(name)
+        found["quality"]["duplicates"] = call.context.meters.duplicates(name)
+        if form == "json":
+            return answer(found)
+        from pasto.report.telling import page, text
+
+        told = text(found) if form == "text" else page(found)
+        return Answer(200, told.encode(), FORMS[form])
+
+    return await call.run(work)
+
+
+async def what_if(call: Call) -> Answer:
+    """Another question, answered from what was learned."""
+    name = call.path("name")
+    asked = await call.json(WHAT_IF)
+    return answer(await call.run(lambda: call.service.what_if(name, **msgspec.structs.asdict(asked))))
 
 
 async def replay(call: Call) -> Answer:

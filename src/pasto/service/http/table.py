@@ -31,7 +31,7 @@ class Route:
     summary: str
     endpoint: Callable[[Call], Awaitable[Answer]]
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """By status: a record (or several, one of which it is), a name or media type, or None for an empty body."""
+    """By status: a record, a name or media type (or several, one of which it is), or None for an empty body."""
     request: type | str | None = None
     """The body: a record, or the name of one written down in the OpenAPI module."""
     optional: bool = False
@@ -63,6 +63,8 @@ SEED = Query(
     "Of the learner's draws, for a run that can be repeated; drawn anew where it is left out.",
     {"type": "integer", "minimum": 0, "maximum": 2**53},
 )
+
+FORM = Query("format", "JSON, text for people, or one HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -141,9 +143,19 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         STUDY + "/report",
         READ,
-        "The answer so far with its certificate, and the books.",
+        "What a study has shown and what can be claimed: lifts, guardrails, the answer, the books.",
         studies.report,
-        {200: schemas.Report},
+        {200: (schemas.Report, "text/plain", "text/html")},
+        query=(FORM,),
+    ),
+    Route(
+        "POST",
+        STUDY + "/what-if",
+        READ,
+        "Answer another objective, threshold or set of candidates from what was learned.",
+        studies.what_if,
+        {200: schemas.Answered},
+        schemas.WhatIf,
     ),
     Route(
         "POST",
