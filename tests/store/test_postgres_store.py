@@ -68,6 +68,16 @@ def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened
 
 
 @services
+@pytest.mark.parametrize(("said", "limit"), [("", "1min"), ("&options=-cstatement_timeout%3D10min", "10min")])
+def test_the_address_says_how_long_a_question_may_take(
+    postgres_url: str, opened: Opened, said: str, limit: str
+) -> None:
+    with opened(f"{postgres_url}{said}").reading() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == (limit,)
+        assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10min",)
+
+
+@services
 def test_nodes_that_start_together_make_the_tables_once(postgres_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: open_store(postgres_url), range(4)))

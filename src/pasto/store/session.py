@@ -30,6 +30,9 @@ _CONNECTION: Final = {
     "keepalives_count": 3,
 }
 
+_SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s AND source <> 'client'"
+"""Unless the address, or PGOPTIONS, has set it."""
+
 
 def driver() -> Any:
     """The psycopg module; MissingExtra where it is not installed."""
@@ -47,7 +50,7 @@ def connect(url: str, **settings: str) -> psycopg.Connection[Any]:
     given = driver().conninfo.conninfo_to_dict(url)
     connection: psycopg.Connection[Any] = driver().connect(autocommit=True, **{**_CONNECTION, **given})
     for name, value in settings.items():
-        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.execute(_SET, (value, name))
     return connection
 
 
