@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, for the tests that carry the marker `services`."""
+"""What every test can have: examples without a clock, and a PostgreSQL server of our own for the marker `services`."""
 
 import os
 import pwd
@@ -11,6 +11,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("pasto", deadline=None)
+settings.load_profile("pasto")
 
 
 class PostgresServer:
