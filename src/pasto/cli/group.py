@@ -12,6 +12,8 @@ from pasto.cli.bench import bench
 from pasto.cli.demo import demo
 from pasto.cli.key import key
 from pasto.cli.paper import paper
+from pasto.cli.plan import plan
+from pasto.cli.report import report
 from pasto.cli.round import round_
 from pasto.cli.serve import serve
 from pasto.cli.simulate import simulate
@@ -67,5 +69,5 @@ def main() -> None:
     """
 
 
-for command in (solve, simulate, demo, serve, study, round_, key, store, paper, bench):
+for command in (solve, simulate, demo, serve, study, round_, report, plan, key, store, paper, bench):
     main.add_command(command)

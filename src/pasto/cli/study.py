@@ -157,6 +157,10 @@ _action(
             metavar="ARM=SHARE,...",
             help="How traffic is parted, as in control=0.2,single=0.2,blend=0.6; in thirds, if left out.",
         ),
+        click.Option(
+            ["--days"], type=float, metavar="N", help="Judge it once, after so many days; at any look, if left out."
+        ),
+        click.Option(["--until"], metavar="TIME", help="Judge it once, then: 2026-03-01 or 2026-03-01T09:00+01:00."),
     ),
 )
 _action(
@@ -255,6 +259,13 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [("objective", found["objective"]), ("candidates", f"{found['candidates']:,}")]
     facts.append(("round", f"{found['round']} under policy {found['version']}"))
+    if tripped := found["breaker"]["tripped"]:
+        facts.append(("stopped by", tripped["reason"]))
+    facts += [
+        ("breaker", f"{one['name']} in the arm {one['arm']}: {one['state']}")
+        for one in found["breaker"]["verdicts"]
+        if one["state"] != "holds" and not tripped
+    ]
     if (closes := found.get("closes_at")) is not None:
         facts.append(("closes at", when(closes)))
     facts.append(("created", when(found["created_at"])))

@@ -1,0 +1,86 @@
+"""`pasto report`: what a study has shown, and what another objective would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pasto.cli.desk import desk_options, reached
+from pasto.cli.screen import print_json
+from pasto.errors import BadInput, BadOption
+
+
+@click.command(
+    short_help="What a study has shown, and what can be claimed of it.",
+    epilog="""\b
+Examples:
+  pasto report feed
+  pasto report feed --html feed.html
+  pasto report feed --keep "like_rate >= -1%"
+  pasto report feed --maximize comments --keep "watch_time >= -0.5%" --only w=1 --only w=2
+""",
+)
+@click.argument("name")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write one page there.")
+@click.option(
+    "--maximize", multiple=True, metavar="METRIC", help="What if: raise this metric instead, as `pasto solve` takes it."
+)
+@click.option("--minimize", multiple=True, metavar="METRIC", help="What if: lower this metric instead.")
+@click.option(
+    "--keep", multiple=True, metavar="GUARDRAIL", help='What if: another threshold, as in "like_rate >= -1%".'
+)
+@click.option("--drop", multiple=True, metavar="GUARDRAIL", help="What if: without this guardrail.")
+@click.option("--only", multiple=True, metavar="CANDIDATE", help="What if: of these candidates only.")
+@desk_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+def report(
+    name: str,
+    html: Path | None,
+    maximize: tuple[str, ...],
+    minimize: tuple[str, ...],
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
+    only: tuple[str, ...],
+    store: str,
+    url: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Report on a study: lifts over the concurrent control with intervals that hold at any look, and what follows.
+
+    The paragraph at the top says what can be claimed. Below it: lifts of the learner's traffic, the best single
+    candidate and the blend, the guardrails with their floors and prices, the quality of the data, and the books.
+
+    With --maximize, --minimize, --keep, --drop or --only, another question is answered from what was learned: the
+    study's own objective with those parts replaced. Nothing about the study changes.
+    """
+    asked = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
+    asking: dict[str, list[str]] = {part: list(words) for part, words in asked.items() if words}
+    if asking and html is not None:
+        raise BadOption("--html writes the report; another question is answered in text or with --json")
+    with reached(store, url, key) as desk:
+        found: dict[str, Any] = desk.what_if(name, **asking) if asking else desk.report(name)
+    if html is not None:
+        _write(html, found)
+    if as_json:
+        print_json(found)
+    elif asking:
+        from pasto.report.telling import what_if
+
+        click.echo(what_if(found), nl=False)
+    elif html is None:
+        from pasto.report.telling import text
+
+        click.echo(text(found), nl=False)
+
+
+def _write(file: Path, found: dict[str, Any]) -> None:
+    from pasto.report.telling import page
+
+    try:
+        file.write_text(page(found), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {file}", err=True)
