@@ -187,8 +187,9 @@ def _table(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Table:
     rows: list[tuple[str, ...]] = []
     for climbed in ways:
         errors = standard_error(climbed.values)
-        cells = [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(climbed.values.mean(axis=0), errors, strict=True)]
-        rows.append((climbed.way, *cells))
+        means, middles = climbed.values.mean(axis=0), np.median(climbed.values, axis=0)
+        rows.append((f"{climbed.way}: mean", *(f"{m:.4f} ± {e:.4f}" for m, e in zip(means, errors, strict=True))))
+        rows.append((f"{climbed.way}: median", *(f"{middle:.4f}" for middle in middles)))
     single = "none" if best.single_value is None else f"{best.single_value:.4f}"
     rows.append(("best blend of the grid", *[f"{best.value:.4f}"] * len(marks)))
     rows.append(("best single point of the grid", *[single] * len(marks)))
@@ -199,11 +200,12 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
     sheet, panels = figures.sheet(columns=2, width=10.5, height=4.4)
     for axes, (terrain, best, ways) in zip(panels, found, strict=True):
         for climbed, colour in zip(ways, figures.COLOURS, strict=False):
-            low, high = np.quantile(climbed.values, (0.25, 0.75), axis=0)
             marks = MARKS[: climbed.values.shape[1]]
             mean = climbed.values.mean(axis=0)
-            figures.curve(axes, marks, mean, name=climbed.way, colour=colour, low=low, high=high)
+            figures.curve(axes, marks, mean, name=f"{climbed.way}: mean", colour=colour)
             figures.bars(axes, marks, mean, standard_error(climbed.values), colour=colour)
+            middle = np.median(climbed.values, axis=0)
+            figures.curve(axes, marks, middle, name=f"{climbed.way}: median", colour=colour, dashes=":")
         figures.level(axes, best.value, "best blend of the grid")
         if best.single_value is not None:
             figures.level(axes, best.single_value, "best single point of the grid", above=False)

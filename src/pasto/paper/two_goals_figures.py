@@ -91,7 +91,7 @@ def learning(one: Played) -> Figure:
         x="rounds (ten folds of users each)",
         y="f of the answer, λ = 5",
     )
-    figures.legend(axes, "lower right")
+    figures.legend(axes, "center right")
     return sheet
 
 

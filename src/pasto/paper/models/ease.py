@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from pasto.paper.models.ranking import Scorer, Scores
@@ -22,7 +22,9 @@ def ease(train: csr_array, ridge: float = RIDGE) -> Scorer:
     """
     gram = (train.T @ train).toarray().astype(np.float64)
     gram[np.diag_indices_from(gram)] += ridge
-    inverse = cho_solve(cho_factor(gram, lower=True, overwrite_a=True), np.eye(len(gram)), overwrite_b=True)
+    factor, _ = lapack.dpotrf(gram, lower=1, overwrite_a=1)
+    lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)  # a third of the work of solving for every column
+    inverse = np.tril(lower) + np.tril(lower, -1).T
     weights = (-inverse / np.diag(inverse)).astype(np.float32)
     np.fill_diagonal(weights, 0.0)
 
