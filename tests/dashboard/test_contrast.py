@@ -1,0 +1,36 @@
+"""Text can be read on its ground, in the light and in the dark: WCAG's ratio of 4.5."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+CSS = files("pasto.dashboard").joinpath("static", "app.css").read_text()
+PAIRS = [
+    *((text, ground) for text in ("text", "quiet", "accent", "bad") for ground in ("card", "ground")),
+    *((kind, f"{kind}-ground") for kind in ("good", "warning", "bad")),
+    ("on-accent", "accent"),
+    ("text", "note-ground"),
+]
+
+
+def colours(dark: bool) -> dict[str, str]:
+    light, _, rest = CSS.partition("@media (prefers-color-scheme: dark)")
+    found = dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", light))
+    return {**found, **dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", rest))} if dark else found
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("text", "ground"), PAIRS)
+def test_contrast(text: str, ground: str, dark: bool) -> None:
+    known = colours(dark)
+    one, other = sorted((luminance(known[text]), luminance(known[ground])))
+    assert (other + 0.05) / (one + 0.05) >= 4.5

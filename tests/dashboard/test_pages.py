@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from pasto.dashboard.files import NAMES
+from pasto.dashboard.rendering import POLICY
+from pasto.service.service import Service
+from pasto.service.spec import EXAMPLE
+
+
+def test_an_empty_service_invites_to_write_a_study(browser: Any) -> None:
+    page = browser.get("/")
+    assert page.status_code == 200
+    assert "No study yet" in page.text
+    assert 'href="/new"' in page.text
+
+
+def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service) -> None:
+    for path in ("/", "/parts/studies", "/new", "/studies/feed", *(f"/studies/feed/{p}" for p in ("head", "actions"))):
+        page = browser.get(path)
+        assert page.status_code == 200, path
+        assert page.headers["content-type"].startswith("text/html")
+    answer = browser.get("/studies/feed/answer").text
+    assert "Who takes part" in answer
+    assert "Metrics and prices" in answer
+    assert "Came too late" in answer
+    log = browser.get("/studies/feed/log").text
+    assert "draft → learning" in log
+    assert "close round 3" not in log
+    assert "close round 3" in browser.get("/studies/feed/log?all=1").text
+
+
+def test_no_page_may_run_what_is_written_in_it(browser: Any, learned: Service) -> None:
+    for path in ("/", "/new", "/studies/feed", "/studies/feed/answer", "/studies/nothing", "/static/app.js"):
+        page = browser.get(path)
+        assert page.headers["content-security-policy"] == POLICY
+        assert page.headers["x-content-type-options"] == "nosniff"
+        if path != "/static/app.js":
+            assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son[a-z]+=|<style", page.text), path
+            assert not re.search(r'(?:src|href|action|hx-[a-z]+)="(?:https?:)?//', page.text), path
+    assert "unsafe" not in POLICY
+    assert "frame-ancestors 'none'" in POLICY
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script>{{ 7 * 7 }}"
+
+
+def test_what_people_write_is_shown_as_they_wrote_it(browser: Any, service: Service, learned: Service) -> None:
+    document = {**service.show("feed")["document"], "name": "hostile", "description": HOSTILE, "unit": "user"}
+    service.create(document, who=HOSTILE, reason=HOSTILE)
+    service.change("hostile", "start", who=HOSTILE, reason=HOSTILE)
+    service.change("hostile", "pause", who=HOSTILE, reason=HOSTILE)
+    for path in ("/", "/studies/hostile", "/studies/hostile/log", "/studies/hostile/head", "/studies/hostile/answer"):
+        text = browser.get(path).text
+        assert "<script>alert" not in text, path
+        assert "<img src=x" not in text, path
+    assert "&lt;img src=x onerror=alert(1)&gt;" in browser.get("/studies/hostile").text
+    assert "{{ 7 * 7 }}" in browser.get("/studies/hostile").text
+
+
+def test_a_missing_study_is_told_on_a_page(browser: Any) -> None:
+    page = browser.get("/studies/<b>nothing")
+    assert page.status_code == 404
+    assert "there is no study" in page.text
+    assert "<b>nothing" not in page.text
+
+
+def test_a_bad_study_file_is_told_by_field_and_not_lost(browser: Any, service: Service) -> None:
+    text = EXAMPLE.replace("maximize: watch_time", "maximize: wach_time").replace("control: 10%", "control: 200%")
+    form = {"token": browser.token("/new"), "text": text, "reason": "try"}
+    page = browser.post("/new", form)
+    assert page.status_code == 422
+    assert "<code>goal.maximize</code>" in page.text
+    assert "<code>traffic.control</code>" in page.text
+    assert "2 things to mend" in page.text
+    assert "wach_time}" in page.text
+    assert service.studies() == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "}{", "a: [", "name: feed\nname: feed", "\x00", "- 1", "{}", "[[[", "!!python/object:os.system {}"]
+)
+def test_what_is_no_study_file_is_refused_kindly(browser: Any, service: Service, text: str) -> None:
+    page = browser.post("/new", {"token": browser.token("/new"), "text": text})
+    assert page.status_code == 422
+    assert "to mend" in page.text
+    assert service.studies() == []
+
+
+def test_a_study_goes_through_its_life_by_forms(browser: Any, service: Service) -> None:
+    made = browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE, "reason": "first"})
+    assert (made.status_code, made.headers["location"]) == (303, "/studies/feed")
+    token = browser.token("/studies/feed")
+    for action, state in (("start", "learning"), ("pause", "paused"), ("resume", "learning"), ("archive", "archived")):
+        form = {"token": token, "action": action, "reason": f"because of {action}"}
+        assert browser.post("/studies/feed/change", form).status_code == 303
+        assert service.show("feed")["state"] == state
+    reasons = [line["reason"] for line in service.audit("feed")]
+    assert reasons[:2] == ["first", "because of start"]
+    assert {line["who"] for line in service.audit("feed")} == {"local"}
+
+
+def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Service) -> None:
+    page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "pause"})
+    assert page.status_code == 400
+    assert "pause needs a reason" in page.text
+    assert learned.show("feed")["state"] == "learning"
+    page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "deploy"})
+    assert page.status_code == 409
+    assert "confirm it first" in page.text
+
+
+def test_a_replay_is_told(browser: Any, learned: Service) -> None:
+    page = browser.post("/studies/feed/replay", {"token": browser.token("/studies/feed")})
+    assert "Identical: 3 rounds" in page.text
+
+
+def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
+    learned.change("feed", "pause", who="breaker", reason="breaker: likes fell below its floor -90%")
+    for path in ("/", "/studies/feed"):
+        text = browser.get(path).text
+        assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
+
+
+def test_files_of_others_are_what_was_published() -> None:
+    folder = files("pasto.dashboard").joinpath("static", "vendor")
+    lines = [line.split() for line in folder.joinpath("MANIFEST").read_text().splitlines() if not line.startswith("#")]
+    for digest, name in lines:
+        assert hashlib.sha256(folder.joinpath(name).read_bytes()).hexdigest() == digest
+    assert {each.name for each in folder.iterdir()} == {name for _, name in lines} | {"MANIFEST"}
+
+
+def test_only_named_files_are_given_out(browser: Any) -> None:
+    for name in NAMES:
+        page = browser.get(f"/static/{name}")
+        assert page.status_code == 200
+        again = browser.get(f"/static/{name}", headers={"if-none-match": page.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    for name in ("vendor/MANIFEST", "../dashboard.py", "%2e%2e/dashboard.py", "nothing.js"):
+        assert browser.get(f"/static/{name}").status_code == 404

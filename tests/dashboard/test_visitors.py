@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pasto.dashboard.visitors import COOKIE, LIFETIME
+from pasto.service.http.application import Application
+from pasto.service.service import Service
+
+PAGES = ("/", "/new", "/studies/feed", "/parts/studies", "/studies/feed/series", "/studies/feed/tradeoff")
+
+
+def key(application: Application, *scopes: str) -> str:
+    """A new key; from the first one on everybody needs one."""
+    return str(application.context.keys.create("ann", scopes)["key"])
+
+
+def log_in(browser: Any, text: str) -> Any:
+    return browser.post("/login", {"token": browser.token("/login"), "key": text, "next": "/studies/feed"})
+
+
+def test_strangers_see_nothing_once_there_is_a_key(browser: Any, application: Application, learned: Service) -> None:
+    key(application, "admin")
+    for path in PAGES:
+        page = browser.get(path)
+        assert page.status_code == 303, path
+        assert page.headers["location"].startswith("/login?next=/")
+        part = browser.get(path, headers={"hx-request": "true"})
+        assert (part.status_code, part.headers["hx-redirect"], part.content) == (401, "/login", b"")
+    for path in ("/new", "/studies/feed/change", "/studies/feed/replay"):
+        assert browser.post(path, {"token": "0" * 64, "action": "archive", "reason": "x"}).status_code == 401
+    assert learned.show("feed")["state"] == "learning"
+
+
+def test_a_key_opens_a_session_that_no_script_can_read(
+    browser: Any, application: Application, learned: Service
+) -> None:
+    text = key(application, "admin")
+    page = log_in(browser, text)
+    assert (page.status_code, page.headers["location"]) == (303, "/studies/feed")
+    cookie = page.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert "Secure" not in cookie
+    assert text not in cookie
+    shown = browser.get("/studies/feed")
+    assert shown.status_code == 200
+    assert text not in shown.text
+    form = {"token": browser.token("/studies/feed"), "action": "pause", "reason": "lunch"}
+    assert browser.post("/studies/feed/change", form).status_code == 303
+    assert learned.audit("feed")[-1]["who"].startswith("ann (")
+
+
+def test_a_session_gets_a_new_cookie_when_it_logs_in(browser: Any, application: Application) -> None:
+    text = key(application, "read")
+    browser.get("/login")
+    before = browser.cookies[COOKIE]
+    log_in(browser, text)
+    assert browser.cookies[COOKIE] != before
+
+
+def test_behind_tls_the_cookie_never_goes_in_the_clear(browser: Any) -> None:
+    assert "Secure" in browser.get("/", headers={"x-forwarded-proto": "https"}).headers["set-cookie"]
+
+
+@pytest.mark.parametrize("wrong", ["", "nonsense", "pasto_000000000000_" + "0" * 64, "<script>"])
+def test_a_wrong_key_opens_nothing(browser: Any, application: Application, wrong: str) -> None:
+    key(application, "admin")
+    page = log_in(browser, wrong)
+    assert page.status_code == 403
+    assert "not valid here" in page.text
+    assert browser.get("/").status_code == 303
+
+
+def test_a_key_that_may_not_read_opens_nothing(browser: Any, application: Application) -> None:
+    assert log_in(browser, key(application, "ingest")).status_code == 403
+
+
+def test_whoever_may_only_read_changes_nothing(browser: Any, application: Application, learned: Service) -> None:
+    log_in(browser, key(application, "read"))
+    page = browser.get("/studies/feed")
+    assert "may look only" in page.text
+    assert browser.get("/new").status_code == 403
+    token = browser.token("/studies/feed")
+    for path in ("/new", "/studies/feed/change"):
+        form = {"token": token, "action": "archive", "reason": "x", "text": "name: x"}
+        assert browser.post(path, form).status_code == 403
+    assert learned.show("feed")["state"] == "learning"
+
+
+def test_a_revoked_key_ends_its_sessions(browser: Any, application: Application) -> None:
+    text = key(application, "admin")
+    log_in(browser, text)
+    assert browser.get("/").status_code == 200
+    application.context.keys.revoke(text.split("_")[1])
+    assert browser.get("/").status_code == 303
+
+
+def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Service) -> None:
+    from pasto.dashboard import Dashboard
+    from pasto.service.settings import Settings
+
+    now = [0.0]
+    application = Application(service, Settings(), pages=Dashboard(service, clock=lambda: now[0]).routes)
+    browser.application = application
+    text = key(application, "admin")
+    log_in(browser, text)
+    now[0] = LIFETIME - 1
+    assert browser.get("/").status_code == 200
+    now[0] = LIFETIME + 1
+    assert browser.get("/").status_code == 303
+    log_in(browser, text)
+    assert browser.get("/").status_code == 200
+    assert browser.post("/logout", {"token": browser.token("/")}).status_code == 303
+    assert browser.get("/").status_code == 303
+    application.context.threads.shutdown()
+
+
+FORGERIES: list[dict[str, Any]] = [
+    {"data": {"token": ""}},
+    {"data": {}},
+    {"data": {"token": "0" * 64}},
+    {"headers": {"origin": "https://evil.example"}},
+    {"headers": {"origin": "null"}},
+    {"headers": {"sec-fetch-site": "cross-site"}},
+    {"headers": {"sec-fetch-site": "same-site"}},
+    {"headers": {"content-type": "text/plain"}},
+    {"headers": {"content-type": "application/json"}},
+    {"headers": {"cookie": f"{COOKIE}={'A' * 43}"}},
+    {"headers": {"cookie": ""}},
+]
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_form_changes_nothing(browser: Any, learned: Service, forgery: dict[str, Any]) -> None:
+    good = {"token": browser.token("/studies/feed"), "action": "archive", "reason": "x"}
+    data = {**good, "token": "", **forgery["data"]} if "data" in forgery else good
+    page = browser.ask("POST", "/studies/feed/change", data=data, headers=forgery.get("headers", {}))
+    assert page.status_code in (403, 415)
+    assert learned.show("feed")["state"] == "learning"
+    assert browser.post("/studies/feed/change", good).status_code == 303
+    assert learned.show("feed")["state"] == "archived"
+
+
+def test_no_look_changes_anything(browser: Any, learned: Service) -> None:
+    for path in ("/studies/feed/change?action=archive&reason=x", "/logout"):
+        assert browser.get(path).status_code == 405
+    assert learned.show("feed")["state"] == "learning"
+
+
+def test_another_name_for_this_machine_is_refused_without_keys(application: Application, browser: Any) -> None:
+    browser.base = "http://evil.example"
+    assert browser.get("/").status_code == 403
+
+
+@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
+def test_a_login_leads_nowhere_else(browser: Any, application: Application, to: str) -> None:
+    text = key(application, "read")
+    page = browser.post("/login", {"token": browser.token("/login"), "key": text, "next": to})
+    assert (page.status_code, page.headers["location"]) == (303, "/")
