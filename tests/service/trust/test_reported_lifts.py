@@ -1,0 +1,245 @@
+"""The report of a running study: its lifts, its data's quality, its confirmation, and other questions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pasto
+from pasto.errors import BadObjective, BadOption, NothingLearned, WrongState
+from pasto.report.lift import Target, lifts
+from pasto.report.measured import recorded
+from pasto.report.telling import page, text, what_if
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.trust.confirmation import confirmation
+from pasto.service.trust.measured import latest
+from pasto.service.trust.quantities import quantities
+from pasto.service.trust.trust import Trust
+
+Make = Callable[..., Any]
+TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
+
+
+def learned(playground: Make, rounds: int = 8, **changes: Any) -> Any:
+    place = playground(**changes)
+    for _ in range(rounds):
+        place.round()
+    return place
+
+
+def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
+    (found,) = [one for one in told["lifts"] if (one["target"], one["metric"]) == (target, metric)]
+    return dict(found)
+
+
+def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Make) -> None:
+    place = learned(playground)
+    report = place.service.report("feed")
+    json.dumps(report, allow_nan=False)
+    told = report["learning"]
+    blend = report["blend"]["probabilities"]
+    for place_of, metric in enumerate(("x", "y")):
+        true = sum(share * TRUTH[name][place_of] for name, share in blend.items()) / TRUTH["w=1"][place_of] - 1
+        relative = lift_of(told, "the blend", metric)["relative"]
+        assert relative["low"] < true < relative["high"]
+        single = lift_of(told, "the best single candidate", metric)["relative"]
+        true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
+        assert single["low"] < true < single["high"]
+    measured = Trust(place.store).measured(1)
+    assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
+    standing = place.service.board.standing("feed")
+    (direct,) = lifts(
+        recorded(measured.rounds), {"rate": quantities(standing.spec)["rate"]}, [Target("the learner's traffic")]
+    )
+    shown = lift_of(told, "the learner's traffic", "rate")
+    assert (shown["relative"]["low"], shown["level"]) == (direct.relative.low, direct.level)
+    assert 2.0 < shown["level"] / 0.1 < 60.0  # a ratio, not its numerator
+    assert not report["quality"]["sample_ratio"]["alarm"]
+    assert report["claims"].startswith("Over 8 rounds the learner's traffic raised x by")
+    series = next(one for one in told["history"] if (one["target"], one["metric"]) == ("the blend", "x"))
+    assert series["rounds"] == list(range(1, 9))
+    assert series["cumulative"]["value"][-1] == pytest.approx(
+        lift_of(told, "the blend", "x")["relative"]["value"], rel=1e-9
+    )
+
+
+def test_units_that_are_lost_on_the_way_void_every_claim(playground: Make) -> None:
+    place = playground()
+    for _ in range(5):
+        place.crowd(400, lost=lambda name, number: name == "w=0" and number % 2 == 0)
+        place.now += 3600
+        place.service.close_round("feed", who="ann")
+    report = place.service.report("feed")
+    ratio = report["quality"]["sample_ratio"]
+    assert ratio["alarm"]
+    assert (ratio["suspect"]["arm"], ratio["suspect"]["candidate"]) == ("learner", "w=0")
+    assert report["claims"].startswith("Nothing can be claimed")
+
+
+def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None:
+    place = playground()
+    place.crowd(200)
+    place.now += 3600
+    policy = place.service.board.current("feed")
+    place.service.close_round("feed", who="ann")
+    drawn = policy.draw("too late")
+    late = {"type": "exposure", "id": "late", "unit": "too late", "version": policy.version, "candidate": drawn.name}
+    place.service.ingest("feed", place.service.decode(json.dumps([late]).encode())).result()
+    quality = place.service.report("feed")["quality"]
+    assert quality["units"] == 200
+    assert quality["late"] == {"events": 1, "share": 1 / 401}
+    assert set(quality["clipped"]) == {"x", "y", "rate.numerator", "rate.denominator"}
+
+
+def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
+    place = playground()
+    report = place.service.report("feed")
+    assert report["claims"] == "Nothing was measured yet, and nothing can be claimed."
+    assert report["confirmation"] is None
+    assert "Nothing was measured yet" in text(report)
+    with pytest.raises(NothingLearned):
+        place.service.what_if("feed", keep=["y >= -1%"])
+
+
+def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playground: Make) -> None:
+    place = learned(playground)
+    place.service.change("feed", "confirm", who="ann")
+    with pytest.raises(WrongState, match="too few units"):
+        place.service.change("feed", "deploy", who="ann")
+    scheduler = Scheduler(place.service)
+    for _ in range(4):
+        place.crowd(300)
+        place.now += 3601
+        assert scheduler.tick() == 1
+    report = place.service.report("feed")
+    told = report["confirmation"]
+    assert sum(told["units"].values()) == 1200
+    assert told["sequential"]
+    assert told["looks"] == 4
+    targets = {one["target"] for one in told["lifts"]}
+    assert "the blend" in targets
+    frozen = report["frozen"]["probabilities"]
+    true = sum(share * TRUTH[name][0] for name, share in frozen.items()) / TRUTH["w=1"][0] - 1
+    relative = lift_of(told, "the blend", "x")["relative"]
+    assert relative["low"] < true < relative["high"]
+    predicted = {(one["target"], one["metric"]): one for one in told["predicted"]}
+    assert predicted["the blend", "x"]["predicted"] == pytest.approx(report["frozen"]["lifts"]["x"] / 100, rel=1e-6)
+    assert predicted["the blend", "x"]["inside"]
+    assert report["claims"] == told["claims"]
+    assert "Predicted and realised" in text(report)
+    assert place.service.change("feed", "deploy", who="ann")["state"] == "deployed"
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> None:
+    place = learned(playground)
+    place.service.change("feed", "confirm", who="ann", days=0.125)
+    scheduler = Scheduler(place.service)
+    seen = []
+    for _ in range(5):
+        place.crowd(200)
+        place.now += 3601
+        scheduler.tick()
+        told = place.service.report("feed")["confirmation"]
+        seen.append((told["sequential"], sum(told["units"].values())))
+    assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
+    assert "has been reached" in told["note"]
+    looks = Trust(place.store).measured(1).looks
+    spec = place.service.board.standing("feed").spec
+    anytime = confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
+    assert anytime is not None
+    wide, narrow = (lift_of(one, "the blend", "x")["relative"] for one in (anytime, told))
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"days": 0}, {"days": True}, {"until": "soon"}, {"until": 5.0}, {"days": 1, "until": "2100-01-01"}]
+)
+def test_a_horizon_that_makes_no_sense_is_refused(playground: Make, options: dict[str, Any]) -> None:
+    place = learned(playground, rounds=1)
+    with pytest.raises(BadOption):
+        place.service.change("feed", "confirm", who="ann", **options)
+    assert place.service.show("feed")["state"] == "learning"
+
+
+def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: Make) -> None:
+    place = learned(playground)
+    found = place.service.what_if("feed", keep=["y >= -1%"])
+    assert found["objective"] == "maximize x, keep y >= -1%"
+    saved = place.store.learner(1)
+    study = pasto.Study.from_state(json.loads(saved))
+    means = study.truths()[0]
+    objective = pasto.maximize("x").keep("y", at_least="-1%")
+    exact = pasto.solve(means, objective, names=study.candidates.names, baseline="w=1")
+    assert found["answer"]["probabilities"] == pytest.approx(
+        {study.candidates.names[k]: exact.probabilities[k] for k in exact.support}
+    )
+    assert found["lifts"]["y"]["value"] == pytest.approx(-0.01, abs=1e-6)
+    assert found["lifts"]["x"]["low"] < found["lifts"]["x"]["value"] < found["lifts"]["x"]["high"]
+    own = place.service.what_if("feed", drop=["y"])
+    assert own["answer"]["probabilities"] == {"w=0": 1.0}
+    other = place.service.what_if("feed", maximize=["rate"], drop=["y"], only=["w=2", "w=3"])
+    assert other["objective"] == "maximize rate"
+    assert other["from_log"] == ["rate.numerator", "rate.denominator"]
+    assert set(other["answer"]["probabilities"]) == {"w=2"}
+    assert "stay as they" in what_if(other)
+
+
+def test_a_question_about_what_is_not_there_is_refused(playground: Make) -> None:
+    place = learned(playground, rounds=2)
+    with pytest.raises(BadObjective, match="measures no 'clicks'; it measures x, y, rate"):
+        place.service.what_if("feed", maximize=["clicks"])
+    with pytest.raises(BadOption, match="no guardrail 'x' to drop; the study keeps y"):
+        place.service.what_if("feed", drop=["x"])
+    with pytest.raises(BadOption, match="no candidate 'w=9'"):
+        place.service.what_if("feed", only=["w=9"])
+
+
+def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> None:
+    place = learned(playground)
+    report = place.service.report("feed")
+    (price,) = report["prices"]
+    assert price["low"] < price["value"] < price["high"]
+    # Along the line from w=0 to w=2, a percent of y costs this many percents of x.
+    true = (TRUTH["w=0"][0] - TRUTH["w=2"][0]) / (TRUTH["w=2"][1] - TRUTH["w=0"][1]) * TRUTH["w=1"][1] / TRUTH["w=1"][0]
+    assert price["value"] == pytest.approx(true, rel=0.1)
+    assert price["words"].startswith("Relaxing y by 0.1 percentage points buys")
+    curve = report["trade_off"]
+    points = sorted((one["y"], one["x"]) for one in curve["blends"])
+    assert all(before[1] >= after[1] - 1e-9 for before, after in itertools.pairwise(points))
+    best = {one["name"]: one for one in curve["singles"]}
+    at = np.interp(best["w=1"]["y"], [y for y, _ in points], [x for _, x in points])
+    assert at > best["w=1"]["x"] + 0.5
+    assert curve["answer"]["x"] == pytest.approx(report["blend"]["metrics"]["x"])
+
+
+def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
+    place = learned(playground, rounds=3)
+    shown = page(place.service.report("feed"))
+    assert "<script" not in shown
+    assert "http-equiv" not in shown
+    assert "src=" not in shown
+    assert all("w3.org" in part.split('"')[0] for part in shown.split('="http')[1:])
+    assert shown.count("<svg") == 2
+
+
+def test_plans_start_from_what_was_measured(playground: Make) -> None:
+    place = learned(playground, rounds=3)
+    spreads = place.service.report("feed")["spreads"]
+    assert spreads["x"]["units"] == 300
+    assert spreads["x"]["mean"] == pytest.approx(9.8, abs=0.3)
+    assert spreads["x"]["deviation"] == pytest.approx(1.0, abs=0.2)
+    assert spreads["x"]["control"] == pytest.approx(0.2)
+
+
+def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = learned(playground, rounds=4)
+    monkeypatch.setattr("pasto.service.trust.measured.MOST_NUMBERS", 2 * 5 * 4 * 5)
+    rounds = Trust(place.store).measured(1).rounds
+    assert [one.version for one in latest(rounds)] == [3, 4]
+    assert len(Trust(place.store).measured(1).judged) == 4
