@@ -79,6 +79,32 @@ def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatc
     assert board.published(standing, 99) is None
 
 
+def test_only_what_changed_is_read_again(
+    store: Store, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = Service(store), Service(store)
+    for name in ("feed", "home"):
+        ours.create({**document, "name": name}, who="ann")
+        ours.change(name, "start", who="ann")
+    theirs.board.refresh()
+    read: list[str] = []
+    study = store.study
+
+    def noted(name: str) -> Any:
+        read.append(name)
+        return study(name)
+
+    monkeypatch.setattr(store, "study", noted)
+    monkeypatch.setattr(store, "studies", lambda: pytest.fail("every study file was read"))
+    theirs.board.refresh()
+    assert read == []
+    ours.close_round("home", who="ann")
+    read.clear()
+    theirs.board.refresh()
+    assert read == ["home"]
+    assert theirs.board.current("home").version == 2
+
+
 def test_a_study_that_cannot_be_read_harms_no_other(
     store: Store, document: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_study_comes_back_as_it_was(store: Store, study: StudyRow) -> None:
     other = store.create(replace(study, name="a"), audit())
     assert other.number != study.number
     assert store.studies() == [other, study]
+    assert store.generations() == {each.name: (each.number, each.generation) for each in (other, study)}
 
 
 def test_two_studies_cannot_share_a_name(store: Store, study: StudyRow) -> None:

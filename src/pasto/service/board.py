@@ -88,20 +88,23 @@ class Board:
             self._listeners.append(callback)
 
     def refresh(self) -> None:
-        """Read every study from the store; one that cannot be read is logged, and the others are served."""
+        """Read the studies that changed in the store; one that cannot be read is logged, and the others are served."""
         try:
-            rows = self._store.studies()
+            found = self._store.generations()
         except Exception:
             self._silent_since = self._monotonic() if self._silent_since is None else self._silent_since
             raise
         self._silent_since = None
-        for row in rows:
+        for name, (number, generation) in sorted(found.items()):
+            known = self._standing.get(name)
+            if known is not None and known.row.number == number and known.row.generation >= generation:
+                continue
             try:
-                self._take(row)
+                self.reread(name)
             except (PastoError, ValueError) as error:
-                if self._troubled.get(row.name) != row.generation:
-                    self._troubled[row.name] = row.generation
-                    log.error("study %r cannot be read: %s: %s", row.name, type(error).__name__, error)
+                if self._troubled.get(name) != generation:
+                    self._troubled[name] = generation
+                    log.error("study %r cannot be read: %s: %s", name, type(error).__name__, error)
 
     @property
     def silence(self) -> float:

@@ -63,6 +63,10 @@ class Store(Protocol):
         """Every study, by name."""
         ...
 
+    def generations(self) -> dict[str, tuple[int, int]]:
+        """The number and generation of every study, by name: enough to know which of them changed."""
+        ...
+
     def learner(self, study: int) -> str | None:
         """The learner's state after the last close, as text."""
         ...

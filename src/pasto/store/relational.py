@@ -130,6 +130,10 @@ class RelationalStore(ABC):
         # Sorted here: databases disagree about the order of text.
         return sorted(map(_to_study, self._all(statements.STUDIES)), key=lambda study: study.name)
 
+    def generations(self) -> dict[str, tuple[int, int]]:
+        """The number and generation of every study, by name."""
+        return {str(name): (int(number), int(seen)) for name, number, seen in self._all(statements.GENERATIONS)}
+
     def learner(self, study: int) -> str | None:
         """The learner's state after the last close, as text."""
         rows = self._all(statements.LEARNER, (study,))

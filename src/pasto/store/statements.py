@@ -8,6 +8,7 @@ STUDIES: Final = (
     "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
     "FROM studies"
 )
+GENERATIONS: Final = "SELECT name, number, generation FROM studies"
 STUDY: Final = (
     "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
     "FROM studies WHERE name = ?"
