@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pasto.errors import BadOption, StoreError
 from pasto.measure import Column, Moments, measure
 from pasto.store import CloseRow, Store, StudyRow
@@ -121,7 +123,6 @@ class Archive:
         )
         if store.dialect == "postgres":
             query = query.replace("?", "%s")
-        lists = ", ".join(f"unnest(${name})" for name in _TYPES)
         with duckdb.connect() as connection:
             connection.execute(f"CREATE TABLE taken ({', '.join(f'{name} {kind}' for name, kind in _TYPES.items())})")
             for start in range(after, until, AT_ONCE):
@@ -129,8 +130,10 @@ class Archive:
                     span = (row.number, version, start, min(start + AT_ONCE, until))
                     rows = source.execute(query, span).fetchall()
                 if rows:
-                    values = dict(zip(_TYPES, map(list, zip(*rows, strict=True)), strict=True))
-                    connection.execute(f"INSERT INTO taken SELECT {lists}", values)
+                    columns_of = zip(_TYPES, zip(*rows, strict=True), strict=True)
+                    connection.register("batch", {name: np.array(column, dtype=object) for name, column in columns_of})
+                    connection.execute("INSERT INTO taken SELECT * FROM batch")
+                    connection.unregister("batch")
             if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
                 return 0
             self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
