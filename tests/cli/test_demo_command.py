@@ -2,83 +2,126 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-import pasto.demo
-from pasto.demo import Result
+from pasto.demo import play, stage
+from pasto.demo.play import Plan, Result
+from pasto.demo.stage import Inside
+from pasto.demo.verdict import Check
+from pasto.sim import feed
+
+TINY = Plan(rounds=2, users=200, confirming=400, truth=1_000)
+
+
+@pytest.fixture(scope="module")
+def told() -> Result:
+    """A result that counts as won, whatever little was learned."""
+    with Inside() as inside:
+        result = play.play(feed(), inside, plan=TINY, seed=1)
+    return replace(result, checks=tuple(replace(check, held=True) for check in result.checks))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, told: Result) -> list[dict[str, Any]]:
+    """What the command asks for, with nothing played."""
+    calls: list[dict[str, Any]] = []
+
+    @contextmanager
+    def serving(folder: Path) -> Iterator[Inside]:
+        with Inside() as inside:
+            yield inside
+
+    def spy(application: Any, _: Any, **options: Any) -> Result:
+        calls.append({"name": application.name, **options})
+        return told
+
+    monkeypatch.setattr(stage, "serving", serving)
+    monkeypatch.setattr(play, "play", spy)
+    return calls
 
 
 def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
-    result = run("demo", "--fast")
-    assert result.exit_code == 0
-    rows = {line[:15].strip(): line for line in result.stdout.splitlines() if re.search(r"held|broken", line)}
-    lifts = {label: float(re.findall(r"[+-]\d+\.\d(?=%)", row)[0]) for label, row in rows.items()}
-    assert list(lifts) == ["today", "best single", "learned blend", "best possible"]
-    assert 0 == lifts["today"] < lifts["best single"] < lifts["learned blend"] <= lifts["best possible"]
-    assert all("held" in row for row in rows.values())
-    assert "Certified: each guardrail is to hold with 99.9%; believed like_rate 99." in result.stdout
-    assert "Advice: keep learning: " in result.stdout
-
-
-def test_progress_is_on_stderr_as_plain_lines(run: Any) -> None:
-    result = run("demo", "--rounds", 20)
-    line = r"^round \d+ of 20: estimated watch_time.*; holds: like_rate .*; still to gain: .*$"
-    assert len(re.findall(line, result.stderr, re.MULTILINE)) == 10
+    result = run("demo", "--fast", "--users", 1_500)
+    assert result.exit_code == 0, result.stderr
+    assert "Certified: each guardrail is believed to hold: like_rate 99.9" in result.stdout
+    assert re.search(r"^baseline +\+0\.0%", result.stdout, re.MULTILINE)
+    assert re.search(r"^probabilistic +\+\d+\.\d% \(\+\d+\.\d% to \+\d+\.\d%\)", result.stdout, re.MULTILINE)
+    assert len(re.findall(r"^✓", result.stdout, re.MULTILINE)) >= 6
+    assert "✗" not in result.stdout
+    lines = re.findall(r"^round \d+ of 12: .* users; served watch_time", result.stderr, re.MULTILINE)
+    assert len(lines) == 10
+    assert "confirming: 27,000 users" in result.stderr
+    assert re.search(r"The service runs at http://127\.0\.0\.1:\d+, on a store in ", result.stderr)
     assert "\x1b" not in result.stderr
-    assert "estimated" not in result.stdout
 
 
-def test_json_has_everything(run: Any) -> None:
-    told = json.loads(run("demo", "--rounds", 6, "--seed", 5, "--json").stdout)
-    assert (told["rounds"], told["seed"], told["learner"]) == (6, 5, "thompson")
-    assert told["certificate"]["holds"].keys() == {"like_rate", "share_rate"}
-    assert sum(told["shares"].values()) == pytest.approx(1)
-    assert told["blend"]["lifts"]["watch_time"] > told["single"]["lifts"]["watch_time"]
+def test_it_is_asked_for_in_many_ways(run: Any, asked: list[dict[str, Any]]) -> None:
+    run("demo")
+    run("demo", "ads", "--fast", "--seed", 7)
+    run("demo", "feed", "--rounds", 5, "--users", 100, "--rough")
+    assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in asked] == [
+        ("feed", 1, 30, 30_000),
+        ("ads", 7, 12, 30_000),
+        ("feed", 1, 5, 600),
+    ]
+    assert [call["conditions"].lost for call in asked] == [0, 0, 0.02]
 
 
-def test_fast_is_fewer_rounds(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    learned = pasto.demo.learn(rounds=2)
-
-    def spy(*, rounds: int, seed: int, learner: str, report: Any) -> Result:
-        asked.append(rounds)
-        return learned
-
-    monkeypatch.setattr(pasto.demo, "learn", spy)
-    for words in ((), ("--fast",), ("--fast", "--rounds", "7")):
-        run("demo", *words)
-        run("demo", *words, "--learner", "pasto")
-    assert asked == [60, 2_000, 20, 500, 7, 7]
+def test_json_has_everything(run: Any, asked: list[dict[str, Any]]) -> None:
+    found = json.loads(run("demo", "--json").stdout)
+    assert found["won"] is True
+    assert sum(found["shares"].values()) == pytest.approx(1)
+    assert {lift["metric"] for lift in found["lifts"]} == {"watch_time", "like_rate", "share_rate"}
+    assert [one["label"] for one in found["standings"]] == ["baseline", "best single", "the blend", "best possible"]
+    assert "report" not in found
 
 
-def test_algorithm_1_is_shown_without_a_certificate(run: Any) -> None:
-    result = run("demo", "--learner", "pasto", "--rounds", 200)
-    assert result.exit_code == 0
-    assert "pasto gives no certificate" in result.stdout
-    assert "ertified:" not in result.stdout
-    assert "holds" not in result.stderr
+def test_the_report_is_written_as_one_page(run: Any, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    result = run("demo", "--html", tmp_path / "report.html")
+    assert f"wrote {tmp_path / 'report.html'}" in result.stderr
+    assert "<h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    refused = run("demo", "--html", tmp_path / "nowhere" / "report.html")
+    assert (refused.exit_code, "cannot be written" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("how", ["worse", "broken"])
-def test_a_blend_that_does_not_win_fails_loudly(run: Any, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    learned = pasto.demo.learn(rounds=2)
-    bad = learned.baseline if how == "worse" else replace(learned.optimum, broken=("like_rate",))
-    lost = replace(learned, blend=replace(bad, label="learned blend"))
-    monkeypatch.setattr(pasto.demo, "learn", lambda **_: lost)
+def test_what_is_not_so_fails_loudly(
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+) -> None:
+    lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
+    monkeypatch.setattr(play, "play", lambda *_, **__: lost)
     result = run("demo")
     assert result.exit_code == 1
-    assert ("broken: like_rate" in result.stdout) == (how == "broken")
-    assert "learned blend" in result.stdout
-    assert result.stderr.splitlines()[-1].startswith("error: the learned blend does not beat the best single setting")
+    assert "✗ the moon is cheese: it is rock" in result.stdout
+    assert result.stderr.splitlines()[-1] == "error: it is not so that the moon is cheese: it is rock"
 
 
-def test_on_a_terminal_the_picture_moves(run: Any) -> None:
-    result = run("demo", "--rounds", 4, env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"})
-    assert "served now" in result.stderr
-    assert "round 4 of 4, day 1 00:40" in result.stderr
-    assert "blend so far: " in result.stderr
-    assert re.search(r"holds: like_rate \d+\.\d%, share_rate \d+\.\d%", result.stderr)
-    assert "still to gain: " in result.stderr
+def test_a_best_single_setting_that_is_the_baseline_is_told(
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+) -> None:
+    lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
+    monkeypatch.setattr(play, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
+    assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
+
+
+def test_on_a_terminal_the_picture_moves(
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+) -> None:
+    def moving(*_: Any, report: Any, **__: Any) -> Result:
+        blend = {"lifts": {"like_rate": -2.5}, "certificate": {"holds": {"like_rate": 0.9999}}}
+        served = {"watch_time": 0.1, "like_rate": -0.06}
+        report(play.Update("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
+        return told
+
+    monkeypatch.setattr(play, "play", moving)
+    result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
+    assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown
+    assert "the blend so far is in truth 12.3% ahead of the best single setting" in shown
+    assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.99%", shown)
+    assert re.search(r"a +60% +█{18}", shown)

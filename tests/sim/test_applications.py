@@ -1,4 +1,4 @@
-"""The two applications: what they simulate is what they expect, their metrics compete, and their blends are worth it."""
+"""The two applications: they do what they expect, their metrics compete, and their blends are worth it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_study_file_asks_the_same_question(truth: Known) -> None:
     spec = parse_spec(application.document)
     assert spec.candidates.names == application.candidates.names  # type: ignore[union-attr]
     measures = application.measures
-    place = {}
+    place: dict[str, int | None] = {}
     for name, metric in spec.metrics.items():
         place[metric.numerator.name] = measures[name].numerator
         if metric.denominator is not None:

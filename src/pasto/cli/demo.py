@@ -1,192 +1,153 @@
-"""`pasto demo`: a feed with competing metrics, learned before your eyes."""
+"""`pasto demo`: a live service learns a blend from simulated users before your eyes, and proves it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pasto.cli.screen import console, print_json, print_table
+from pasto.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
-    from pasto.demo import Result, Update
-    from pasto.records import Blend
+    from pasto.demo.play import Result
 
-ROUNDS = {"thompson": 60, "pasto": 2_000}
-FAST = {"thompson": 20, "pasto": 500}
-LINES = 10
-"""Progress lines where there is no terminal to draw on."""
-SHOWN = 5
-"""Candidates shown by name; the rest are summed."""
-BAR = 30
+STORIES = {
+    "feed": "A short-video feed orders clips by watch time, likes and shares predicted, with two weights: {count} "
+    "settings. Raise watch_time; like_rate and share_rate may lose at most 5% against today's.",
+    "ads": "Three modules retrieve ads within a compute budget: {count} splits of it. Raise revenue; click_rate and "
+    "the share of cold-start ads may lose at most 5% each.",
+}
+ROUNDS, FAST = 30, 12
 
 
 @click.command(
-    short_help="Learn a feed's blend before your eyes.",
+    short_help="Watch a live service learn a blend, confirm it, and be proved right.",
     epilog="""\b
 Examples:
   pasto demo
-  pasto demo --fast --seed 7
-  pasto demo --learner pasto
+  pasto demo ads --seed 7
+  pasto demo --rough --html report.html
+  pasto demo --keep
 """,
 )
+@click.argument("world", type=click.Choice(list(STORIES)), default="feed")
 @click.option(
-    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of the simulated traffic."
+    "--seed", default=1, show_default=True, type=click.IntRange(0, 2**53), metavar="N", help="Fixes the whole run."
 )
 @click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Rounds of ten minutes: {ROUNDS['thompson']} unless given, {ROUNDS['pasto']} for pasto.",
+    "--rounds", type=click.IntRange(min=2), metavar="N", help=f"Rounds to learn in: {ROUNDS} unless given, at least 2."
 )
-@click.option("--fast", is_flag=True, help=f"Learn for {FAST['thompson']} rounds only, {FAST['pasto']} for pasto.")
 @click.option(
-    "--learner",
-    default="thompson",
+    "--users",
+    default=5_000,
     show_default=True,
-    type=click.Choice(list(ROUNDS)),
-    help="The default learner, or the paper's Algorithm 1 with soft guardrails.",
+    type=click.IntRange(100, 20_000),
+    metavar="N",
+    help="Users who come in a round; six times as many come for the confirmation.",
 )
+@click.option("--fast", is_flag=True, help=f"Learn for {FAST} rounds only.")
+@click.option("--rough", is_flag=True, help="With day and night, 5% of all events late, and 2% of them lost.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the report there.")
+@click.option("--keep", is_flag=True, help="Leave the service running afterwards, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-def demo(seed: int, rounds: int | None, fast: bool, learner: str, as_json: bool) -> None:
-    """Learn a blend for a feed with competing metrics, and compare it with the best single setting.
+def demo(
+    world: str,
+    seed: int,
+    rounds: int | None,
+    users: int,
+    fast: bool,
+    rough: bool,
+    html: Path | None,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Start a service, learn a blend from simulated users, confirm it on new ones, and hold it against the truth.
 
-    The feed is simulated, so the true means are known and the comparison is exact. The exit code is 1 if the learned
-    blend does not beat the best single setting in truth or loses more than a guardrail allows.
+    WORLD is feed (the default) or ads. The service is the real one, in a process of its own on a free port of this
+    machine, with its store in a temporary directory; the users come through the SDK, and their events over HTTP.
+
+    They are simulated, so the truth is known. The exit code is 1 unless the blend truly beats the best single setting,
+    truly holds every guardrail, and the measured intervals contain the truth; all of it together with 99.9% confidence.
     """
-    from pasto.demo import learn
+    from pasto import sim
+    from pasto.demo.play import Plan, limits, play
+    from pasto.demo.stage import serving
+    from pasto.demo.view import view
 
-    with _display() as report:
-        result = learn(rounds=rounds or (FAST if fast else ROUNDS)[learner], seed=seed, learner=learner, report=report)
-    if as_json:
-        print_json({**asdict(result), "won": result.won})
-    else:
-        _print(console(), result)
+    application = sim.feed() if world == "feed" else sim.ads()
+    plan = Plan(rounds or (FAST if fast else ROUNDS), users, 6 * users)
+    conditions = sim.Conditions(night=0.2, late=0.05, lost=0.02) if rough else sim.Conditions()
+    screen = console(stderr=True)
+    screen.print(STORIES[world].format(count=len(application.candidates)))
+    with TemporaryDirectory(prefix="pasto-demo-") as folder, serving(Path(folder)) as stage:
+        screen.print(f"The service runs at {stage.address}, on a store in {folder}.\n")
+        with view(screen, stage.address, limits(application)) as report:
+            result = play(application, stage, plan=plan, seed=seed, conditions=conditions, report=report)
+        if html is not None:
+            _write(html, result.report)
+        if as_json:
+            told = {name: value for name, value in asdict(result).items() if name != "report"}
+            print_json({**told, "won": result.won})
+        else:
+            _print(console(), result)
+        if keep:
+            stage.start()
+            screen.print(f"The service is still there: pasto report {world} --url {stage.address}; Ctrl-C ends it.")
+            with suppress(KeyboardInterrupt):
+                stage.wait()
     if not result.won:
-        click.echo("error: the learned blend does not beat the best single setting within its guardrails", err=True)
+        for check in result.checks:
+            if not check.held:
+                click.echo(f"error: it is not so that {check.claim}: {check.figures}", err=True)
         raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _display() -> Iterator[Callable[[Update], None]]:
-    """Show updates on stderr: a live picture on a terminal, a line now and then elsewhere."""
-    from rich.live import Live
-
-    from pasto.demo.feed import LIMIT, make_feed
-    from pasto.demo.run import SESSIONS
-
-    screen = console(stderr=True)
-    place = make_feed()
-    names = place.candidates.names
-    screen.print(
-        f"A feed ranks with two weights: {len(names)} settings. Raise watch_time; like_rate and share_rate may lose at "
-        f"most {-LIMIT:g}% against today's {names[place.baseline]}. A round is ten minutes, {SESSIONS:,} sessions."
-    )
-    screen.print()
-    if not screen.is_terminal:
-        yield lambda update: _line(screen, update)
-        return
-    with Live(console=screen, transient=True, refresh_per_second=12) as live:
-        yield lambda update: live.update(_picture(update))
-
-
-def _line(screen: Console, update: Update) -> None:
-    if update.done * LINES // update.rounds > (update.done - max(1, update.rounds // 100)) * LINES // update.rounds:
-        told = [f"round {update.done:,} of {update.rounds:,}: estimated {_lifts(update.blend.lifts)}"]
-        screen.print("; ".join([*told, *_sureness(update.blend)]))
-
-
-def _picture(update: Update) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
-    table.add_column("served now", no_wrap=True)
-    table.add_column("", justify="right")
-    table.add_column("", no_wrap=True)
-    for name, share in _largest(dict(zip(update.blend.names, update.served, strict=True))):
-        table.add_row(name, f"{share:.0%}", "█" * round(BAR * share))
-    days, minutes = divmod(10 * update.done, 24 * 60)
-    clock = f"round {update.done:,} of {update.rounds:,}, day {days + 1} {minutes // 60:02}:{minutes % 60:02}"
-    mixture = " + ".join(
-        f"{share:.0%} {name}"
-        for name, share in _largest(dict(zip(update.blend.names, update.blend.probabilities, strict=True)))
-        if share >= 0.005
-    )
-    return Group(
-        Text(clock, style="bold"),
-        Text(f"blend so far: {mixture}"),
-        Text(f"estimated: {_lifts(update.blend.lifts)}"),
-        *(Text(told) for told in _sureness(update.blend)),
-        table,
-    )
-
-
-def _sureness(blend: Blend) -> list[str]:
-    """How surely each guardrail holds, and what is still to be gained, where the learner says so."""
-    told = []
-    if blend.certificate is not None:
-        told.append("holds: " + _chances(blend.certificate.holds))
-    if blend.outlook is not None:
-        told.append(f"still to gain: {blend.outlook.gain:.2g}% of watch_time")
-    return told
-
-
 def _print(screen: Console, result: Result) -> None:
-    from pasto.demo.feed import LIMIT, PENALTY
-
-    screen.print(f"Learned in {result.rounds:,} rounds by {result.learner}", style="bold")
-    for name, share in _largest(result.shares):
+    screen.print(f"Learned from {result.users:,} users and {result.events:,} events", style="bold")
+    for name, share in result.shares.items():
         if share >= 0.0005:
             screen.print(f"{share:6.1%}  {name}")
+    if result.certificate is not None:
+        holds = ", ".join(f"{name} {chance:.2%}" for name, chance in result.certificate["holds"].items())
+        verdict = "Certified" if result.certificate["certified"] else "Not certified"
+        screen.print(f"{verdict}: each guardrail is believed to hold: {holds}.")
     screen.print()
-    standings = (result.baseline, result.single, result.blend, result.optimum)
-    rows = [
-        [
-            one.label,
-            *(f"{level:.4g} {one.lifts[metric]:+.1f}%" for metric, level in one.metrics.items()),
-            "broken: " + ", ".join(one.broken) if one.broken else "held",
-        ]
-        for one in standings
-    ]
-    header = ["in truth", *result.blend.metrics, f"limit {LIMIT:+g}%"]
-    styles = ["", "", "bold green" if result.won else "bold red", "dim"]
-    print_table(screen, header, rows, styles=styles, text={0, len(header) - 1})
-    screen.print()
-    goal = next(iter(result.blend.lifts))
-    screen.print(
-        f"The blend raises {goal} by {result.blend.lifts[goal]:.1f}% over today; the best single setting within the "
-        f"limits, {result.chosen}, raises it by {result.single.lifts[goal]:.1f}%."
-    )
-    if result.certificate is None:
-        screen.print(
-            f"{result.learner} gives no certificate; it was charged {PENALTY:g} for each squared percent that likes or "
-            "shares lose.",
-            style="dim",
+    metrics = list(result.standings[0].lifts)
+    rows = [["baseline", *(["+0.0%"] * len(metrics))]]
+    for target in dict.fromkeys(lift.target for lift in result.lifts):
+        cells = {lift.metric: lift.relative for lift in result.lifts if lift.target == target}
+        rows.append(
+            [
+                target,
+                *(f"{one.value:+.1%} ({one.low:+.1%} to {one.high:+.1%})" for one in map(cells.get, metrics) if one),
+            ]
         )
-        return
-    sure = result.certificate
-    verdict = "Certified" if sure.certified else "Not certified"
-    screen.print(f"{verdict}: each guardrail is to hold with {sure.confidence:.1%}; believed {_chances(sure.holds)}.")
-    screen.print(f"Advice: {result.advice}.")
+    if result.single is None:
+        rows.insert(1, ["best single", *["the baseline"] * len(metrics)])
+    title = "Confirmed on new users: lift over the concurrent control (intervals hold together with 99.9%)"
+    print_table(screen, ["", *metrics], rows, title=title, styles=["", "", "bold green" if result.won else "bold red"])
+    screen.print()
+    truth = [[one.label, *(f"{one.lifts[metric]:+.1%}" for metric in metrics), one.setting] for one in result.standings]
+    print_table(screen, ["in truth", *metrics, ""], truth, styles=["", "", "bold", "dim"], text={0, len(metrics) + 1})
+    screen.print()
+    for check in result.checks:
+        screen.print(
+            f"{'✓' if check.held else '✗'} {check.claim}: {check.figures}", style="" if check.held else "bold red"
+        )
 
 
-def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The largest shares by name, and the rest as one."""
-    ranked = sorted(shares.items(), key=lambda item: -item[1])
-    rest = ranked[SHOWN:]
-    return [*ranked[:SHOWN], (f"{len(rest)} others", sum(share for _, share in rest))]
+def _write(file: Path, report: Any) -> None:
+    from pasto.report.telling import page
 
-
-def _lifts(lifts: Mapping[str, float]) -> str:
-    return ", ".join(f"{metric} {lift:+.1f}%" for metric, lift in lifts.items())
-
-
-def _chances(holds: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {chance:.1%}" for name, chance in holds.items())
+    try:
+        file.write_text(page(report), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {file}", err=True)

@@ -1,0 +1,67 @@
+"""What the demonstration must prove, held against a truth that it alone knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from numpy.typing import ArrayLike
+
+from pasto.report.lift import Lift
+from pasto.sim.known import Figure, Known
+
+CONFIDENCE = 0.999
+"""With which all that is checked holds together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must be so."""
+
+    claim: str
+    held: bool
+    figures: str
+    """What it rests on."""
+
+
+def checks(
+    truth: Known, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, float]
+) -> tuple[Check, ...]:
+    """Whether the blend truly beats the best single candidate, holds every guardrail, and was measured as it truly is.
+
+    The truth is itself simulated, so it is taken at the worse end of its own interval. `single` is the candidate that
+    was confirmed beside the blend; `limits` are the least lifts over the baseline that the guardrails allow.
+    """
+    parts = 1 + len(limits) + len(lifts)
+    reach = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2 * parts))
+    best = truth.best()
+    goal = next(iter(truth.application.measures))
+    ahead = truth.lift(goal, blend, truth.alone(best.gain.candidate))
+    found = [
+        Check(
+            f"the blend's true {goal} beats that of the best single setting, {best.names[best.gain.candidate]}",
+            ahead.value - reach * ahead.error > 0,
+            _told(ahead, reach),
+        )
+    ]
+    for metric, limit in limits.items():
+        figure = truth.lift(metric, blend)
+        held = figure.value - reach * figure.error >= limit
+        found.append(Check(f"the blend's true {metric} stays above {limit:+.0%}", held, _told(figure, reach)))
+    for lift in lifts:
+        shares = blend if lift.target == "probabilistic" or single is None else truth.alone(single)
+        figure = truth.lift(lift.metric, shares)
+        low, high = figure.value - reach * figure.error, figure.value + reach * figure.error
+        found.append(
+            Check(
+                f"the interval of {lift.metric}, {lift.target}, contains the truth",
+                lift.relative.low <= high and low <= lift.relative.high,
+                f"{lift.relative.low:+.2%} to {lift.relative.high:+.2%}, in truth {_told(figure, reach)}",
+            )
+        )
+    return tuple(found)
+
+
+def _told(figure: Figure, reach: float) -> str:
+    return f"{figure.value:+.2%} ± {reach * figure.error:.2%}"

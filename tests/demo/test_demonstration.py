@@ -1,0 +1,88 @@
+"""The demonstration on the same parts inside one process: it wins whatever the seed, and a seed fixes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pasto.demo.play import Plan, Result, Update, play
+from pasto.demo.stage import Inside
+from pasto.sim import Application, Conditions, ads, feed
+
+SMALL = Plan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
+TINY = Plan(rounds=3, users=300, confirming=600, truth=1_000)
+
+
+def played(application: Application, plan: Plan, seed: int, **options: Any) -> Result:
+    with Inside() as stage:
+        return play(application, stage, plan=plan, seed=seed, **options)
+
+
+def assert_won(result: Result) -> None:
+    assert result.won, [check for check in result.checks if not check.held]
+    goal = next(iter(result.standings[0].lifts))
+    baseline, single, blend, possible = (standing.lifts[goal] for standing in result.standings)
+    assert 0 == baseline < single < blend < possible
+    assert result.certificate is not None
+    assert result.certificate["certified"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_seed_wins(seed: int) -> None:
+    assert_won(played(feed(), SMALL, seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_seed_wins_with_ads(seed: int) -> None:
+    assert_won(played(ads(), SMALL, seed))
+
+
+def test_night_and_lost_and_late_events_change_no_verdict() -> None:
+    rough = Conditions(night=0.2, late=0.05, lost=0.02)
+    result = played(feed(), SMALL, 1, conditions=rough)
+    assert_won(result)
+    smooth = SMALL.rounds * SMALL.users * 2.5
+    assert result.report["accounting"]["late"]["events"] == pytest.approx(0.05 * 0.6 * smooth, rel=0.1)
+
+
+def test_a_seed_fixes_the_run() -> None:
+    one, two, other = (played(feed(), TINY, seed) for seed in (4, 4, 5))
+    assert (one.shares, one.lifts, one.checks) == (two.shares, two.lifts, two.checks)
+    assert one.lifts != other.lifts
+
+
+def test_updates_tell_how_far_it_is() -> None:
+    seen: list[Update] = []
+    result = played(ads(), TINY, 1, report=seen.append)
+    assert [(update.phase, update.round) for update in seen] == [
+        *(("learning", round) for round in (1, 2, 3)),
+        ("confirming", 3),
+    ]
+    assert [update.users for update in seen] == [300, 600, 900, 1_500]
+    assert seen[-1].events == result.events == 2 * 1_500
+    assert all(sum(update.shares.values()) == pytest.approx(1) for update in seen)
+    assert seen[0].served.keys() == {"revenue", "click_rate", "cold_start"}
+    assert seen[-1].blend is not None
+    assert seen[-1].ahead is not None
+
+
+def test_users_are_counted_by_arm() -> None:
+    from pasto.demo.crowd import Crowd
+    from pasto.demo.play import study_file
+    from pasto.demo.stage import hear
+
+    crowd = Crowd(feed(), seed=2)
+    assert crowd.lifts("learner") == {}
+    with Inside() as stage:
+        stage.create(study_file(feed()), seed=2)
+        with stage.client("feed") as client:
+            hear(client, 1)
+            crowd.come(client, 1_200, 1)
+        accounts = stage.report("feed")["accounting"]
+    assert sum(crowd.units.values()) == crowd.users == 1_200
+    assert crowd.units["control"] == pytest.approx(240, abs=60)
+    assert accounts["events"]["exposures"] == 1_200
+    assert accounts["events"]["exposures"] + accounts["events"]["metrics"] == crowd.events
+    assert crowd.lifts("control") == {"watch_time": 0.0, "like_rate": 0.0, "share_rate": 0.0}
+    assert crowd.lifts("learner")["watch_time"] > 0

@@ -1,0 +1,62 @@
+"""What the demonstration must prove can also fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto.demo.play import limits
+from pasto.demo.verdict import Check, checks
+from pasto.report.lift import Estimate, Lift
+from pasto.sim import Known, feed, known
+
+
+@pytest.fixture(scope="module")
+def truth() -> Known:
+    return known(feed(), 4_000)
+
+
+def verdicts(truth: Known, shares: object, lifts: tuple[Lift, ...] = (), single: int | None = None) -> list[bool]:
+    found: tuple[Check, ...] = checks(truth, np.asarray(shares, dtype=float), single, lifts, limits(feed()))
+    return [check.held for check in found]
+
+
+def measured(target: str, low: float, high: float) -> Lift:
+    estimate = Estimate((low + high) / 2, low, high)
+    return Lift(target, "watch_time", 1.0, 1.0, estimate, estimate, 1, 0.999, False)
+
+
+def test_a_blend_within_its_limits_passes(truth: Known) -> None:
+    best = np.array(truth.best().probabilities)
+    careful = 0.8 * best + 0.2 * truth.alone(feed().baseline)
+    assert verdicts(truth, careful) == [True, True, True]
+
+
+def test_a_blend_at_its_limits_is_not_surely_within_them(truth: Known) -> None:
+    assert verdicts(truth, truth.best().probabilities) == [True, False, False]
+
+
+def test_the_baseline_does_not_beat_the_best_single_setting(truth: Known) -> None:
+    assert verdicts(truth, truth.alone(feed().baseline)) == [False, True, True]
+
+
+def test_the_best_single_setting_does_not_beat_itself(truth: Known) -> None:
+    single = truth.best().single
+    assert single is not None
+    assert verdicts(truth, truth.alone(single)) == [False, True, True]
+
+
+def test_a_broken_guardrail_is_told(truth: Known) -> None:
+    clips = feed().candidates.find({"like_weight": 0, "share_weight": 6})
+    assert verdicts(truth, truth.alone(clips)) == [True, False, True]
+
+
+def test_an_interval_beside_the_truth_is_told(truth: Known) -> None:
+    best = truth.best()
+    assert best.single is not None
+    lifts = (
+        measured("probabilistic", 0.30, 0.40),
+        measured("best single", 0.02, 0.06),
+        measured("best single", 0.2, 0.3),
+    )
+    assert verdicts(truth, best.probabilities, lifts, best.single)[3:] == [False, True, False]
