@@ -54,6 +54,8 @@ def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
     try:
         given = text if isinstance(text, str) else text.decode("utf-8-sig")
         document = _READERS[kind](given)
+        if "\\u" in given:  # only so can half a surrogate pair come in, which nothing could send back
+            json.dumps(document, ensure_ascii=False, default=str, skipkeys=True).encode()
     except RecursionError:
         raise BadSpec({"": f"the {kind} text is nested too deeply"}) from None
     except (ValueError, OverflowError) as error:
@@ -97,11 +99,12 @@ def _yaml(text: str) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
+                place = key.start_mark.line + 1
+                if not isinstance(key.value, str):
+                    raise ValueError(f"a name is a plain word, not a list or a mapping (line {place})")
                 if key.value in seen:
-                    place = key.start_mark.line + 1
-                    raise ValueError(f"{str(key.value)[:80]!r} stands there twice (line {place})")
-                if isinstance(key.value, str):
-                    seen.add(key.value)
+                    raise ValueError(f"{key.value[:80]!r} stands there twice (line {place})")
+                seen.add(key.value)
             return dict(super().construct_mapping(node, deep=deep))
 
     try:
@@ -115,6 +118,8 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader=Loader)  # noqa: S506 -- a safe loader, made stricter
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+    except (AttributeError, KeyError, TypeError) as error:  # as the loader itself meets a tag that does not fit
+        raise ValueError(f"a value is not what its tag says: {error}") from None
 
 
 _READERS: dict[str, Callable[[str], Any]] = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}
