@@ -1,0 +1,151 @@
+"""A live service with its pages, and a real browser that watches for anything it should not do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
+
+from pasto.dashboard import Dashboard
+from pasto.service.http.server import Running
+from pasto.service.settings import Settings
+
+WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark")}
+WATCH = """
+window.trouble = [];
+document.addEventListener('securitypolicyviolation', event => window.trouble.push(event.violatedDirective));
+"""
+
+
+@dataclass
+class Site:
+    """A service on a free port, with a client for its API."""
+
+    running: Running
+    client: httpx.Client
+    thread: threading.Thread
+
+    @property
+    def url(self) -> str:
+        return self.running.url
+
+    def stop(self) -> None:
+        self.running.stop()
+        self.thread.join()
+
+
+@dataclass
+class Watched:
+    """A page and everything it did that a page of ours never does."""
+
+    page: Page
+    url: str
+    shots: Path
+    label: str
+    trouble: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+    def settled(self) -> None:
+        """Wait until nothing is loading any more."""
+        expect(self.page.locator(".loading")).to_have_count(0, timeout=60_000)
+
+    def shoot(self, name: str) -> None:
+        self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True)
+
+    def check(self) -> None:
+        """Nothing was asked of others, nothing popped up, nothing failed, nothing sticks out at the side."""
+        found = self.page.evaluate("window.trouble")
+        assert [*self.trouble, *found] == []
+        assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+Serve = Callable[..., Site]
+Open = Callable[..., Watched]
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Site]:
+    given = {"store": "memory:", "port": 0, "poll": 0.2, "shutdown_timeout": 2, "request_timeout": 120, **settings}
+    running = Running(Settings(**given), pages=lambda service: Dashboard(service).routes)
+    thread = threading.Thread(target=running.serve)
+    thread.start()
+    try:
+        while not running.started and thread.is_alive():
+            time.sleep(0.01)
+        with httpx.Client(base_url=running.url, timeout=120) as client:
+            yield Site(running, client, thread)
+    finally:
+        running.stop()
+        thread.join()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert found, "the tests in a browser need chromium on the PATH: apt-get install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: a folder to keep, or one of pytest's."""
+    given = os.environ.get("PASTO_SCREENSHOTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def visit(chromium: Browser, shots: Path, site: Site) -> Iterator[Open]:
+    """Open pages, each in a profile of its own."""
+    contexts = []
+
+    def visiting(label: str = "desk") -> Watched:
+        width, scheme = WIDTHS[label]
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="light" if scheme == "light" else "dark"
+        )
+        contexts.append(context)
+        context.set_default_timeout(60_000)
+        context.add_init_script(WATCH)
+        base = site.url
+        watched = Watched(context.new_page(), base, shots, label)
+        trouble = watched.trouble
+
+        def popped(dialog: Dialog) -> None:
+            trouble.append(f"dialog {dialog.message}")
+            dialog.dismiss()
+
+        def asked(request: Request) -> None:
+            if not request.url.startswith((base + "/", "data:", "about:")):
+                trouble.append(f"request {request.url}")
+
+        watched.page.on("dialog", popped)
+        watched.page.on("pageerror", lambda error: trouble.append(f"error {error}"))
+        watched.page.on("request", asked)
+        return watched
+
+    yield visiting
+    for context in contexts:
+        context.close()

@@ -1,0 +1,172 @@
+"""The way of a new user, from an empty service to a deployed blend, in a real browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.services
+
+
+def _world() -> Any:
+    """The simulated users beside this file; tests are no package."""
+    spec = importlib.util.spec_from_file_location("feed_world", Path(__file__).with_name("feed_world.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["feed_world"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+world = _world()
+
+
+def deed(watched: Any, label: str, reason: str) -> None:
+    """Open a button's form, say why, and send it."""
+    form = watched.page.locator("details.deed", has=watched.page.locator("summary", has_text=label)).first
+    form.locator("summary").click()
+    form.get_by_label("Why").fill(reason)
+    form.get_by_role("button", name=label).click()
+    watched.page.wait_for_load_state()
+
+
+def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
+    desk, phone = visit("desk"), visit("phone")
+    for each in (desk, phone):
+        each.go("/")
+        each.page.get_by_text("No study yet").wait_for()
+        each.shoot("1-empty")
+        each.check()
+    desk.page.get_by_role("link", name="Write the first study").click()
+    text = desk.page.get_by_label("Study file")
+    text.fill(json.dumps({**world.STUDY, "goal": {"maximize": "wach_time"}}))
+    desk.page.get_by_role("button", name="Create the study").click()
+    desk.page.get_by_text("One thing to mend").wait_for()
+    assert desk.page.locator(".problems code").inner_text() == "goal.maximize"
+    desk.shoot("2-mend")
+    text.fill(json.dumps(world.STUDY, indent=1))
+    desk.page.get_by_role("button", name="Create the study").click()
+    desk.page.get_by_role("heading", name="A draft").wait_for()
+    desk.shoot("3-draft")
+    deed(desk, "Start", "all is checked")
+    desk.page.locator(".state.learning").wait_for()
+    desk.settled()
+    desk.shoot("4-started")
+    # The page stays open while rounds are played, and follows by itself.
+    world.play(site.client, 6, 500)
+    desk.page.get_by_text("Who takes part").wait_for()
+    expect(desk.page.locator("#head .facts dd").first).to_have_text("7", timeout=60_000)
+    desk.page.locator("#metrics canvas").first.wait_for()
+    desk.page.locator("#tradeoff svg circle").first.wait_for()
+    before = desk.page.locator("#tradeoff .found dd").first.inner_text()
+    slider = desk.page.get_by_label("like_rate at least")
+    slider.focus()
+    for _ in range(40):
+        slider.press("ArrowLeft")
+    desk.page.wait_for_function(
+        "text => document.querySelector('#tradeoff .found dd').textContent !== text", arg=before
+    )
+    desk.page.get_by_role("button", name="As the study states them").click()
+    desk.page.get_by_role("button", name="Replay now").click()
+    desk.page.get_by_text("Identical: 6 rounds").wait_for()
+    for each in (desk, phone):
+        each.go("/studies/feed")
+        each.settled()
+        each.page.locator("#tradeoff svg circle").first.wait_for()
+        each.shoot("5-learning")
+        each.check()
+        each.go("/")
+        each.shoot("6-list")
+        each.check()
+    desk.go("/studies/feed")
+    deed(desk, "Confirm", "good enough to confirm")
+    desk.page.locator(".state.confirming").wait_for()
+    world.send(site.client, 600)
+    desk.settled()
+    desk.shoot("7-confirming")
+    deed(desk, "Deploy", "it held")
+    desk.page.locator(".state.deployed").wait_for()
+    for each in (desk, phone):
+        each.go("/studies/feed")
+        each.settled()
+        each.page.get_by_text("The blend that was frozen").wait_for()
+        each.shoot("8-deployed")
+        each.check()
+    actions = [line["action"] for line in site.client.get("/v1/studies/feed/audit").json()["audit"]]
+    assert [action for action in actions if action != "close"][:4] == ["create", "start", "confirm", "deploy"]
+
+
+def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None:
+    site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
+    site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+    desk = visit("desk")
+    desk.go("/studies/feed")
+    desk.settled()
+    for _ in range(8):
+        world.play(site.client, 1, 500, harm=0.35)
+        if site.client.get("/v1/studies/feed").json()["state"] == "paused":
+            break
+    desk.page.get_by_text("Stopped by the breaker").wait_for()
+    desk.page.locator(".state.paused").wait_for()
+    desk.page.locator("#actions summary", has_text="Resume").wait_for()
+    assert "is now paused" in desk.page.locator("#said").inner_text()
+    desk.settled()
+    desk.shoot("9-tripped")
+    desk.go("/")
+    desk.page.get_by_text("Stopped by the breaker").wait_for()
+    desk.shoot("10-alarm")
+    desk.check()
+
+
+def test_a_service_that_goes_away_is_told(site: Any, visit: Any) -> None:
+    site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
+    desk = visit("desk")
+    desk.go("/studies/feed")
+    desk.settled()
+    site.stop()
+    desk.page.get_by_text("The service does not answer").wait_for()
+    desk.shoot("11-lost")
+
+
+def test_with_a_key_by_keyboard_alone(site: Any, visit: Any) -> None:
+    site.client.post("/v1/studies", json=world.STUDY).raise_for_status()
+    site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+    key = site.client.post("/v1/keys", json={"name": "ann", "scopes": ["admin"]}).json()["key"]
+    desk = visit("desk")
+    page = desk.page
+    desk.go("/studies/feed")
+    page.get_by_role("heading", name="Log in").wait_for()
+    desk.shoot("12-login")
+    page.get_by_label("Key").focus()
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    page.get_by_text("not valid here").wait_for()
+    page.get_by_label("Key").focus()
+    page.keyboard.type(key)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="feed", exact=True).wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == "Pause":
+            break
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("by keyboard")
+    page.keyboard.press("Enter")
+    page.locator(".state.paused").wait_for()
+    named = """[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a, summary')]
+        .filter(each => !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim()))
+        .map(each => each.outerHTML)"""
+    assert page.evaluate(named) == []
+    assert page.evaluate("document.cookie") == ""
+    desk.check()
