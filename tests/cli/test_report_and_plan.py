@@ -1,0 +1,127 @@
+"""`pasto report` and `pasto plan`, on a store of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.service.service import Service
+from pasto.store import open_store
+
+SEEN = {"event": "seen", "per_unit": "sum"}
+DOCUMENT: dict[str, Any] = {
+    "name": "feed",
+    "baseline": {"w": 1},
+    "parameters": {"w": [0, 1, 2]},
+    "metrics": {
+        "x": {**SEEN, "value": "x", "range": [0, 30]},
+        "y": {**SEEN, "value": "y", "range": [0, 30]},
+    },
+    "goal": {"maximize": "x"},
+    "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-9%"}],
+    "traffic": {"control": "20%"},
+    "rounds": {"every": "1h"},
+}
+TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0)}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a study that has learned for four rounds."""
+    place = tmp_path_factory.mktemp("reported") / "store"
+    service = Service(open_store(str(place)))
+    service.create(DOCUMENT, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    for _ in range(4):
+        policy = service.board.current("feed")
+        rng = np.random.default_rng(policy.version)
+        events = []
+        for number in range(300):
+            cell = policy.draw(f"user {number}")
+            x, y = rng.normal(TRUTH[cell.name], 1.0).tolist()
+            drawn = {"unit": f"user {number}", "version": policy.version, "candidate": cell.name}
+            identity = f"{policy.version}/{number}"
+            events.append({"type": "exposure", "id": f"e{identity}", **drawn})
+            events.append({"type": "metric", "id": f"m{identity}", "name": "seen", "fields": {"x": x, "y": y}, **drawn})
+        service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+        service.close_round("feed", who="ann")
+    service.shutdown()
+    return place
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PASTO_STORE", "PASTO_URL", "PASTO_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_report_says_first_what_can_be_claimed(run: Any, kept: Path) -> None:
+    told = run("report", "feed", "--store", kept)
+    assert told.exit_code == 0
+    lines = told.stdout.splitlines()
+    assert lines[0] == "feed: learning, round 5 under policy 5"
+    assert lines[2].startswith("Over 4 rounds the learner's traffic raised x by")
+    assert "y          at least -2% (hard)    -9%" in told.stdout
+    found = json.loads(run("report", "feed", "--store", kept, "--json").stdout)
+    assert found["learning"]["rounds"] == [1, 2, 3, 4]
+
+
+def test_a_report_is_written_as_one_page(run: Any, kept: Path, tmp_path: Path) -> None:
+    told = run("report", "feed", "--store", kept, "--html", tmp_path / "feed.html")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert (tmp_path / "feed.html").read_text(encoding="utf-8").count("<svg") == 2
+    refused = run("report", "feed", "--store", kept, "--html", tmp_path / "no" / "feed.html")
+    assert refused.exit_code == 2
+
+
+def test_another_question_is_answered_from_the_store(run: Any, kept: Path, tmp_path: Path) -> None:
+    told = run("report", "feed", "--store", kept, "--keep", "y >= -1%")
+    assert told.stdout.startswith("maximize x, keep y >= -1%\n")
+    assert "Confirm before you rely on" in told.stdout
+    found = json.loads(run("report", "feed", "--store", kept, "--drop", "y", "--json").stdout)
+    assert found["answer"]["probabilities"] == {"w=0": 1.0}
+    assert run("report", "feed", "--store", kept, "--drop", "y", "--html", tmp_path / "a.html").exit_code == 2
+    assert "measures no 'z'" in run("report", "feed", "--store", kept, "--maximize", "z").stderr
+
+
+def test_a_plan_says_how_many_rounds_it_takes(run: Any, tmp_path: Path) -> None:
+    words = ("plan", "--units", 20000, "--deviation", 3, "--effect", 0.1, "--rounds", 40)
+    told = run(*words)
+    assert told.exit_code == 0
+    assert "one look, at a horizon set beforehand" in told.stdout
+    found = json.loads(run(*words, "--json", "--figure", tmp_path / "plan").stdout)
+    assert 1 < found["rounds_at_horizon"] < found["rounds_at_any_look"] < 40
+    assert len(found["at_horizon"]) == 40
+    assert {path.name for path in tmp_path.iterdir()} == {"plan.png", "plan.svg"}
+    percent = json.loads(
+        run("plan", "--units", 20000, "--deviation", 3, "--mean", 10, "--effect", "1%", "--json").stdout
+    )
+    assert percent["effect"] == pytest.approx(0.1)
+
+
+def test_a_plan_starts_from_a_study(run: Any, kept: Path) -> None:
+    found = json.loads(run("plan", "--study", "feed", "--store", kept, "--effect", "2%", "--json").stdout)
+    assert found["units"] == 300
+    assert found["deviation"] == pytest.approx(1.0, abs=0.15)
+    assert found["effect"] == pytest.approx(0.196, abs=0.01)
+    refused = run("plan", "--study", "feed", "--store", kept, "--metric", "z", "--effect", "2%")
+    assert "it measures x, y" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--effect", "1%", "--units", 9, "--deviation", 1), "--mean"),
+        (("--effect", "much", "--units", 9, "--deviation", 1), "--effect is a number"),
+        (("--effect", "1"), "--units and --deviation"),
+        (("--effect", "1", "--units", 9, "--deviation", 1, "--control", "2"), "--control is a share"),
+    ],
+)
+def test_a_plan_that_lacks_something_says_what(run: Any, words: tuple[Any, ...], said: str) -> None:
+    refused = run("plan", *words)
+    assert refused.exit_code == 2
+    assert said in refused.stderr

@@ -1,0 +1,112 @@
+"""Reports told to people: nothing is lost, nothing is let in that was not meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pasto.report.telling import page, sections, text
+from pasto.report.telling.drawings import DRAWINGS, drawing
+from pasto.report.telling.sections import span
+
+
+def estimate(value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
+    return {"value": value, "low": low, "high": high}
+
+
+def lift(target: str, metric: str, low: float | None, value: float, high: float | None) -> dict[str, Any]:
+    told = "unclear" if low is None or high is None or low <= 0 <= high else "up" if low > 0 else "down"
+    ends = estimate(value, low, high)
+    return {
+        "target": target,
+        "metric": metric,
+        "level": 1.0,
+        "control": 1.0,
+        "absolute": ends,
+        "relative": ends,
+        "told": told,
+        "rounds": 9,
+        "confidence": 0.95,
+        "sequential": True,
+    }
+
+
+@pytest.fixture
+def report() -> dict[str, Any]:
+    evil = '<script>alert("x")</script>'
+    series = {"value": [None, 0.01, 0.02], "low": [None, -0.01, 0.005], "high": [None, 0.03, 0.04]}
+    return {
+        "name": evil,
+        "state": "confirming",
+        "round": 3,
+        "version": 2,
+        "claims": f"{evil} raised x.",
+        "breaker": {"tripped": {"reason": f"breaker: {evil}"}, "verdicts": []},
+        "blend": {"probabilities": {evil: 0.5, "b": 0.5}, "certificate": None, "outlook": None},
+        "learning": {
+            "lifts": [lift("the blend", evil, 0.005, 0.02, 0.04), lift("the blend", "y", None, 0.1, None)],
+            "rounds": [1, 2, 3],
+            "confidence": 0.95,
+            "winner": {"winner": None, "beat_the_control": [], "best_looking": evil, "metric": "x"},
+            "history": [
+                {"target": "the blend", "metric": evil, "rounds": [1, 2, 3], "by_round": series, "cumulative": series}
+            ],
+        },
+        "confirmation": {
+            "lifts": [lift("the blend", "x", 0.005, 0.02, 0.04), lift("the best single candidate", "x", -0.1, 0, 0.1)],
+            "sequential": False,
+            "units": {"blend": 500, "control": 400},
+            "claims": "The blend raised x.",
+            "confidence": 0.95,
+            "note": "",
+            "predicted": [
+                {
+                    "target": "the blend",
+                    "metric": "x",
+                    "predicted": 0.05,
+                    "realised": estimate(0.02, 0.005, 0.04),
+                    "inside": False,
+                }
+            ],
+        },
+        "trade_off": {
+            "x": evil,
+            "y": "y",
+            "blends": [{"x": 1.0, "y": 2.0}, {"x": 2.0, "y": 1.0}],
+            "singles": [{"name": evil, "x": 1.0, "y": 2.0}],
+            "answer": {"x": 1.5, "y": 1.5},
+        },
+    }
+
+
+def test_names_never_become_markup(report: dict[str, Any]) -> None:
+    shown = page(report)
+    assert "<script" not in shown
+    assert shown.count("&lt;script&gt;") >= 6
+
+
+def test_every_section_is_in_both_forms(report: dict[str, Any]) -> None:
+    titles = [section.title for section in sections(report)]
+    assert titles[1:] == [
+        *("Breaker", "Confirmation", "Predicted and realised", "Lift while learning"),
+        *("Single candidates", "The blend", "Trade-off"),
+    ]
+    told = text(report)
+    assert all(title in told for title in titles)
+    assert "+5.00%" in told
+    assert "outside" in told
+    assert "at the horizon that was set" in told
+
+
+def test_drawings_do_not_share_ids_and_carry_no_date(report: dict[str, Any]) -> None:
+    drawn = {name: drawing(name, report) or "" for name in DRAWINGS}
+    assert all(one.startswith("<svg") for one in drawn.values())
+    ids = [part.split('"')[0] for one in drawn.values() for part in one.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))
+    assert drawn == {name: drawing(name, report) for name in DRAWINGS}
+
+
+def test_an_end_that_is_not_known_is_told_as_such() -> None:
+    assert span(estimate(0.1, None, None), percent=True) == "+10.00% (unknown)"
+    assert span(estimate(None, None, None)) == "unknown"
