@@ -118,7 +118,7 @@ class Archive:
 
         columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
         query = (
-            f"SELECT {columns} FROM events WHERE study = ? AND coalesce(version, 0) = ? "  # noqa: S608 -- our own names
+            f"SELECT {columns} FROM events WHERE +study = ? AND coalesce(version, 0) = ? "  # noqa: S608 -- our own names
             "AND sequence > ? AND sequence <= ? AND unit <> '' ORDER BY sequence"
         )
         if store.dialect == "postgres":

@@ -76,8 +76,9 @@ ADD_EVENT: Final = (
 )
 ARCHIVED: Final = (
     "UPDATE events SET unit = '', name = NULL, fields = NULL "
-    "WHERE study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
+    "WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
 )
+# The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
 FORGET_EVENTS: Final = "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE study = ? AND unit = ?"
 FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
 SET_LATEST: Final = (

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 DIGITS = 1e-9
 """Up to which part two engines' sums must agree."""
-_LET_GO = "SELECT count(*) FROM events WHERE study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+_LET_GO = (
+    "SELECT count(*) FROM events WHERE +study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+)
 
 
 class Again:
