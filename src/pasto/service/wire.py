@@ -166,6 +166,8 @@ def _converted(place: int, item: Any) -> Event | Refusal:
         return Refusal(place, identity, _reason(str(error), item))
     except RecursionError:
         return Refusal(place, identity, "the event is nested too deep; its fields are flat")
+    except UnicodeEncodeError:
+        return Refusal(place, identity, "the event holds half a surrogate pair, which cannot be kept; leave it out")
     if (bad := _unsound(item)) is not None:
         return Refusal(
             place, identity, f"{bad} holds a NUL or half a surrogate pair, which cannot be kept; leave it out"
