@@ -118,6 +118,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None
     desk.page.locator("#actions summary", has_text="Resume").wait_for()
     assert "is now paused" in desk.page.locator("#said").inner_text()
     desk.settled()
+    expect(desk.page.get_by_text("No event has come yet")).to_have_count(0, timeout=60_000)
     desk.shoot("9-tripped")
     desk.go("/")
     desk.page.get_by_text("Stopped by the breaker").wait_for()

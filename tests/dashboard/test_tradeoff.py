@@ -13,7 +13,7 @@ from pasto.service.service import Service
 def believed(**given: Any) -> Belief:
     objective = pasto.maximize("x").keep(given.pop("metric", "y"), at_least=given.pop("at_least", 0.0))
     means = np.array(given.pop("means", [[2.0, 0.0, 1.0], [-2.0, 2.0, -3.0]]))
-    return Belief(1, ("a", "b", "c"), means, given.pop("baseline", None), objective)
+    return Belief(1, ("a", "b", "c"), means, given.pop("baseline", None), objective, given.pop("current", {}))
 
 
 def test_the_blend_and_the_curve_are_the_solver_s() -> None:
@@ -36,7 +36,8 @@ def test_another_limit_is_another_blend() -> None:
 def test_percentages_are_over_the_baseline_and_ratios_of_blends_are_ratios() -> None:
     rate = pasto.ratio("likes", "views", "rate")
     means = [[10.0, 12.0, 8.0], [2.0, 1.0, 9.0], [4.0, 4.0, 10.0]]
-    told = tradeoff(believed(metric=rate, at_least="-10%", means=means, baseline=0), {}, 0, {"b": 0.5, "c": 0.5})
+    current = {"b": 0.5, "c": 0.5}
+    told = tradeoff(believed(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
     assert told["goal"]["unit"] == "%"
     assert [point["y"] for point in told["singles"]] == pytest.approx([0.0, 20.0, -20.0])
     assert [point["x"] for point in told["singles"]] == pytest.approx([0.0, -50.0, 80.0])

@@ -41,5 +41,9 @@ def alarms(standing: Standing, shown: Mapping[str, Any], logbook: Logbook, now: 
     if closes_at is not None and now > closes_at + max(PATIENCE, 0.1 * (closes_at - shown["opened_at"])):
         late = lasting(now - closes_at)
         found.append(Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?"))
-    found += [Alarm("warning", problem) for problem in logbook.problems(row.number) if row.state != "archived"]
+    found += [
+        Alarm("warning", problem[:1].upper() + problem[1:])
+        for problem in logbook.problems(row.number)
+        if row.state != "archived"
+    ]
     return found

@@ -18,6 +18,7 @@ from pasto.optimize import describe, solve
 from pasto.records import Blend
 from pasto.service.answer import shown
 from pasto.service.board import Standing
+from pasto.service.details import Details
 from pasto.store import Store
 from pasto.study import Study
 
@@ -38,6 +39,8 @@ class Belief:
     """(metrics, candidates), in the order of the objective's metrics; retired candidates are left out."""
     baseline: int | None
     objective: Objective
+    current: Mapping[str, float]
+    """The blend so far, or the one that was frozen, by name."""
 
 
 class Tradeoffs:
@@ -56,14 +59,16 @@ class Tradeoffs:
         if known is not None and known.generation == row.generation:
             return known
         saved = self._store.learner(row.number) if row.version else None
-        found = None if saved is None else _believed(row.generation, saved)
+        frozen = Details.from_text(row.details).frozen
+        fixed = None if frozen is None else dict(frozen.answer["probabilities"])
+        found = None if saved is None else _believed(row.generation, saved, fixed)
         if found is not None:
             with self._lock:
                 self._known[row.number] = found
         return found
 
 
-def _believed(generation: int, saved: str) -> Belief | None:
+def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> Belief | None:
     state = json.loads(saved)
     study = Study.from_state(state)
     try:
@@ -73,16 +78,21 @@ def _believed(generation: int, saved: str) -> Belief | None:
     left = [k for k in range(len(study.candidates.names)) if k not in set(state["retired"])]
     baseline = left.index(study.baseline) if study.baseline in left else None
     names = tuple(study.candidates.names[k] for k in left)
-    return Belief(generation, names, np.asarray(means)[:, left], baseline, study.objective)
+    current = _current(study) if frozen is None else frozen
+    return Belief(generation, names, np.asarray(means)[:, left], baseline, study.objective, current)
 
 
-def tradeoff(
-    belief: Belief, limits: Mapping[int, float], across: int = 0, current: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """Singles, the blend at these limits, and the curve that moving the guardrail `across` draws.
+def _current(study: Study) -> dict[str, float]:
+    """The answer so far; nothing where it cannot be computed, for the rest can be shown without it."""
+    try:
+        answer = study.blend()
+    except (PastoError, ArithmeticError):
+        return {}
+    return {answer.names[k]: answer.probabilities[k] for k in answer.support}
 
-    `current` is the study's own blend so far, by name.
-    """
+
+def tradeoff(belief: Belief, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
+    """Singles, the blend at these limits, and the curve that moving the guardrail `across` draws."""
     objective = moved(belief.objective, limits)
     goal = _goal_levels(belief)
     rails = [_rail_levels(belief, place) for place in range(len(objective.guardrails))]
@@ -91,7 +101,7 @@ def tradeoff(
         "goal": {"name": ", ".join(map(_name, objective.shown)), "unit": "%" if _percent(belief) else ""},
         "rails": [_slider(belief, objective, place, rails[place]) for place in range(len(rails))],
         "blend": None if answer is None else {**shown(answer), **_point(belief, answer)},
-        "current": _mixed(belief, current or {}),
+        "current": _mixed(belief, belief.current),
         "singles": [],
         "curve": [],
         "across": across,

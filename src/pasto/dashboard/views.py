@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pasto.dashboard.alarms import alarms
@@ -13,7 +13,6 @@ from pasto.dashboard.sampling import Samples
 from pasto.dashboard.series import series
 from pasto.dashboard.tradeoff import Tradeoffs, tradeoff
 from pasto.dashboard.visitors import Visitor, Visitors
-from pasto.service.board import Standing
 from pasto.service.http.answers import Answer, Refused, answer
 from pasto.service.http.calls import Call
 from pasto.service.service import Service
@@ -34,7 +33,6 @@ class Views:
         self._logbook = Logbook(service.store)
         self._samples = Samples(service.store)
         self._tradeoffs = Tradeoffs(service.store)
-        self._blends: dict[int, tuple[int, dict[str, float]]] = {}
 
     async def studies(self, call: Call, visitor: Visitor) -> Answer:
         """The front page."""
@@ -108,9 +106,8 @@ class Views:
         name = call.path("name")
 
         def work() -> dict[str, Any] | None:
-            standing = self._service.board.reread(name)
-            belief = self._tradeoffs.belief(standing)
-            return None if belief is None else tradeoff(belief, limits, across, self._current(standing))
+            belief = self._tradeoffs.belief(self._service.board.reread(name))
+            return None if belief is None else tradeoff(belief, limits, across)
 
         return answer({"tradeoff": await call.run(work)}, headers=NO_STORE)
 
@@ -138,16 +135,6 @@ class Views:
             return None
         served = self._samples.served(standing.row.number, [standing.row.version])
         return served[0].shares[0] if served and served[0].shares else None
-
-    def _current(self, standing: Standing) -> Mapping[str, float]:
-        """The blend so far, or the one that was frozen, computed once for each generation."""
-        row = standing.row
-        known = self._blends.get(row.number)
-        if known is None or known[0] != row.generation:
-            report = self._service.report(row.name)
-            known = row.generation, dict((report["frozen"] or report["blend"] or {}).get("probabilities", {}))
-            self._blends[row.number] = known
-        return known[1]
 
 
 def _parts(spec: Spec) -> set[str]:

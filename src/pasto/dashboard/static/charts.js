@@ -4,7 +4,7 @@
 const Charts = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const percent = (share) => (share == null ? "–" : (100 * share).toFixed(1) + "%");
-  const short = (value) => (value == null ? "–" : Number(value.toPrecision(4)).toLocaleString("en"));
+  const short = (value, digits = 4) => (value == null ? "–" : Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits }).replace("-", "−"));
 
   function make(tag, text, attributes = {}) {
     const found = document.createElement(tag);
@@ -107,7 +107,7 @@ const Charts = (() => {
 
   function metric(place, one) {
     const unit = one.relative ? "%" : "";
-    const signs = (value) => (value == null ? "–" : (one.relative && value > 0 ? "+" : "") + short(value) + unit);
+    const signs = (value) => (value == null ? "–" : (one.relative && value > 0 ? "+" : "") + short(value, 3) + unit);
     const title = make("h3", one.name + " ");
     title.append(make("span", one.role === "goal" ? "goal" : `${one.side === "at_least" ? "≥" : "≤"} ${one.limit}, floor ${one.floor_written}`, { class: "quiet" }));
     let picture = place.querySelector("figure");
@@ -138,7 +138,10 @@ const Charts = (() => {
         { label: one.name, stroke: colour, width: 2, points: { show: one.rounds.length < 40, size: 5, fill: colour } },
       ],
       bands: [{ series: [2, 1], fill: faded(colour, 0.2) }],
-      hooks: { draw: [(plot) => lines.forEach(([at, stroke, dash]) => level(plot, at, stroke, dash))] },
+      hooks: { draw: [(plot) => {
+        lines.forEach(([at, stroke, dash]) => level(plot, at, stroke, dash));
+        if (one.rounds.length === 1) whisker(plot, one, colour);  // a band needs two rounds
+      }] },
     }, [one.rounds, clamp(one.low, low, high), clamp(one.high, low, high), one.value]);
     picture.append(make("p", `Last: ${signs(one.value[last])} (${signs(one.low[last])} to ${signs(one.high[last])}, ${Math.round(100 * one.confidence)}%${one.relative ? " over the control" : ""})`, { class: "quiet" }));
     const rows = latest(one.rounds.map((round, at) => [round, one.units[at].toLocaleString("en"), short(one.control[at]), short(one.served[at]), signs(one.value[at]), signs(one.low[at]), signs(one.high[at])]));
@@ -169,6 +172,19 @@ const Charts = (() => {
     plot.ctx.beginPath();
     plot.ctx.moveTo(left, y);
     plot.ctx.lineTo(left + width, y);
+    plot.ctx.stroke();
+    plot.ctx.restore();
+  }
+
+  function whisker(plot, one, stroke) {
+    if (one.low[0] == null || one.high[0] == null) return;
+    const x = plot.valToPos(one.rounds[0], "x", true);
+    plot.ctx.save();
+    plot.ctx.strokeStyle = stroke;
+    plot.ctx.lineWidth = devicePixelRatio * 2;
+    plot.ctx.beginPath();
+    plot.ctx.moveTo(x, plot.valToPos(one.low[0], "y", true));
+    plot.ctx.lineTo(x, plot.valToPos(one.high[0], "y", true));
     plot.ctx.stroke();
     plot.ctx.restore();
   }
