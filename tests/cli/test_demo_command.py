@@ -123,5 +123,5 @@ def test_on_a_terminal_the_picture_moves(
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
     assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown
     assert "the blend so far is in truth 12.3% ahead of the best single setting" in shown
-    assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.99%", shown)
+    assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.990%", shown)
     assert re.search(r"a +60% +█{18}", shown)

@@ -115,7 +115,7 @@ def _print(screen: Console, result: Result) -> None:
         if share >= 0.0005:
             screen.print(f"{share:6.1%}  {name}")
     if result.certificate is not None:
-        holds = ", ".join(f"{name} {chance:.2%}" for name, chance in result.certificate["holds"].items())
+        holds = ", ".join(f"{name} {chance:.3%}" for name, chance in result.certificate["holds"].items())
         verdict = "Certified" if result.certificate["certified"] else "Not certified"
         screen.print(f"{verdict}: each guardrail is believed to hold: {holds}.")
     screen.print()

@@ -19,7 +19,7 @@ from pasto.sim.application import Application
 from pasto.sim.conditions import Conditions
 from pasto.sim.known import USERS, Known, known
 
-CERTAIN = 0.9999
+CERTAIN = 0.99999
 """The confidence with which each guardrail is to hold in the answer; it is demonstrated often."""
 CONTROL = 0.2
 """The share of users held on the baseline, against which everything is counted."""

@@ -50,7 +50,7 @@ def picture(update: Update, address: str, limits: Mapping[str, float]) -> Render
             Text(f"{served:+.1%}", style="yellow" if low else ""),
             "" if limit is None else f"{limit:+.0%}",
             f"{lifts[metric]:+.1f}%" if metric in lifts else "",
-            f"{holds[metric]:.2%}" if metric in holds else "",
+            f"{holds[metric]:.3%}" if metric in holds else "",
         )
     shares = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for name, share in leading(update.shares, SHOWN):

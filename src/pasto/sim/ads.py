@@ -34,7 +34,7 @@ WORTH = np.array([1.45, 1.0, 0.95])
 """What a typical ad of each module is worth in the auction; one of the obvious ads is worth 1."""
 CLICKED = np.array([0.16, 0.24, 0.15])
 """The chance that an ad of each module is clicked."""
-COLD = np.array([0.03, 0.08, 0.85])
+COLD = np.array([0.20, 0.30, 0.90])
 """The chance that an ad of each module is a cold-start ad."""
 OBVIOUS = 4
 """Ads that every module finds first."""
