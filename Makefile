@@ -2,7 +2,7 @@
 # requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
 
 PYTHON ?= python3
-# What `make serve`, `make paper`, `make bench` and `make lock` are given: make paper OPTIONS=--quick, make lock OPTIONS=--upgrade
+# What `make demo`, `make serve`, `make paper`, `make bench` and `make lock` are given, as in make paper OPTIONS=--quick
 OPTIONS ?=
 
 BIN := .venv/bin
@@ -32,8 +32,8 @@ help: ## List these targets.
 
 setup: $(DEV) ## Build .venv with PASTO and everything its tests need.
 
-demo: $(RUN) ## Learn a small study with competing metrics and show the blend beat the best single setting.
-	@$(BIN)/pasto demo
+demo: $(RUN) ## Watch a live service learn a blend, confirm it, and be proved right.
+	@$(BIN)/pasto demo $(OPTIONS)
 
 serve: $(RUN) ## Run the service on this machine, with its store in pasto-data/.
 	@$(BIN)/pasto serve $(OPTIONS)

@@ -99,7 +99,8 @@ def demo(
             _print(console(), result)
         if keep:
             stage.start()
-            screen.print(f"The service is still there: pasto report {world} --url {stage.address}; Ctrl-C ends it.")
+            screen.print(f"The service is still there: open {stage.address} in a browser, or ask it from a terminal:")
+            screen.print(f"  pasto report {world} --url {stage.address}\nCtrl-C ends it.")
             with suppress(KeyboardInterrupt):
                 stage.wait()
     if not result.won:

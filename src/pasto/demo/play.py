@@ -143,6 +143,7 @@ def play(
         hear(client, stage.confirm(name))
         crowd.forget()
         crowd.come(client, plan.confirming, plan.rounds + 1)
+        stage.close_round(name)  # a look at the confirmation, for the service's own report
         if report is not None:
             report(_update(stage, crowd, truth, "confirming", plan.rounds, plan.rounds))
     told, frozen = stage.report(name), stage.show(name)["frozen"]

@@ -44,7 +44,7 @@ class Stage(Protocol):
         """The SDK, in front of it."""
 
     def close_round(self, study: str) -> int:
-        """End the open round; the version of the next policy."""
+        """End the open round, or look at a confirmation; the version of the policy that then holds."""
 
     def confirm(self, study: str) -> int:
         """Freeze the answer and test it; the version of the policy that does."""
@@ -92,7 +92,7 @@ class Inside:
         )
 
     def close_round(self, study: str) -> int:
-        """End the open round; the version of the next policy."""
+        """End the open round, or look at a confirmation; the version of the policy that then holds."""
         return int(self._service.close_round(study, who=WHO)["next_version"])
 
     def confirm(self, study: str) -> int:
@@ -183,7 +183,7 @@ class Outside:
         return Client(self.address, study=study, cache=None, background=False)
 
     def close_round(self, study: str) -> int:
-        """End the open round; the version of the next policy."""
+        """End the open round, or look at a confirmation; the version of the policy that then holds."""
         return int(self._remote.close_round(study, who=WHO, reason="enough users")["next_version"])
 
     def confirm(self, study: str) -> int:
