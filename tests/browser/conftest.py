@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, FloatRect, Page, Request, expect, sync_playwright
 
 from pasto.dashboard import Dashboard
 from pasto.service.http.server import Running
@@ -61,8 +61,12 @@ class Watched:
         """Wait until nothing is loading any more."""
         expect(self.page.locator(".loading")).to_have_count(0, timeout=60_000)
 
-    def shoot(self, name: str) -> None:
-        self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True)
+    def shoot(self, name: str, *, most: int | None = None) -> None:
+        """Keep a picture of the page, whole or its first pixels."""
+        size = self.page.viewport_size
+        assert size is not None
+        clip: FloatRect | None = None if most is None else {"x": 0, "y": 0, "width": size["width"], "height": most}
+        self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True, clip=clip)
 
     def check(self) -> None:
         """Nothing was asked of others, nothing popped up, nothing failed, nothing sticks out at the side."""

@@ -120,6 +120,14 @@ def test_a_replay_is_told(browser: Any, learned: Service) -> None:
     assert "Identical: 3 rounds" in page.text
 
 
+def test_the_report_is_one_file_to_keep(browser: Any, learned: Service) -> None:
+    page = browser.get("/studies/feed/report.html")
+    assert page.status_code == 200
+    assert page.headers["content-disposition"] == 'attachment; filename="feed.html"'
+    assert "<title>Report on feed</title>" in page.text
+    assert "<script" not in page.text
+
+
 def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> None:
     learned.change("feed", "pause", who="breaker", reason="breaker: likes fell below its floor -90%")
     for path in ("/", "/studies/feed"):

@@ -46,6 +46,7 @@ class Dashboard:
             self._shown(f"{STUDY}/head", "How a study stands.", views.head),
             self._shown(f"{STUDY}/actions", "What can be done to a study.", views.actions),
             self._shown(f"{STUDY}/answer", "The answer so far, and the books.", views.answer),
+            self._shown(f"{STUDY}/report.html", "The report as one file.", views.report),
             self._shown(f"{STUDY}/log", "Who did what.", views.log),
             self._shown(f"{STUDY}/series", "What its pictures are drawn from.", views.series),
             self._shown(f"{STUDY}/tradeoff", "What other limits would buy.", views.tradeoff),

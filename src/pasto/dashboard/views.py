@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from pasto.dashboard.alarms import alarms
 from pasto.dashboard.logbook import Logbook
-from pasto.dashboard.rendering import page
+from pasto.dashboard.rendering import HTML, page
 from pasto.dashboard.sampling import Samples
 from pasto.dashboard.series import series
 from pasto.dashboard.tradeoff import Tradeoffs, tradeoff
 from pasto.dashboard.visitors import Visitor, Visitors
+from pasto.report.telling import page as told_page
 from pasto.service.http.answers import Answer, Refused, answer
 from pasto.service.http.calls import Call
 from pasto.service.service import Service
@@ -78,6 +80,13 @@ class Views:
             }
 
         return await self._part(call, visitor, "parts/answer.html", work)
+
+    async def report(self, call: Call, visitor: Visitor) -> Answer:
+        """The report as one file to keep."""
+        name = call.path("name")
+        text = await call.run(lambda: told_page(self._service.report(name)))
+        saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
+        return Answer(200, text.encode(), (*HTML, saved))
 
     async def log(self, call: Call, visitor: Visitor) -> Answer:
         """The audit log's end."""

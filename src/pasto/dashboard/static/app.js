@@ -9,11 +9,17 @@
   const standing = () => document.querySelector("#head [data-generation]")?.dataset;
   let known = standing() && { ...standing() };
 
+  // All rounds, or the latest ones: of a long study those are drawn one by one.
+  function span() {
+    const latest = Number(document.getElementById("span")?.value ?? 0), rounds = told?.rounds ?? 0;
+    return latest && rounds > latest ? `?first=${rounds - latest + 1}` : "";
+  }
+
   async function draw() {
     const place = document.getElementById("policy");
     if (!place) return;
     try {
-      const response = await fetch(place.dataset.series, { headers: { accept: "application/json" } });
+      const response = await fetch(place.dataset.series + span(), { headers: { accept: "application/json" } });
       if (!response.ok) throw new Error(String(response.status));
       told = await response.json();
     } catch {
@@ -63,6 +69,7 @@
     const fills = event.target.dataset?.fills;
     if (fills && event.target.files.length) document.getElementById(fills).value = await event.target.files[0].text();
   });
+  document.getElementById("span")?.addEventListener("change", draw);
   document.querySelector("[data-focus]")?.focus();
   draw();
 })();

@@ -71,12 +71,26 @@ const Charts = (() => {
     return `rgba(${parts.join(",")},${strength})`;
   };
 
+  // A candidate keeps its colour while it leads, however the order of the leaders changes.
+  const coloured = new Map();
+  function arranged(names) {
+    for (const name of [...coloured.keys()]) if (!names.includes(name)) coloured.delete(name);
+    for (const name of names) {
+      const used = new Set(coloured.values());
+      if (!coloured.has(name)) coloured.set(name, [0, 1, 2, 3, 4, 5, 6].find((number) => !used.has(number)));
+    }
+    return names.map((_, at) => at).sort((a, b) => coloured.get(names[a]) - coloured.get(names[b]));
+  }
+
   function policy(place, told) {
-    const { versions, names, shares, others, count } = told.policy;
+    const { versions, others, count } = told.policy;
+    const order = arranged(told.policy.names);
+    const names = order.map((at) => told.policy.names[at]), shares = order.map((at) => told.policy.shares[at]);
+    const kinds = names.map((name) => `c${coloured.get(name)}`);
     if (!versions.length) return place.replaceChildren(make("p", "No policy was served yet.", { class: "quiet" }));
     const parts = others ? [...shares, others.shares] : shares;
     const labels = others ? [...names, others.name] : names;
-    const colours = labels.map((_, at) => (others && at === labels.length - 1 ? css("--others") : css(`--c${at}`)));
+    const colours = labels.map((_, at) => (others && at === labels.length - 1 ? css("--others") : css(`--${kinds[at]}`)));
     // Steps, since a policy holds for its whole round; the last one holds until now.
     const x = [...versions, versions[versions.length - 1] + 1];
     const sums = [];
@@ -94,7 +108,7 @@ const Charts = (() => {
       series: [{}, ...series.reverse()],
     }, [x, ...sums.slice().reverse()]);
     const keys = make("ul", null, { class: "keys" });
-    labels.forEach((name, at) => keys.append(key(others && at === labels.length - 1 ? "others" : `c${at}`, `${name} ${percent(parts[at][parts[at].length - 1])}`)));
+    labels.forEach((name, at) => keys.append(key(others && at === labels.length - 1 ? "others" : kinds[at], `${name} ${percent(parts[at][parts[at].length - 1])}`)));
     place.append(keys, note(told));
     const rows = latest(versions.map((version, at) => [version, told.policy.states[at], ...parts.map((part) => percent(part[at]))]));
     place.append(table("Shares by policy, the newest first", ["Policy", "State", ...labels], rows));
