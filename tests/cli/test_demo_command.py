@@ -101,6 +101,32 @@ def test_what_is_not_so_fails_loudly(
     assert result.stderr.splitlines()[-1] == "error: it is not so that the moon is cheese: it is rock"
 
 
+def test_the_service_can_be_left_running(
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+) -> None:
+    done: list[str] = []
+
+    class Kept(Inside):
+        def start(self) -> None:
+            done.append("started")
+
+        def wait(self) -> None:
+            done.append("waited")
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def serving(folder: Path) -> Iterator[Kept]:
+        with Kept() as kept:
+            yield kept
+            done.append("ended")
+
+    monkeypatch.setattr(stage, "serving", serving)
+    result = run("demo", "ads", "--keep")
+    assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
+    assert "open inside in a browser" in result.stderr
+    assert "pasto report ads --url inside" in result.stderr
+
+
 def test_a_best_single_setting_that_is_the_baseline_is_told(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
 ) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.play import Plan, Result, Update, play
-from pasto.demo.stage import Inside
+from pasto.demo.crowd import Crowd
+from pasto.demo.play import Plan, Result, Update, play, study_file
+from pasto.demo.stage import Inside, hear
+from pasto.errors import StoreError
 from pasto.sim import Application, Conditions, ads, feed
 
 SMALL = Plan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
@@ -67,11 +69,20 @@ def test_updates_tell_how_far_it_is() -> None:
     assert seen[-1].ahead is not None
 
 
-def test_users_are_counted_by_arm() -> None:
-    from pasto.demo.crowd import Crowd
-    from pasto.demo.play import study_file
-    from pasto.demo.stage import hear
+def test_users_without_a_policy_and_events_without_an_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(feed(), seed=2)
+    with Inside() as stage:
+        stage.create(study_file(feed()), seed=2)
+        with stage.client("feed") as client:
+            with pytest.raises(StoreError, match="not drawn from the policy"):
+                crowd.come(client, 10, 1)
+            hear(client, 1)
+            monkeypatch.setattr(client, "flush", lambda timeout: False)
+            with pytest.raises(StoreError, match="did not take events"):
+                crowd.come(client, 10, 1)
 
+
+def test_users_are_counted_by_arm() -> None:
     crowd = Crowd(feed(), seed=2)
     assert crowd.lifts("learner") == {}
     with Inside() as stage:

@@ -41,9 +41,7 @@ Examples:
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(0, 2**53), metavar="N", help="Fixes the whole run."
 )
-@click.option(
-    "--rounds", type=click.IntRange(min=2), metavar="N", help=f"Rounds to learn in: {ROUNDS} unless given, at least 2."
-)
+@click.option("--rounds", type=click.IntRange(min=2), metavar="N", help=f"Rounds to learn in: {ROUNDS} unless given.")
 @click.option(
     "--users",
     default=5_000,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from pasto.errors import StoreError
@@ -74,7 +74,7 @@ class Inside:
         self._store = open_store("memory:")
         self._service = Service(self._store)
 
-    def __enter__(self) -> Inside:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
