@@ -57,14 +57,21 @@ class Archive:
         return None if store.folder is None else cls(store.folder / "archive")
 
     def take(self, store: Store, row: StudyRow) -> dict[str, Any]:
-        """Move the events of every round that was learned out of the store; how many rounds and events went."""
+        """Move the events that rounds were learned from out of the store; how many files and events that made.
+
+        What came later, too late to be learned, stays in the store.
+        """
         taken, events = 0, 0
         for version, after, until in _spans(store, row):
-            reached = max([after, *(end for _, end in self._ends(row.name, version))])
+            begun = max([after, *self._done(row.name, version)])
+            if begun >= until:
+                continue
+            reached = max([begun, *(end for _, end in self._ends(row.name, version))])
             if until > reached:
                 taken += self._write(store, row, version, reached, until)
-            for start, end in self._ends(row.name, version):
-                events += store.archived(row.number, version, start, end)
+            events += store.archived(row.number, version, begun, until)
+            self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._round(row.name, version) / f"done-{until}").touch()
         return {"study": row.name, "files": taken, "events": events}
 
     def rounds(self, study: str) -> list[int]:
@@ -159,6 +166,10 @@ class Archive:
         matches = (_FILE.fullmatch(path.name) for path in self._files(study, version))
         return [(int(match[1]), int(match[2])) for match in matches if match]
 
+    def _done(self, study: str, version: int) -> list[int]:
+        """Up to where a round was taken whole, and the store has let go: what is done is not looked at again."""
+        return [int(path.name.removeprefix("done-")) for path in self._round(study, version).glob("done-*")]
+
     def _files(self, study: str, version: int) -> list[Path]:
         return sorted(path for path in self._round(study, version).glob("*.parquet") if _FILE.fullmatch(path.name))
 
@@ -176,11 +187,9 @@ def _spans(store: Store, row: StudyRow) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     last = 0
     for close in _closes(store, row):
-        for one in json.loads(close.observed)["rounds"]:
-            found.append((one["round"], one["after"], 0))
         last = close.high_water
-    # Whatever came after a round was learned is late: nobody will learn from it, so it goes along.
-    return [*((version, after, last) for version, after, _ in found), *([(0, 0, last)] if found else [])]
+        found += [(one["round"], one["after"], last) for one in json.loads(close.observed)["rounds"]]
+    return [*found, (0, 0, last)] if found else []
 
 
 def _closes(store: Store, row: StudyRow) -> Iterator[CloseRow]:
