@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Dialog, FloatRect, Page, Request, expect, sync_playwright
 
 from pasto.dashboard import Dashboard
 from pasto.service.http.server import Running
 from pasto.service.settings import Settings
+
+if TYPE_CHECKING:  # what is collected without a browser must not need one
+    from playwright.sync_api import Browser, Dialog, Page, Request
 
 WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark")}
 WATCH = """
@@ -59,13 +61,19 @@ class Watched:
 
     def settled(self) -> None:
         """Wait until nothing is loading any more."""
-        expect(self.page.locator(".loading")).to_have_count(0, timeout=60_000)
+        self.expect(".loading").to_have_count(0, timeout=60_000)
+
+    def expect(self, place: str) -> Any:
+        """What is to become true of a place in the page."""
+        from playwright.sync_api import expect
+
+        return expect(self.page.locator(place))
 
     def shoot(self, name: str, *, most: int | None = None) -> None:
         """Keep a picture of the page, whole or its first pixels."""
         size = self.page.viewport_size
         assert size is not None
-        clip: FloatRect | None = None if most is None else {"x": 0, "y": 0, "width": size["width"], "height": most}
+        clip = None if most is None else {"x": 0, "y": 0, "width": size["width"], "height": most}
         self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True, clip=clip)
 
     def check(self) -> None:
@@ -103,6 +111,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert found, "the tests in a browser need chromium on the PATH: apt-get install chromium"
     with sync_playwright() as playwright:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
 pytestmark = pytest.mark.services
 
@@ -62,7 +61,7 @@ def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
     # The page stays open while rounds are played, and follows by itself.
     world.play(site.client, 6, 500)
     desk.page.get_by_text("Who takes part").wait_for()
-    expect(desk.page.locator("#head .facts dd").first).to_have_text("7", timeout=60_000)
+    desk.expect("#head .facts dd >> nth=0").to_have_text("7", timeout=60_000)
     desk.page.locator("#metrics canvas").first.wait_for()
     desk.page.locator("#tradeoff svg circle").first.wait_for()
     before = desk.page.locator("#tradeoff .found dd").first.inner_text()
@@ -70,9 +69,7 @@ def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
     slider.focus()
     for _ in range(40):
         slider.press("ArrowLeft")
-    desk.page.wait_for_function(
-        "text => document.querySelector('#tradeoff .found dd').textContent !== text", arg=before
-    )
+    desk.expect("#tradeoff .found dd >> nth=0").not_to_have_text(before, timeout=60_000)
     desk.page.get_by_role("button", name="As the study states them").click()
     desk.page.get_by_role("button", name="Replay now").click()
     desk.page.get_by_text("Identical: 6 rounds").wait_for()
@@ -119,7 +116,7 @@ def test_the_breaker_trips_while_the_page_is_open(site: Any, visit: Any) -> None
     desk.page.locator("#actions summary", has_text="Resume").wait_for()
     assert "is now paused" in desk.page.locator("#said").inner_text()
     desk.settled()
-    expect(desk.page.get_by_text("No event has come yet")).to_have_count(0, timeout=60_000)
+    desk.expect("text=No event has come yet").to_have_count(0, timeout=60_000)
     desk.shoot("9-tripped")
     desk.go("/")
     desk.page.get_by_text("Stopped by the breaker").wait_for()
