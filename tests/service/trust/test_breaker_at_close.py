@@ -168,3 +168,37 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     closed = place.round()
     assert closed["closed"]
     assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]
+
+
+@pytest.mark.parametrize("rail", [{"at_most": 12.0, "floor": 14.0}, {"at_least": 9.0, "floor": 6.0}])
+def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
+    playground: Make, rail: dict[str, float]
+) -> None:
+    place = playground(guardrails=[{"keep": "y", **rail}])
+    for _ in range(3):
+        place.round()
+    assert place.service.show("feed")["state"] == "learning"
+    place.service.change("feed", "deploy", who="ann", without_confirmation=True)
+    scheduler = Scheduler(place.service)
+    policy = place.service.board.current("feed")
+    harm, state = 0.0, "deployed"
+    for day in range(9):
+        if day == 3:
+            harm, state = (-9.0 if "at_most" in rail else 9.0), "paused"
+        events = []
+        for number in range(500):  # the same users every day
+            cell = policy.draw(f"user {number}")
+            drawn = {"unit": f"user {number}", "version": policy.version, "candidate": cell.name}
+            if not day:
+                events.append({"type": "exposure", "id": f"e{number}", **drawn})
+            y = 10.0 + number % 3 / 10 - (harm if cell.arm == "blend" else 0.0)
+            fields = {"x": 10.0, "y": y, "likes": 1.0, "views": 4.0}
+            events.append({"type": "metric", "id": f"m{day}/{number}", "name": "seen", "fields": fields, **drawn})
+        answer = place.service.ingest("feed", place.service.decode(json.dumps(events).encode())).result()
+        assert answer["refused"] == []
+        place.now += 3601.0
+        scheduler.tick()
+        if day == 2:
+            assert place.service.show("feed")["state"] == "deployed"
+    assert place.service.show("feed")["state"] == state
+    assert place.service.replay("feed")["identical"]

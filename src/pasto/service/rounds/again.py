@@ -46,20 +46,26 @@ class Again:
         self.elsewhere: list[int] = []
         """Rounds that were measured in a team's own tables, which go on changing."""
 
-    def measure(self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str) -> tuple[Moments, ...] | None:
-        """What a round measured; None where it disagrees with what the engine recorded."""
+    def measure(
+        self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str, spec: Spec | None = None
+    ) -> tuple[Moments, ...] | None:
+        """What a round measured; None where it disagrees with what the engine recorded.
+
+        `spec` is another study file to measure by than the study's own.
+        """
+        spec = spec or self._spec
         record = tuple(recorded)
         if engine == OWN_TABLES:
             self.elsewhere.append(one.round)
             return record
         if one.round in self._archived and self._archive is not None:
-            measured = self._archive.measure(self._row, one.round, one.after, until, self._spec.columns)
+            measured = self._archive.measure(self._row, one.round, one.after, until, spec.columns)
             exact = engine == "sqlite"
         elif self._let_go(one, until) > self._events[one.round]:
             self.gone.append(one.round)
             return record
         else:
-            measured = moments_of(self._store, self._spec, self._row.number, one, until)
+            measured = moments_of(self._store, spec, self._row.number, one, until)
             exact = engine == self._store.dialect
         if self._units[one.round] and measured != record:
             self.touched.append(one.round)

@@ -20,7 +20,8 @@ from pasto.service.rounds.judging import (
     armed,
     fresh,
     judge,
-    look_at,
+    lengthened,
+    look_elapsed,
     newly_warned,
     nothing,
     trips,
@@ -106,15 +107,16 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     saved = store.learner(row.number)
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
-    look = None
+    look: dict[str, Any] | None = None
     if row.state in PHASES and terms.state in PHASES:
-        phase = moments_of(store, spec, row.number, Waiting(row.version, 0, serving.after, now), high_water)
-        look = look_at(spec, serving, phase, now)
+        elapsed = look_elapsed(spec, serving.published_at, now)
+        whole = Waiting(row.version, 0, serving.after, now)
+        phase = moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water)
+        look = {"elapsed": elapsed, "moments": [asdict(cell) for cell in phase]}
     watch = armed(details.breaker, row.state, terms.state, row.round)
     rounds = fresh(watch, [(one.round, moments) for one, moments in zip(due, measured, strict=True)])
-    said, trouble = judge(
-        spec, row.state, past(watch.since) if rounds else (), rounds, None if look is None else (look["elapsed"], phase)
-    )
+    before = past(0) if look is not None else past(watch.since) if rounds else ()
+    said, trouble = judge(spec, row.state, before, rounds, None if look is None else (look["elapsed"], phase))
     trip = None
     if trips(terms.state, said):
         terms = Terms("paused", hold=holding(row.state))

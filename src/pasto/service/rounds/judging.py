@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from pasto.errors import PastoError
-from pasto.measure import Moments
+from pasto.measure import Column, Moments
 from pasto.report.measured import MeasuredRound
 from pasto.service.details import Watch
 from pasto.service.rounds.looks import PACE, PHASES
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import breached, judged_round, verdicts, verdicts_of_phase
-from pasto.store import PolicyRow
 
 Past = Callable[[int], Sequence[MeasuredRound]]
 """The learning rounds from one on that were judged before, as the breaker sees them."""
@@ -25,17 +24,26 @@ def nothing(since: int) -> Sequence[MeasuredRound]:
     return ()
 
 
-def look_at(spec: Spec, serving: PolicyRow, moments: Sequence[Moments], now: float) -> dict[str, Any]:
-    """A look at a phase in which units keep their arm, as its close records it."""
-    return {
-        "elapsed": look_elapsed(spec, serving.published_at, now),
-        "moments": [asdict(cell) for cell in moments],
-    }
-
-
 def look_elapsed(spec: Spec, since: float, now: float) -> float:
     """How long a phase has run, in rounds."""
     return max(1.0, (now - since) / (spec.rounds.every or PACE))
+
+
+def lengthened(spec: Spec, elapsed: float) -> Spec:
+    """A study file for a phase that is measured whole: what a unit adds up may be so many rounds' worth of its range.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> [column.high for column in lengthened(read_spec(EXAMPLE, "yaml"), 10.0).columns]
+    [72000.0, 2000.0, 10000.0]
+    """
+    return replace(spec, columns=tuple(_lengthened(column, elapsed) for column in spec.columns))
+
+
+def _lengthened(column: Column, elapsed: float) -> Column:
+    if column.per_unit not in ("sum", "count"):
+        return column
+    low = column.low if column.low is None or column.low > 0 else column.low * elapsed
+    return replace(column, low=low, high=None if column.high is None else column.high * elapsed)
 
 
 def judge(
@@ -51,7 +59,7 @@ def judge(
     """
     try:
         if look is not None:
-            return verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0]), ()
+            return verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], past), ()
         return (verdicts(spec, [*past, *rounds]), ()) if rounds else ([], ())
     except (PastoError, ArithmeticError, ValueError) as error:
         return [], (f"the breaker could not judge: {type(error).__name__}: {error}",)

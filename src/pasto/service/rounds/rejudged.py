@@ -11,9 +11,9 @@ from pasto.report.measured import MeasuredRound
 from pasto.service.details import Waiting, Watch
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms
-from pasto.service.rounds.judging import after_close, armed, fresh, judge, look_elapsed, trips
+from pasto.service.rounds.judging import after_close, armed, fresh, judge, lengthened, look_elapsed, trips
 from pasto.service.spec import Spec
-from pasto.service.trust.breaker import holding
+from pasto.service.trust.breaker import holding, judged_round
 from pasto.store import CloseRow
 
 Difference = tuple[str, str, str]
@@ -28,6 +28,7 @@ class Rejudged:
         self._measuring = measuring
         self._watch = Watch()
         self._past: list[MeasuredRound] = []
+        self._all: list[MeasuredRound] = []
         self.serving(after, published_at)
 
     def serving(self, after: int, published_at: float) -> None:
@@ -47,15 +48,17 @@ class Rejudged:
         look = None
         if "look" in told:
             phase = Waiting(close.version, 0, self._after, 0.0)
-            measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"])
             elapsed = look_elapsed(self._spec, self._published_at, close.closed_at)
+            longer = lengthened(self._spec, elapsed)
+            measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"], longer)
             if measured != tuple(recorded) or elapsed != told["look"]["elapsed"]:
                 return "measurement", "recorded", "not as recorded"
             look = elapsed, measured
         self._watch = armed(self._watch, state, terms.state, close.round)
         new = fresh(self._watch, rounds)
         past = [one for one in self._past if one.version >= self._watch.since]
-        said, _ = judge(self._spec, state, past, new, look)
+        self._all += [judged_round(number, moments) for number, moments in rounds]
+        said, _ = judge(self._spec, state, past if look is None else self._all, new, look)
         self._past = [*past, *new]
         if "breaker" not in told:  # closed before there was one
             return None

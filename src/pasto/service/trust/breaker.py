@@ -6,6 +6,7 @@ Pure: the same rounds give the same verdicts, so a replay finds the same trips.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ WARNING = 0.8
 """The confidence at which a warning is given."""
 SERVED = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed": ("blend",)}
 """The arms that the breaker watches, by state."""
+GROWING = ("sum", "count", "any", "max")
+"""What makes a unit's number grow with the time it is watched."""
 WHOLE_ARM = -1
 """Stands for all of an arm's candidates together."""
 
@@ -44,17 +47,23 @@ def verdicts(spec: Spec, rounds: Sequence[MeasuredRound]) -> list[dict[str, Any]
     return [_shown(verdict, "learner", record) for verdict in found]
 
 
-def verdicts_of_phase(spec: Spec, measured: MeasuredRound, state: str, elapsed: float) -> list[dict[str, Any]]:
+def verdicts_of_phase(
+    spec: Spec, measured: MeasuredRound, state: str, elapsed: float, past: Sequence[MeasuredRound] = ()
+) -> list[dict[str, Any]]:
     """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
 
-    Such a phase is judged whole, as a sum that grows: without a floor between, harm that begins late shows late.
+    Such a phase is judged whole, as a sum that grows: harm that begins late shows late. What a unit adds up grows with
+    the phase, so a floor in the metric's own units is taken as the same share of the control that it was while the
+    study learned, in the rounds `past`.
     """
     cells = [cell for arm in ("control", *SERVED[state]) for cell in _joined(arm, measured.cells)]
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
     record = recorded([MeasuredRound(measured.version, {}, cells)])
-    watched = _watched(spec, record)
+    watched = _steady(spec, _watched(spec, record), past)
+    if not watched:
+        return []
     errors = [chance_of_error(level, max(1, len(watched) * len(arms))) for level in (CONFIDENCE, WARNING)]
     found = []
     for arm in arms:
@@ -117,6 +126,27 @@ def _watched(spec: Spec, record: Record) -> list[Floor]:
     """The floors that can be judged: without a control in the rounds, those in the metric's own units."""
     control = len(record.places("control")) == 1
     return [floor for floor in floors(spec) if control or not floor.relative]
+
+
+def _steady(spec: Spec, watched: Sequence[Floor], past: Sequence[MeasuredRound]) -> list[Floor]:
+    """Floors that a growing phase can be held against; one that cannot be is left out."""
+    metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
+    found = []
+    for floor in watched:
+        metric = metrics[floor.name]
+        grows = metric.denominator is None and metric.numerator.per_unit in GROWING and spec.unit != "request"
+        if floor.relative or not grows:
+            found.append(floor)
+        elif (level := _level(past, floor.quantity.numerator)) > 0:
+            found.append(replace(floor, value=floor.value / level - 1.0, relative=True))
+    return found
+
+
+def _level(past: Sequence[MeasuredRound], column: int) -> float:
+    """What the control's units had in a round while the study learned; 0 where there were none."""
+    seen = [(cell.units, float(cell.mean[column])) for one in past for cell in one.cells if cell.arm == "control"]
+    units = sum(count for count, _ in seen)
+    return sum(count * mean for count, mean in seen) / units if units else 0.0
 
 
 def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
