@@ -19,6 +19,8 @@ from pasto.service.trust.quantities import quantities
 
 HISTORY = 200
 """Rounds whose history is told, the latest ones."""
+MOST_CLAIMS = 500
+"""Candidates up to which winners are looked for: of more, claims made together say next to nothing."""
 NOTHING = "Nothing was measured yet, and nothing can be claimed."
 TOO_LITTLE = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
 
@@ -163,7 +165,7 @@ def _ends(interval: Interval) -> dict[str, list[float | None]]:
 def _winner(record: Record, spec: Spec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
     """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
     aims = [source for source in aimed(spec)[:1] if source in spec.metrics]
-    if not aims or len(spec.objective.shown) != 1:
+    if not aims or len(spec.objective.shown) != 1 or len(record.places("learner")) > MOST_CLAIMS:
         return None
     lower = spec.objective.sign < 0
     try:

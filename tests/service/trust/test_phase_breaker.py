@@ -1,0 +1,86 @@
+"""The breaker on phases whose units keep their arm: how often it cries wolf, and how soon it sees one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.report.measured import CellMoments, MeasuredRound
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.trust.breaker import breached, verdicts_of_phase
+
+STUDIES, LOOKS = 120, 15
+
+
+@pytest.fixture
+def spec() -> Spec:
+    column = {"event": "seen", "per_unit": "sum"}
+    return parse_spec(
+        {
+            "name": "feed",
+            "baseline": {"w": 1},
+            "parameters": {"w": [0, 1]},
+            "metrics": {"x": {**column, "value": "x"}, "y": {**column, "value": "y"}},
+            "goal": {"maximize": "x"},
+            "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-5%"}],
+        }
+    )
+
+
+def cell(arm: str, values: Any) -> CellMoments:
+    apart = values - values.mean(axis=0)
+    cross = tuple(map(tuple, (apart.T @ apart).tolist()))
+    return CellMoments(arm, 0, len(values), tuple(values.mean(axis=0).tolist()), cross)
+
+
+def phases(seed: int, level: float, *, same: bool) -> Any:
+    """Looks at a phase: the same users again and again, or new ones at every look; `level` is the blend's."""
+    rng = np.random.default_rng(seed)
+    sizes = {"blend": (200, level), "control": (100, 1.0)}
+    kept: dict[str, Any] = {}
+    for look in range(1, LOOKS + 1):
+        for arm, (size, factor) in sizes.items():
+            came = factor * (rng.gamma(2.0, 2.0, (size, 1)) + rng.normal(0.0, 2.0, (size, 2)))
+            if arm not in kept:
+                kept[arm] = came
+            elif same:
+                users = kept[arm] / (look - 1)
+                kept[arm] = kept[arm] + users + factor * rng.normal(0.0, 2.0, users.shape)
+            else:
+                kept[arm] = np.concatenate([kept[arm], came])
+        yield look, MeasuredRound(1, {}, [cell(arm, values) for arm, values in kept.items()])
+
+
+def naive(measured: MeasuredRound) -> bool:
+    """An ordinary one-sided test of 95 % at every look."""
+    blend, control = measured.cells
+    gap = 0.95 * control.mean[1] - blend.mean[1]
+    variance = blend.cross[1][1] / blend.units**2 + 0.95**2 * control.cross[1][1] / control.units**2
+    return bool(gap > 1.645 * np.sqrt(variance))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_blend_that_stands_on_its_floor_is_rarely_pulled(spec: Spec, same: bool) -> None:
+    alarms = wolves = 0
+    for study in range(STUDIES):
+        seen = list(phases(study, 0.95, same=same))
+        alarms += any(breached(verdicts_of_phase(spec, one, "deployed", float(look))) for look, one in seen)
+        wolves += any(naive(one) for _, one in seen)
+    band = 3.0 * np.sqrt(0.05 * 0.95 / STUDIES)
+    assert alarms / STUDIES <= 0.05 + band
+    if not same:
+        assert wolves / STUDIES > 0.05 + band
+
+
+def test_a_blend_that_falls_is_pulled_soon(spec: Spec) -> None:
+    taken = []
+    for study in range(20):
+        found = [
+            look
+            for look, one in phases(study, 0.65, same=False)
+            if breached(verdicts_of_phase(spec, one, "deployed", float(look)))
+        ]
+        taken.append(found[0] if found else LOOKS + 1)
+    assert np.median(taken) <= 4
