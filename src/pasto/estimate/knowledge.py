@@ -75,6 +75,10 @@ class Knowledge(Protocol):
         ...
 
 
+SUREST = 1e8
+"""How much more precise than a kernel's prior a measurement is believed to be at most."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Absolute:
     """Candidates' metrics as they are."""
@@ -230,6 +234,11 @@ def _with_kernels(
         covariances = covariances - lean[:, :, None] * covariances[:, None, :, known]
         covariances[:, known, :] = covariances[:, :, known] = 0.0
         means[:, known] = 0.0
+    if precision.ndim == 2:
+        # What is known ten thousand times better than before is known; more digits would drown the neighbours'.
+        most = SUREST / np.einsum("mkk->mk", covariances)
+        weighted = weighted * most / np.maximum(precision, most)
+        precision = np.minimum(precision, most)
     return Joint.of(means, covariances, precision, weighted)
 
 
