@@ -22,6 +22,12 @@ World = Callable[[Published, int], Events]
 CLOSERS = 4
 
 
+@pytest.fixture
+def bare(quick: dict[str, Any]) -> dict[str, Any]:
+    """A study without guardrails, which no breaker can end before its last round."""
+    return {**quick, "guardrails": []}
+
+
 def _close_until(store: Store, world: World, closer: int, last: int) -> int:
     """Close rounds like a node of its own, until enough are closed; how many were its own."""
     service = Service(store)
@@ -48,10 +54,10 @@ def _check(store: Store, own: list[int], last: int) -> None:
 
 
 @pytest.mark.parametrize("last", [200, pytest.param(2000, marks=pytest.mark.services)])
-def test_racing_threads_close_each_round_once(quick: dict[str, Any], world: World, last: int) -> None:
+def test_racing_threads_close_each_round_once(bare: dict[str, Any], world: World, last: int) -> None:
     store = open_store("memory:")
     service = Service(store)
-    service.create(quick, who="ann", seed=7)
+    service.create(bare, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     with ThreadPoolExecutor(CLOSERS) as pool:
         own = list(pool.map(lambda closer: _close_until(store, world, closer, last), range(CLOSERS)))
@@ -60,11 +66,11 @@ def test_racing_threads_close_each_round_once(quick: dict[str, Any], world: Worl
 
 
 @pytest.mark.services
-def test_racing_processes_close_each_round_once(quick: dict[str, Any], postgres_url: str) -> None:
+def test_racing_processes_close_each_round_once(bare: dict[str, Any], postgres_url: str) -> None:
     last = 2000
     store = open_store(postgres_url)
     service = Service(store)
-    service.create(quick, who="ann", seed=7)
+    service.create(bare, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     command = [sys.executable, str(Path(__file__).with_name("closer.py")), postgres_url, str(last)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
