@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hmac
+import itertools
 from typing import Any
 
 import pytest
@@ -112,9 +114,61 @@ def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Serv
     assert browser.get("/").status_code == 303
     log_in(browser, text)
     assert browser.get("/").status_code == 200
-    assert browser.post("/logout", {"token": browser.token("/")}).status_code == 303
+    out = browser.post("/logout", {"token": browser.token("/")})
+    assert out.status_code == 303
+    assert "Max-Age=0" in out.headers["set-cookie"]
     assert browser.get("/").status_code == 303
     application.context.threads.shutdown()
+
+
+def test_a_login_holds_on_every_node(browser: Any, application: Application, learned: Service) -> None:
+    """Two nodes on one store, behind a balancer that sends each request to the other one."""
+    from pasto.dashboard import Dashboard
+    from pasto.service.settings import Settings
+
+    twin = Application(learned, Settings(), pages=Dashboard(learned).routes)
+    nodes = itertools.cycle((application, twin))
+    text = key(application, "admin")
+    twin.context.keys.refresh()
+
+    def ask(method: str, path: str, **given: Any) -> Any:
+        browser.application = next(nodes)
+        return type(browser).ask(browser, method, path, **given)
+
+    browser.ask = ask
+    assert log_in(browser, text).status_code == 303
+    for _ in range(4):
+        assert browser.get("/studies/feed").status_code == 200
+    for action in ("pause", "resume"):
+        form = {"token": browser.token("/studies/feed"), "action": action, "reason": "x"}
+        assert browser.post("/studies/feed/change", form).status_code == 303
+    application.context.keys.revoke(text.split("_")[1])
+    twin.context.keys.refresh()
+    assert [browser.get("/").status_code for _ in range(2)] == [303, 303]
+    twin.context.threads.shutdown()
+
+
+def test_a_cookie_that_was_changed_opens_nothing(browser: Any, application: Application) -> None:
+    text = key(application, "read")
+    other = key(application, "admin").split("_")[1]
+    log_in(browser, text)
+    good = browser.cookies[COOKIE]
+    prefix, until, number, signature = good.split(".")
+    assert prefix == text.split("_")[1]
+    for bad in (
+        f"{other}.{until}.{number}.{signature}",  # somebody else's key
+        f"{'0' * 12}.{until}.{number}.{signature}",  # nobody's
+        f"{prefix}.{int(until) + 9}.{number}.{signature}",  # a longer life
+        f"{prefix}.{until}.{number[::-1]}.{signature}",
+        f"{prefix}.{until}.{number}.{'0' * 64}",
+        f"{prefix}.{until}.{number}.{hmac.new(b'', good.encode(), 'sha256').hexdigest()}",
+        f"{prefix}.{until}.{number}",
+        good.upper(),
+    ):
+        page = browser.get("/", headers={"cookie": f"{COOKIE}={bad}"})
+        assert page.status_code == 303, bad
+        browser.cookies.clear()
+    assert browser.get("/", headers={"cookie": f"{COOKIE}={good}"}).status_code == 200
 
 
 FORGERIES: list[dict[str, Any]] = [

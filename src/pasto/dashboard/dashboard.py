@@ -13,7 +13,7 @@ from pasto.dashboard.files import static
 from pasto.dashboard.forms import read_form
 from pasto.dashboard.rendering import page, redirect
 from pasto.dashboard.views import Views
-from pasto.dashboard.visitors import Visitor, Visitors, cookie
+from pasto.dashboard.visitors import Visitor, Visitors, cookie, forgotten
 from pasto.service.http.answers import Answer
 from pasto.service.http.calls import Call
 from pasto.service.http.table import Route
@@ -96,8 +96,7 @@ class Dashboard:
     async def _log_out(self, call: Call) -> Answer:
         visitor = self.visitors.meet(call)
         self.visitors.check_form(call, visitor, (await read_form(call)).get("token", ""))
-        self.visitors.log_out(visitor)
-        return redirect("/login")
+        return redirect("/login", forgotten(call))
 
     def _asking(self, call: Call, visitor: Visitor, goal: str, problem: str = "") -> Answer:
         values: dict[str, Any] = {

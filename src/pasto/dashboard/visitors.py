@@ -1,12 +1,12 @@
-"""Who is at the browser: sessions behind a cookie, and the token that tells our own forms from others'."""
+"""Who is at the browser: a signed cookie that every node can read, and the token that tells our forms from others'."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ from pasto.store import KeyRow
 COOKIE = "pasto_session"
 LIFETIME = 12 * 3600.0
 """Seconds that a login lasts."""
-MOST = 10_000
-"""Logins that are kept; the oldest are let go first."""
-TOKEN = 43
-"""Characters of a cookie: 256 random bits."""
+STRANGER = re.compile(r"[A-Za-z0-9_-]{43}")
+"""The cookie of whoever has not logged in: 256 random bits."""
+LOGIN = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.[A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+"""The cookie of a login: a key's public prefix, when it ends, 256 random bits, and the signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,15 @@ class Visitor:
 
 
 class Visitors:
-    """The sessions of one process.
+    """Logins that every node of a service understands, for the cookie says it all and none of them keeps a list.
 
-    A cookie is a random number. What it stands for is kept here, in memory, under the number's digest; a key that is
-    revoked or expires ends its sessions. The form token is a keyed hash of the cookie, so a page of another site, which
-    can read neither, cannot make one.
+    It is signed with the digest of the key that was shown, which the store holds and nobody else knows; the key is
+    looked up at every request, so one that is revoked or expires ends its logins with it. The form token is a keyed
+    hash of the cookie, so a page of another site, which can read neither, cannot make one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._secret = secrets.token_bytes(32)
-        self._logins: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def meet(self, call: Call) -> Visitor:
         """Who sent a request; a host that is not ours is refused where nobody needs a key."""
@@ -74,17 +72,14 @@ class Visitors:
         if is_open:
             guard.admit(call.headers, ("admin",))
         sent = _cookie(call.header(b"cookie") or "")
-        key = None
-        if sent and not is_open and (login := self._logins.get(_digest(sent))):
-            text, until = login
-            key = call.context.keys.check(text) if self._clock() < until else None
-            if key is None:
-                self._logins.pop(_digest(sent), None)
+        key = None if is_open else self._key(call, sent)
+        if key is None and LOGIN.fullmatch(sent):  # it ended, or was never ours
+            sent = ""
         return Visitor(sent or secrets.token_urlsafe(32), not sent, key, is_open)
 
     def token(self, visitor: Visitor) -> str:
         """What every form of this visitor carries."""
-        return hmac.new(self._secret, visitor.session.encode(), hashlib.sha256).hexdigest()
+        return _signed(visitor.key, "form", visitor.session)
 
     def check_form(self, call: Call, visitor: Visitor, token: str) -> None:
         """Refuse a form that is not one of ours."""
@@ -99,40 +94,49 @@ class Visitors:
             )
 
     def log_in(self, call: Call, text: str) -> Visitor | None:
-        """A new session for a key, under a new cookie; None where the key does not let anyone look."""
+        """A new cookie for whoever shows a key; None where the key does not let anyone look."""
         key = call.context.keys.check(text.strip())
         if key is None or not permits(key, ("read",)):
             return None
-        session = secrets.token_urlsafe(32)
-        self._logins[_digest(session)] = text.strip(), self._clock() + LIFETIME
-        while len(self._logins) > MOST:
-            self._logins.popitem(last=False)
-        return Visitor(session, True, key, False)
+        said = f"{key.prefix}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(32)}"
+        return Visitor(f"{said}.{_signed(key, 'login', said)}", True, key, False)
 
-    def log_out(self, visitor: Visitor) -> None:
-        """End a session."""
-        self._logins.pop(_digest(visitor.session), None)
+    def _key(self, call: Call, sent: str) -> KeyRow | None:
+        """The key behind a login's cookie, where both are still valid."""
+        if (found := LOGIN.fullmatch(sent)) is None:
+            return None
+        said, prefix, until, signature = found.groups()
+        key = call.context.keys.valid(prefix)
+        same = hmac.compare_digest(signature, _signed(key, "login", said))
+        return key if key is not None and same and self._clock() < int(until) else None
 
 
 def cookie(call: Call, visitor: Visitor) -> Headers:
     """The header that sets a visitor's cookie; only encrypted connections carry it where the request came by one."""
+    return _set(call, visitor.session)
+
+
+def forgotten(call: Call) -> Headers:
+    """The header that takes the cookie back."""
+    return _set(call, "gone; Max-Age=0")
+
+
+def _set(call: Call, value: str) -> Headers:
     secure = call.scope.get("scheme") == "https" or call.header(b"x-forwarded-proto") == "https"
-    value = f"{COOKIE}={visitor.session}; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
-    return ((b"set-cookie", value.encode()),)
+    text = f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
+    return ((b"set-cookie", text.encode()),)
 
 
 def _cookie(header: str) -> str:
+    """The first cookie of ours that is well formed."""
     for part in header.split(";"):
         name, _, value = part.strip().partition("=")
-        if (
-            name == COOKIE
-            and len(value) == TOKEN
-            and value.isascii()
-            and value.replace("-", "").replace("_", "").isalnum()
-        ):
+        if name == COOKIE and (STRANGER.fullmatch(value) or LOGIN.fullmatch(value)):
             return value
     return ""
 
 
-def _digest(session: str) -> str:
-    return hashlib.sha256(session.encode()).hexdigest()
+def _signed(key: KeyRow | None, purpose: str, text: str) -> str:
+    """A keyed hash that needs the key's digest; for strangers it needs their cookie, which is all they have."""
+    secret = text if key is None else key.digest
+    return hmac.new(secret.encode(), f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()

@@ -88,6 +88,11 @@ class Keys:
         same = hmac.compare_digest(_digest(text), row.digest if row else NOBODY)
         return row if row and same and _valid(row, self._clock()) else None
 
+    def valid(self, prefix: str) -> KeyRow | None:
+        """The key of that prefix, where it is known and valid now; whoever names a prefix has shown nothing yet."""
+        row = self._rows.get(prefix)
+        return row if row and _valid(row, self._clock()) else None
+
     def create(self, name: str, scopes: Iterable[str], *, expires_in: float | None = None) -> dict[str, Any]:
         """Make a key; the answer holds it under "key", and nobody can show it again."""
         scopes = tuple(dict.fromkeys(scopes))
