@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from pasto.estimate import Sample
 from pasto.objective import Array, Objective
 from pasto.optimize.learners import Algorithm1, Learner, Problem, Round
 from pasto.paper.replay.crowd import Crowd
+from pasto.paper.replay.splits import COUNT, Splits
 from pasto.sim import Progress
 from pasto.sim.draws import pick
 from pasto.space import Candidates
@@ -19,6 +20,8 @@ from pasto.study import Study
 
 PARALLEL = 10
 """Q: folds of users, and candidates measured, in a round."""
+AHEAD = 1_000
+"""Rounds whose random numbers are drawn at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,25 +89,25 @@ def learn_by_algorithm1(
     progress: Progress | None = None,
     label: str = "",
 ) -> Learned:
-    """Algorithm 1 with the settings of the paper's Section 6, all repeats at once."""
+    """Algorithm 1 with the settings of the paper's Section 6, all repeats at once; rounds draw from common splits."""
     learner = Algorithm1()
     problem = Problem(objective, tuple(str(place) for place in range(crowd.candidates)))
     learner.check(problem)
     form = objective.form()
     wanted = tuple(mark for mark in sorted({*(marks or ()), rounds}) if mark <= rounds)
-    chances = [np.random.default_rng([seed, repeat]) for repeat in range(repeats)]
+    splits = Splits.of(crowd, folds=PARALLEL, count=min(COUNT, rounds), rng=np.random.default_rng([seed, repeats]))
     state = learner.start(problem, (repeats,))
     shares = np.full((repeats, PARALLEL), 1.0 / PARALLEL)
     answers = np.empty((repeats, len(wanted), crowd.candidates))
-    for number in range(1, rounds + 1):
+    for number, uniforms in enumerate(_uniforms(seed, repeats, rounds), start=1):
         served = learner.propose(problem, state)
-        drawn = pick(served, np.array([chance.random(PARALLEL) for chance in chances]))
-        seen = np.array([crowd.measure(row, chance)[0] for row, chance in zip(drawn, chances, strict=True)])
+        drawn = pick(served, uniforms[:, :PARALLEL])
+        seen = splits.measure(drawn, (uniforms[:, PARALLEL] * len(splits.means)).astype(np.intp))
         sample = Sample(drawn, seen, np.take_along_axis(served, drawn, axis=-1), shares)
         learner.advance(problem, state, Round(served, sample), form)
         if number in wanted:
             answers[:, wanted.index(number)] = state.served / number
-        if progress is not None and number % 50 == 0:
+        if progress is not None and number % AHEAD == 0:
             progress(label, number, rounds)
     return Learned("Algorithm 1", wanted, answers)
 
@@ -137,3 +140,11 @@ def learn_by_default(
             if progress is not None:
                 progress(label, repeat * rounds + number, repeats * rounds)
     return Learned("default learner", wanted, answers)
+
+
+def _uniforms(seed: int, repeats: int, rounds: int) -> Iterator[Array]:
+    """For each round, (repeats, PARALLEL + 1): what decides the candidates, and last the split."""
+    chances = [np.random.default_rng([seed, repeat]) for repeat in range(repeats)]
+    for start in range(0, rounds, AHEAD):
+        block = np.stack([chance.random((AHEAD, PARALLEL + 1)) for chance in chances], axis=1)
+        yield from block[: rounds - start]
