@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,10 +44,9 @@ def test_a_split_measures_as_a_round_of_the_crowd_does() -> None:
     assert together < -0.2
 
 
-def test_the_number_of_splits_held_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_splits_held_at_once_changes_nothing() -> None:
     whole = Splits.of(crowd(), folds=4, count=9, rng=np.random.default_rng(2)).means
-    monkeypatch.setattr("pasto.paper.replay.splits.TOGETHER", 1)
-    piecewise = Splits.of(crowd(), folds=4, count=9, rng=np.random.default_rng(2)).means
+    piecewise = Splits.of(crowd(), folds=4, count=9, rng=np.random.default_rng(2), together=1).means
     np.testing.assert_allclose(piecewise, whole, atol=1e-6)
 
 

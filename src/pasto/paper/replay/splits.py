@@ -35,14 +35,14 @@ class Splits:
     """(splits, folds, candidates, metrics)."""
 
     @classmethod
-    def of(cls, crowd: Crowd, *, folds: int, count: int, rng: np.random.Generator) -> Splits:
+    def of(cls, crowd: Crowd, *, folds: int, count: int, rng: np.random.Generator, together: int = TOGETHER) -> Splits:
         """Draw so many splits into folds of equal size; users left over, fewer than folds, sit a split out."""
         metrics, candidates, users = crowd.values.shape
         size = users // folds
         values = crowd.values.reshape(metrics * candidates, users).T
         present = crowd.present.astype(np.float32).T
         means = np.empty((count, folds, candidates, metrics), dtype=np.float32)
-        block = max(1, TOGETHER // (folds * users))
+        block = max(1, together // (folds * users))
         for start in range(0, count, block):
             rows = min(block, count - start) * folds
             members = np.zeros((rows, users), dtype=np.float32)
