@@ -19,7 +19,6 @@ from pasto.errors import (
     PastoError,
     Unsupported,
 )
-from pasto.estimate import Control, Sample, shrunk
 from pasto.objective import Array, Objective, from_saved, to_saved
 from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson, learner
 from pasto.optimize.learners.mirror import Mirror
@@ -27,8 +26,10 @@ from pasto.optimize.learners.thompson import LARGEST_JOINT
 from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
+from pasto.study.correctable import Correctable
 from pasto.study.growth import LEADING, apart, best_point, first_points, leaders
 from pasto.study.measurements import observed, vectors
+from pasto.study.observing import observed_round
 from pasto.study.pending import PendingRound, Slot, find
 
 KEPT = 32
@@ -95,6 +96,7 @@ class Study:
         self._learned_rounds = 0
         self._rounds: dict[int, PendingRound] = {}
         self._policies: dict[int, Policy] = {}
+        self._open: Correctable | None = None
         self._order = self._problem.order
         self._publish(0)
 
@@ -187,12 +189,13 @@ class Study:
             slot.dropped = True
         self._settle({number for number, _ in found})
 
-    def observe(self, observations: Sequence[Observation]) -> None:
+    def observe(self, observations: Sequence[Observation], *, final: bool = True, publish: bool = True) -> None:
         """Learn a whole round at once, from each candidate's mean over its units.
 
         Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Where
         every observation has a covariance, those of few units are drawn toward the round's pooled one. The observations
-        name the policy version they were drawn under; each version is observed once.
+        name the policy version they were drawn under; each version is observed once. A round that is not `final` may be
+        corrected: `rewind` takes it back, and `settle` ends that. With publish=False no policy follows from it.
         """
         seen = observed(observations, self.objective.metrics, len(self.candidates))
         version = seen[0].version
@@ -206,33 +209,67 @@ class Study:
             raise BadMeasurement(
                 f"policy version {version!r} was never served; the current one is {self._policy.version}"
             )
-        learning = [observation for observation in seen if not observation.control]
-        if not learning:
-            raise BadMeasurement("every observation is marked as control; the policy's own units are needed to learn")
-        probabilities = np.array([policy.probabilities[observation.candidate] for observation in learning])
-        if not probabilities.all():
-            stray = learning[int(np.argmin(probabilities))].candidate
-            raise BadMeasurement(f"candidate {stray} was not served by policy version {version}: its probability is 0")
-        units = np.array([observation.units for observation in learning])
-        covariances = None
-        if all(observation.covariance is not None for observation in learning):
-            seen = _pooled(seen)
-            covariances = np.array([observation.covariance for observation in seen if not observation.control])
-        self._learn(
-            Round(
-                served=np.array(policy.probabilities),
-                sample=Sample(
-                    candidates=np.array([observation.candidate for observation in learning], dtype=np.intp),
-                    metrics=np.array([observation.mean for observation in learning], dtype=float),
-                    probabilities=probabilities,
-                    shares=units / units.sum(),
-                ),
-                covariances=covariances,
-                units=units,
-                control=_observed_control([observation for observation in seen if observation.control]),
-            )
-        )
+        if final and self._open is not None:
+            raise BadOption("a round is not final while one before it may be corrected; settle those first")
+        before = self._open or Correctable(self._state, self._learned_rounds, {})
+        round_ = observed_round(seen, policy)
+        if not final:  # before it is learned, since taking in new candidates must reach it too
+            self._open = before.with_round(policy)
+        try:
+            self._learn(round_, publish=publish)
+        except BaseException:
+            self._open = before if before.policies else None
+            raise
         del self._policies[version]
+
+    @property
+    def correctable(self) -> tuple[int, ...]:
+        """The policy versions whose rounds were observed and are not final, in the order they were learned."""
+        return () if self._open is None else tuple(self._open.policies)
+
+    def rewind(self) -> None:
+        """Take back every round that is not final, so that each can be observed as it is known now.
+
+        What was served stays: policies and versions are those of before.
+
+        >>> import pasto
+        >>> from pasto.records import Observation
+        >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
+        >>> def seen(shift): return [Observation(0, k, 100, (k + shift,), ((0.01,),)) for k in (0, 1)]
+        >>> study.observe(seen(0.0), final=False)
+        >>> study.rewind()
+        >>> study.rounds, study.policy.version
+        (0, 1)
+        >>> study.observe(seen(0.5), final=False)
+        >>> study.truths()[0].round(1).tolist()
+        [[0.5, 1.5]]
+        """
+        if self._open is None:
+            return
+        if self._learned_rounds != self._open.rounds + len(self._open.policies):
+            raise BadOption("a round that was asked and told was learned among those to take back; settle all instead")
+        self._state, self._learned_rounds = self._open.learned, self._open.rounds
+        self._policies = dict(sorted({**self._policies, **self._open.policies}.items()))
+        self._open = None
+
+    def settle(self, observations: Sequence[Observation]) -> None:
+        """Make the oldest round that is not final so, with what was observed of it in the end."""
+        seen = observed(observations, self.objective.metrics, len(self.candidates))
+        version, known = seen[0].version, self._open
+        if known is None or version != next(iter(known.policies)):
+            raise BadOption(
+                f"policy version {version!r} is not the oldest one that may be corrected; those are, in order: "
+                f"{', '.join(map(str, self.correctable)) or 'none'}"
+            )
+        if len(known.policies) == 1:
+            self._open = None
+            return
+        learned = self._learner.learn(self._problem, known.learned, observed_round(seen, known.policies[version]))
+        self._open = known.settled(version, learned)
+
+    def settle_all(self) -> None:
+        """Make every round final as it was learned."""
+        self._open = None
 
     def publish(self) -> Policy:
         """A new policy on what is known already, for a round that begins before the last one can be observed.
@@ -266,10 +303,11 @@ class Study:
         try:
             problem = self._described()
             self._learner.check(problem)
-            state = self._learner.grow(problem, self._state)
+            state, known = self._grown(problem)
         except PastoError:
             self.candidates = candidates
             raise
+        self._open = known
         self._extend(problem, state)
         self._publish(self._policy.version + 1)
         return tuple(range(before, len(grown)))
@@ -345,6 +383,7 @@ class Study:
             "learned": self._learner.save(self._state),
             "policies": [[version, list(policy.probabilities)] for version, policy in self._policies.items()],
             "rounds": [[number, held.to_saved()] for number, held in self._rounds.items()],
+            **({} if self._open is None else {"correctable": self._open.to_saved(self._learner.save)}),
         }
 
     @classmethod
@@ -385,6 +424,10 @@ class Study:
             study._rounds = {number: PendingRound.from_saved(held) for number, held in state["rounds"]}
             study._policies = {version: Policy(version, tuple(shares)) for version, shares in state["policies"]}
             study._policy = study._policies[state["version"]]
+            if "correctable" in state:
+                study._open = Correctable.from_saved(
+                    state["correctable"], lambda saved: study._learner.load(study._problem, saved)
+                )
         except (KeyError, TypeError, IndexError) as error:
             raise BadState(f"the saved state cannot be read: {error!r}") from error
         return study
@@ -420,9 +463,11 @@ class Study:
                     self._learn(round_)
                 del self._rounds[number]
 
-    def _learn(self, round_: Round) -> None:
+    def _learn(self, round_: Round, *, publish: bool = True) -> None:
         self._state = self._learner.learn(self._problem, self._state, round_)
         self._learned_rounds += 1
+        if not publish:
+            return
         self._widen()
         self._publish(self._policy.version + 1)
 
@@ -442,7 +487,8 @@ class Study:
         if found:
             self.candidates = self.candidates.add(found)
             problem = self._described()
-            self._extend(problem, self._learner.grow(problem, self._state))
+            state, self._open = self._grown(problem)
+            self._extend(problem, state)
 
     def _gathered(self, space: Space, answer: Blend) -> Blend:
         """Over a continuous space, the same answer from one point in each place, where that is nearly as good.
@@ -466,6 +512,13 @@ class Study:
         if len(self.candidates) <= LARGEST_JOINT:
             features = self.candidates.features() if self.space is None else self.space.features(self.candidates)
         return Problem(self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits)
+
+    def _grown(self, problem: Problem) -> tuple[Any, Correctable | None]:
+        """What is known, over the candidates of a problem with more of them."""
+        known = self._open
+        if known is not None:
+            known = known.widened(self._learner.grow(problem, known.learned), len(problem.names))
+        return self._learner.grow(problem, self._state), known
 
     def _extend(self, problem: Problem, state: Any) -> None:
         """Describe old policies over the candidates of now."""
@@ -546,28 +599,6 @@ def _budget(budget: float | Mapping[str, float] | None, objective: Objective) ->
     if isinstance(budget, Mapping):
         return {name: float(loss) for name, loss in budget.items()}
     return dict.fromkeys(objective.names, float(budget))
-
-
-def _pooled(seen: Sequence[Observation]) -> list[Observation]:
-    """The observations with covariances of few units drawn toward the round's own."""
-    told = [observation for observation in seen if observation.covariance is not None]
-    better = shrunk(
-        np.array([observation.covariance for observation in told]),
-        np.array([observation.units for observation in told]),
-    )
-    mended = iter(better.tolist())
-    return [one if one.covariance is None else replace(one, covariance=tuple(map(tuple, next(mended)))) for one in seen]
-
-
-def _observed_control(seen: Sequence[Observation]) -> Control | None:
-    """Control observations of a round, pooled by their units; None where there are none, or no covariances."""
-    if not seen or any(observation.covariance is None for observation in seen):
-        return None
-    units = np.array([observation.units for observation in seen])
-    shares = units / units.sum()
-    mean = shares @ np.array([observation.mean for observation in seen])
-    covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in seen]))
-    return Control(mean, covariance, float(units.sum()))
 
 
 def _place(candidates: Candidates, baseline: int | str | Mapping[str, Value] | None) -> int | None:
