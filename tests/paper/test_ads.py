@@ -6,11 +6,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pasto
 from pasto import paper
 from pasto.errors import BadInput
-from pasto.paper.data.ipinyou import load
-from pasto.paper.quotas import METRICS, SHOWN, TOTAL, Requests, made_up, retrieve, shares_of, shown
+from pasto.paper.auctions import simulated
+from pasto.paper.data.ipinyou import Log, load
+from pasto.paper.experiment import Size
+from pasto.paper.lifts import Shown, learn, objective
+from pasto.paper.quotas import METRICS, SHOWN, TOTAL, Requests, retrieve, shares_of, shown
 from pasto.paper.write import saved
+from pasto.sim.ads import ads
+
+CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.0006), ("4000", 95.0, 0.0003))
+"""Name, mean price and mean rate."""
+
+
+def made_up(rng: np.random.Generator, size: int) -> tuple[Log, ...]:
+    """The dearer an impression, the less it is clicked."""
+    logs = []
+    for campaign, price, rate in CAMPAIGNS:
+        rates = rate * rng.lognormal(-0.125, 0.5, size)
+        clicks = (rng.random(size) < rates).astype(float)
+        logs.append(Log(campaign, clicks, price * rng.lognormal(-0.32, 0.8, size), rates))
+    return tuple(logs)
 
 
 def write_logs(place: Path, size: int = 3_000) -> None:
@@ -77,5 +95,46 @@ def test_the_experiment_runs_on_small_logs(tmp_path: Path) -> None:
     assert [row[0] for row in lifts.rows][-1] == "the paper: probabilistic"
     record = json.loads(json.dumps(saved(outcome), allow_nan=False))
     assert abs(sum(record["data"]["iPinYou"]["probabilities"]) - 1) < 1e-9
+    assert abs(sum(record["data"]["the demonstration's world"]["probabilities"]) - 1) < 1e-9
+    assert outcome.tables[3].title.startswith("the demonstration's world: lift over the baseline")
     (draw,) = outcome.figures.values()
-    assert len(draw().axes) == 1
+    assert len(draw().axes) == 2
+
+
+def test_the_world_of_the_demonstration_is_shown_as_it_is() -> None:
+    """Averages over many users come to what the world itself expects of them."""
+    world = ads()
+    seen = simulated(Size(runs=1, rounds=1, seed=3), users=4_000)
+    expected = world.expected(4_000, np.random.default_rng(8)).mean(axis=0)
+    columns = [world.columns.index(name) for name in ("cents", "cold", "clicks")]
+    np.testing.assert_allclose(seen.values.mean(axis=2).T, expected[:, columns], rtol=0.06)
+    assert seen.candidates.names == world.candidates.names
+    assert seen.baseline == world.baseline
+
+
+def few(today: tuple[float, float]) -> Shown:
+    """Three quotas, two requests each; the second quota is the baseline."""
+    values = np.array([[[3.0, 3.0], [2.0, 2.0], [1.5, 1.5]], [[0.0, 0.0], today, [4.0, 4.0]]])
+    return Shown("few", pasto.grid(a=[0, 1, 2]), 1, ("money", "fresh"), values, {"fresh": -25.0})
+
+
+def test_lifts_are_percent_over_the_baseline() -> None:
+    found = learn(few((2.0, 2.0)), Size(runs=1, rounds=2))
+    assert found.lift(found.only(0))[0].tolist() == [50.0, -100.0]
+    assert found.lift(found.only(1))[0].tolist() == [0.0, 0.0]
+    assert found.lead(found.only(0), found.only(2))[0].tolist() == [75.0, -200.0]
+    np.testing.assert_allclose(found.blend, [0.625, 0.0, 0.375], atol=1e-6)
+    assert found.best.single == 1
+    assert found.answer.sum() == pytest.approx(1.0)
+
+
+def test_guardrails_stand_below_the_baseline_of_those_who_are_asked() -> None:
+    wanted = objective(few((2.0, 2.0)), {"fresh": 10.0})
+    assert wanted.hard == ("fresh",)
+    assert float(np.asarray(wanted.value(np.array([1.0, -15.0])))) == 1.0
+    assert float(np.asarray(wanted.value(np.array([1.0, -15.1])))) == -np.inf
+
+
+def test_a_baseline_that_shows_nothing_of_a_guardrail_is_refused() -> None:
+    with pytest.raises(BadInput, match="few: the baseline shows no fresh, so nothing can be told in percent of it"):
+        learn(few((0.0, 0.0)), Size(runs=1, rounds=1))

@@ -6,20 +6,15 @@ known of yet, and a module of their own retrieves them. Both are simulated: the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadInput
-from pasto.objective import Array, Objective, maximize
-from pasto.optimize import solve
+from pasto.objective import Array
 from pasto.paper.data.ipinyou import Log
 from pasto.paper.experiment import Size
-from pasto.paper.replay import Crowd, Halves, Learned, halves, learn_by_default
-from pasto.records import Blend
+from pasto.paper.lifts import Shown
 from pasto.space import Candidates, grid
 
 TOTAL = 6
@@ -34,9 +29,8 @@ BOOST = 2.0
 METRICS = ("revenue", "cold start", "predicted clicks", "clicks")
 KEPT = {"cold start": -1.0, "predicted clicks": -1.0}
 """Hard guardrails, in percent over the baseline."""
-ROUNDS = 60
-CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.0006), ("4000", 95.0, 0.0003))
-"""Of the made-up logs: name, mean price and mean rate."""
+QUICK = 2_000
+"""Requests of a quick run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,58 +43,14 @@ class Requests:
     """By metric: what comes of an ad if it is shown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Quotas:
-    """Everything measured on one set of logs."""
-
-    name: str
-    modules: tuple[str, ...]
-    candidates: Candidates
-    baseline: int
-    means: Array
-    """(metrics,): of the baseline, a request."""
-    crowd: Crowd
-    """In percent over the baseline, all metrics that it shows any of."""
-    objective: Objective
-    best: Blend
-    learned: Learned
-    halves: Halves
-    aimed: Crowd
-    """The metrics that the objective reads."""
-
-
-def play(name: str, logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> Quotas:
-    """Replay requests under every way to share out the quotas, and learn which of them to blend."""
+def replayed(logs: tuple[Log, ...], size: Size, requests: int = 10_000) -> Shown:
+    """Requests replayed under every way to share out the quotas; the baseline is as even as whole numbers allow."""
     modules = (*(f"c{log.campaign}" for log in logs), COLD)
     candidates = shares_of(modules)
-    found = retrieve(logs, 2_000 if size.quick else requests, np.random.default_rng([size.seed, 4]))
+    found = retrieve(logs, QUICK if size.quick else requests, np.random.default_rng([size.seed, 4]))
     values = np.array([shown(found, [int(row[module]) for module in modules]) for row in candidates]).transpose(1, 0, 2)
     even = int(np.argmin([np.var([float(row[module]) for module in modules]) for row in candidates]))
-    means = values[:, even].mean(axis=1)
-    wanted = objective()
-    if lacking := [metric for metric in wanted.metrics if not means[METRICS.index(metric)] > 0]:
-        raise BadInput(f"{name}: the baseline shows no {lacking[0]} at all, so nothing can be told in percent of it")
-    some = means > 0  # real clicks are rare, and small logs may show none
-    crowd = Crowd.of(
-        [metric for metric, any_ in zip(METRICS, some, strict=True) if any_],
-        100.0 * (values[some] / means[some, None, None] - 1.0),
-    )
-    read = [crowd.metrics.index(each) for each in wanted.metrics]
-    aimed = Crowd(wanted.metrics, crowd.values[read], crowd.present[read])
-    learn = partial(learn_by_default, aimed, wanted, candidates, repeats=size.runs, seed=size.seed)
-    learned = learn(
-        rounds=min(ROUNDS, size.rounds),
-        marks=(10, 20, 40),
-        progress=size.progress,
-        label=f"ads, {name}: default learner",
-    )
-
-    def here(part: Crowd) -> Objective:
-        return objective(dict(zip(part.metrics, part.truth[:, even].tolist(), strict=True)))
-
-    apart = halves(aimed, here, splits=10 if size.quick else 50, seed=size.seed)
-    best = solve(aimed.truth, wanted)
-    return Quotas(name, modules, candidates, even, means, crowd, wanted, best, learned, apart, aimed)
+    return Shown("iPinYou", candidates, even, METRICS, values, KEPT)
 
 
 def shares_of(modules: tuple[str, ...]) -> Candidates:
@@ -111,20 +61,6 @@ def shares_of(modules: tuple[str, ...]) -> Candidates:
     """
     levels: dict[str, Any] = {module: range(TOTAL + 1) for module in modules}
     return grid(levels, f"{' + '.join(modules)} == {TOTAL}")
-
-
-def objective(today: Mapping[str, float] | None = None) -> Objective:
-    """Raise revenue; neither cold-start ads nor predicted clicks may lose more than a percent.
-
-    Lifts are over the baseline of all requests; `today` is where the baseline of some of them stands.
-
-    >>> objective().hard
-    ('cold start', 'predicted clicks')
-    """
-    wanted = maximize("revenue")
-    for metric, least in KEPT.items():
-        wanted = wanted.keep(metric, at_least=least + (today or {}).get(metric, 0.0))
-    return wanted
 
 
 def retrieve(logs: tuple[Log, ...], requests: int, rng: np.random.Generator) -> Requests:
@@ -149,20 +85,6 @@ def shown(found: Requests, quotas: list[int]) -> Array:
             for values in found.paid.values()
         ]
     )
-
-
-def made_up(rng: np.random.Generator, size: int = 50_000) -> tuple[Log, ...]:
-    """Logs of four campaigns from known distributions: the dearer an impression, the less it is clicked.
-
-    >>> [log.campaign for log in made_up(np.random.default_rng(1), 100)]
-    ['1000', '2000', '3000', '4000']
-    """
-    logs = []
-    for campaign, price, rate in CAMPAIGNS:
-        rates = rate * rng.lognormal(-0.125, 0.5, size)
-        clicks = (rng.random(size) < rates).astype(float)
-        logs.append(Log(campaign, clicks, price * rng.lognormal(-0.32, 0.8, size), rates))
-    return tuple(logs)
 
 
 def _warm(log: Log, known: Any, requests: int, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
