@@ -82,6 +82,8 @@ class Draft:
     def identifier(self, name: str) -> str:
         """A name of a table or column, quoted; dots part a table from its schema only in `table`."""
         quote = self.dialect.quote
+        if self.dialect.place.startswith("%"):  # there a percent sign begins a bound value, within quotes too
+            name = name.replace("%", "%%")
         return f"{quote}{name.replace(quote, quote * 2)}{quote}"
 
     def table(self, name: str) -> str:

@@ -1,0 +1,154 @@
+"""A team's own tables, whose columns may be called anything: each is read, and none becomes a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from pasto.assign import publish
+from pasto.errors import BadOption
+from pasto.measure import Column
+from pasto.measure.sources.measuring import measure_tables
+from pasto.measure.sources.tables import EventTable, ExposureTable, Tables
+
+COLUMNS = (Column("plain", "watch", None, "count"),)
+CANARY = "CREATE TABLE canary (n INT)"
+POLICY = publish(
+    study="feed",
+    version=7,
+    round=7,
+    state="learning",
+    mode="sticky",
+    salt="' || (SELECT 1) || '",
+    candidates={0: ('it\'s "bold"; DROP TABLE canary; --', {}), 1: ("%(p0)s", {})},
+    baseline=0,
+    shares=[("control", 0, 0.5), ("learner", 0, 0.25), ("learner", 1, 0.25)],
+    valid_from=0,
+    expires_after=60,
+)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
+    """Tables in which one column after the other is called by the payload, and what is measured of them."""
+    count, total = Column("likes", payload, None, "count"), Column("total", "like", "seconds", "sum")
+    return [
+        (
+            "unit",
+            Tables(
+                ExposureTable("seen", unit=payload, version="v"),
+                (EventTable("deeds", unit=payload, event="like", version="v"),),
+            ),
+            Column("likes", "like", None, "count"),
+        ),
+        (
+            "version",
+            Tables(
+                ExposureTable("seen", unit="u", version=payload, candidate="shown"),
+                (EventTable("deeds", unit="u", name="name", version=payload),),
+            ),
+            Column("likes", "like", None, "count"),
+        ),
+        (
+            "name",
+            Tables(
+                ExposureTable("seen", unit="u", version="v", time="t"),
+                (EventTable("deeds", unit="u", name=payload, time="t"),),
+            ),
+            Column("likes", "like", None, "count"),
+        ),
+        (
+            "time",
+            Tables(
+                ExposureTable("seen", unit="u", version="v", time=payload),
+                (EventTable("deeds", unit="u", name="name", time=payload),),
+            ),
+            Column("likes", "like", None, "count"),
+        ),
+        (
+            "field",
+            Tables(
+                ExposureTable("seen", unit="u", version="v"),
+                (EventTable("deeds", unit="u", name="name", version="v", fields={"seconds": payload}),),
+            ),
+            total,
+        ),
+        (
+            "event",
+            Tables(
+                ExposureTable("seen", unit="u", version="v"),
+                (EventTable("deeds", unit="u", event=payload, version="v"),),
+            ),
+            count,
+        ),
+    ]
+
+
+def own_tables(
+    connection: Any, dialect: str, payload: str, mark: str, reset: Callable[[], Any], *, only: int | None = None
+) -> None:
+    """Tables that really have a column of that name give exactly what is in them."""
+    cell = POLICY.draw("ann")
+    every = columns_named(payload)
+    for place, tables, column in every if only is None else [every[only % len(every)]]:
+        names = {"unit": "u", "version": "v", "name": "name", "time": "t", "field": "secs"}
+        names = {role: payload if role == place else name for role, name in names.items()}
+        seen = ", ".join(f"{quoted(names[n])} {kind}" for n, kind in (("unit", "TEXT"), ("version", "INT")))
+        deeds = f"{seen}, {quoted(names['time'])} INT, {quoted(names['name'])} TEXT, {quoted(names['field'])} FLOAT"
+        raw(connection, f"CREATE TABLE seen ({seen}, {quoted(names['time'])} INT, shown TEXT)")
+        raw(connection, f"CREATE TABLE deeds ({deeds})")
+        connection.execute(f"INSERT INTO seen VALUES ({', '.join([mark] * 4)})", ["ann", 7, 1, cell.name])  # noqa: S608
+        connection.execute(f"INSERT INTO deeds VALUES ({', '.join([mark] * 5)})", ["ann", 7, 2, "like", 3.0])  # noqa: S608
+        (found,) = measure_tables(connection, dialect, tables, POLICY, (column,))
+        assert (found.arm, found.candidate, found.units) == (cell.arm, cell.candidate, 1), (place, payload)
+        assert found.mean == (3.0 if place == "field" else 1.0,), (place, payload)
+        reset()
+
+
+def raw(connection: Any, text: str) -> None:
+    """A statement of this test's own; no value is bound, so a percent sign is one."""
+    connection.execute(text.encode() if isinstance(connection, psycopg.Connection) else text)
+
+
+def short(payload: str) -> bool:
+    """Whether a database would let a column be called that: PostgreSQL cuts names off at 63 bytes."""
+    return len(payload.encode()) <= 63
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.services)])
+def test_duckdb_reads_columns_of_any_name(whole: bool, payloads: list[str]) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(CANARY)
+
+        def reset() -> None:
+            connection.execute("DROP TABLE seen; DROP TABLE deeds")
+
+        for turn, payload in enumerate(filter(short, payloads)):
+            own_tables(connection, "duckdb", payload, "?", reset, only=None if whole else turn)
+        assert connection.execute("SELECT count(*) FROM canary").fetchone() == (0,)
+
+
+@pytest.mark.services
+def test_postgres_reads_columns_of_any_name(postgres_url: str, payloads: list[str]) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(CANARY)
+        connection.commit()
+        for payload in filter(short, payloads):
+            own_tables(connection, "postgres", payload, "%s", connection.rollback)
+        assert connection.execute("SELECT count(*) FROM canary").fetchone() == (0,)
+
+
+def test_a_table_that_is_not_there_is_no_file_and_no_function(payloads: list[str]) -> None:
+    """DuckDB would read a file, or a variable of Python, by the name of a table: views come first, and by name only."""
+    with duckdb.connect() as connection:
+        for payload in payloads:
+            tables = Tables(ExposureTable(payload), (EventTable(payload, version="v"),))
+            with pytest.raises((duckdb.Error, BadOption)):
+                measure_tables(connection, "duckdb", tables, POLICY, COLUMNS)
