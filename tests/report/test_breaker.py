@@ -7,8 +7,9 @@ import pytest
 
 from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Cells, Quantity, Range
-from pasto.report.breaker import Floor, shortfall, watch
+from pasto.report.breaker import watch
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.report.shortfall import Floor, shortfall
 
 
 def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> Record:

@@ -26,7 +26,7 @@ from pasto.estimate.intervals import (
 from pasto.estimate.intervals.cells import Array
 from pasto.estimate.intervals.restarts import MIXTURE
 from pasto.report.balance import imbalance
-from pasto.report.breaker import Floor, shortfall
+from pasto.report.shortfall import Floor, shortfall
 from pasto.report.winner import beating
 
 BATCH = 250

@@ -19,7 +19,7 @@ from pasto.estimate.intervals import (
     relative_lift,
     relative_lift_by_logarithm,
 )
-from pasto.estimate.intervals.restarts import start_shares
+from pasto.estimate.intervals.restarts import LOG_WEIGHTS, MIXTURE, STEPS, Starts, start_shares
 
 ERRORS = st.floats(1e-4, 0.3)
 
@@ -65,6 +65,43 @@ def test_starts_share_out_one_whole() -> None:
     assert start_shares(10_000).sum() == pytest.approx(1.0, abs=1e-4)
     assert start_shares(10_000).sum() <= 1.0
     assert start_shares(1).tolist() == [0.5]
+
+
+def test_bets_are_one_on_average_and_near_the_half_normal_law() -> None:
+    """A sum over bets instead of an integral over λ is as honest, and as sharp where alarms are decided."""
+    assert np.exp(LOG_WEIGHTS).sum() == pytest.approx(1.0, abs=1e-12)
+    rng = np.random.default_rng(3)
+    rounds, sizes = 120, np.full(120, 200.0)
+    for drop in (0.0, 0.05, 0.1):
+        steps = sizes * (drop + rng.standard_normal(rounds) / np.sqrt(200.0))
+        found, _ = evidence_since(steps, sizes, sizes)
+        sums = np.concatenate([[0.0], np.cumsum(steps)])
+        for last in range(rounds):
+            spans = np.arange(last + 1, 0, -1.0)
+            each = log_evidence(sums[last + 1] - sums[: last + 1], 200.0 * spans, MIXTURE * 200.0)
+            exact = np.logaddexp.reduce(each + np.log(start_shares(last + 1)))
+            if exact < 7.0:
+                assert found[last] == pytest.approx(exact, abs=0.1)
+
+
+def test_evidence_goes_on_from_what_was_left() -> None:
+    rng = np.random.default_rng(4)
+    steps, sizes = rng.normal(0.0, 5.0, (3, 40)), rng.integers(0, 60, (3, 40)).astype(float)
+    steps *= sizes > 0
+    whole, last = evidence_since(steps, sizes, sizes)
+    starts, parts = Starts.none((3,), len(STEPS)), []
+    for first in range(0, 40, 8):
+        piece = slice(first, first + 8)
+        evidence, starts = evidence_since(steps[:, piece], sizes[:, piece], sizes[:, piece], starts)
+        parts.append(evidence)
+    assert np.concatenate(parts, axis=1).tolist() == whole.tolist()
+    assert starts.likely(LOG_WEIGHTS).tolist() == last.likely(LOG_WEIGHTS).tolist()
+
+
+def test_what_never_varied_is_still_judged() -> None:
+    evidence, starts = evidence_since(np.full(30, 2.0), np.zeros(30), np.full(30, 200.0))
+    assert starts.scale > 0
+    assert evidence[-1] > np.log(20)
 
 
 def test_few_units_are_not_asked_about() -> None:

@@ -61,18 +61,30 @@ class Pulls:
     """The range that bets are scaled by."""
 
 
+Sums = tuple[Array, Array]
+"""Units so far and the sum of what they measured, (…) each."""
+
+
 def pulls_of_mean(
-    units: Array, mean: Array, cross: Array, within: Range, *, upward: bool = True, start: float | None = None
+    units: Array,
+    mean: Array,
+    cross: Array,
+    within: Range,
+    *,
+    upward: bool = True,
+    start: float | None = None,
+    before: Sums | None = None,
 ) -> Pulls:
     """A metric's rounds as pulls on its mean, (…, rounds) each.
 
-    The first round is centred at `start`; without one, it sets the centre and tells nothing else.
+    The first round is centred at `start`; without one, it sets the centre and tells nothing else. `before` is what
+    earlier rounds have left.
 
     >>> units, mean, cross = np.array([10.0, 10.0]), np.array([0.2, 0.4]), np.array([1.6, 2.4])
     >>> pulls_of_mean(units, mean, cross, Range(0, 1)).squares.round(6).tolist()
     [0.0, 2.8]
     """
-    centre = centres(units, mean)
+    centre = centres(units, mean, before)
     if start is not None:
         centre = np.where(np.isnan(centre), min(max(start, within.low), within.high), centre)
     sign = 1.0 if upward else -1.0
@@ -90,7 +102,11 @@ def pulls_of_mean(
 
 
 def pulls_of_contrast(
-    treated: tuple[Array, Array, Array], control: tuple[Array, Array, Array], factor: float | Array, within: Range
+    treated: tuple[Array, Array, Array],
+    control: tuple[Array, Array, Array],
+    factor: float | Array,
+    within: Range,
+    before: tuple[Sums, Sums] | None = None,
 ) -> Pulls:
     """Two arms' (units, mean, cross) as pulls on factor · control − treated: evidence that the treated falls short.
 
@@ -101,7 +117,8 @@ def pulls_of_contrast(
     >>> pulls_of_contrast(arm, arm, 1.0, Range(0, 1)).scale.round(3).tolist()
     [1.0, 0.4]
     """
-    middles = [centres(arm[0], arm[1]) for arm in (treated, control)]
+    left = (None, None) if before is None else before
+    middles = [centres(arm[0], arm[1], sums) for arm, sums in zip((treated, control), left, strict=True)]
     usable = np.isfinite(middles[0]) & np.isfinite(middles[1]) & (treated[0] > 0) & (control[0] > 0)
     parts = []
     units = [np.where(usable, arm[0], 1.0) for arm in (treated, control)]
@@ -122,26 +139,48 @@ def pulls_of_contrast(
     )
 
 
-def centres(units: Array, mean: Array) -> Array:
+def centres(units: Array, mean: Array, before: Sums | None = None) -> Array:
     """The mean over all earlier rounds' units, (…, rounds); NaN before there were any.
 
     >>> centres(np.array([10.0, 30.0, 5.0]), np.array([1.0, 2.0, 9.0])).tolist()
     [nan, 1.0, 1.75]
     """
-    before = np.cumsum(units, axis=-1) - units
-    sums = units * np.where(units > 0, mean, 0.0)
+    first = sums_of(units[..., :0], mean[..., :0]) if before is None else before
+    counted = _running(first[0], units)[..., :-1]
+    summed = _running(first[1], units * np.where(units > 0, mean, 0.0))[..., :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(before > 0, (np.cumsum(sums, axis=-1) - sums) / before, np.nan))
+        return np.asarray(np.where(counted > 0, summed / counted, np.nan))
 
 
-def log_wealth(pulls: Pulls, theta: float | Array) -> Array:
-    """Each bet's logarithm of evidence that the mean lies beyond θ, added up round by round: (…, rounds, bets)."""
+def sums_of(units: Array, mean: Array, before: Sums | None = None) -> Sums:
+    """What rounds leave to those behind them.
+
+    >>> [float(part) for part in sums_of(np.array([10.0, 30.0]), np.array([1.0, 2.0]))]
+    [40.0, 70.0]
+    """
+    first = before or (np.zeros(units.shape[:-1]), np.zeros(units.shape[:-1]))
+    summed = units * np.where(units > 0, mean, 0.0)
+    return _running(first[0], units)[..., -1], _running(first[1], summed)[..., -1]
+
+
+def _running(first: Array, values: Array) -> Array:
+    """Sums before every value, and after the last."""
+    return np.asarray(np.cumsum(np.concatenate([np.asarray(first)[..., None], values], axis=-1), axis=-1))
+
+
+def log_growth(pulls: Pulls, theta: float | Array) -> Array:
+    """What every round adds to each bet's logarithm of evidence that the mean lies beyond θ: (…, rounds, bets)."""
     bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
     reduced = bets * pulls.scale[..., None]
     with np.errstate(invalid="ignore"):
         cost = np.where(reduced > 1e-4, (-np.log1p(-reduced) - reduced) / pulls.scale[..., None] ** 2, 0.5 * bets**2)
     deviation = pulls.gain - pulls.counted * np.asarray(theta)
-    return np.asarray(np.cumsum(bets * deviation[..., None] - cost * pulls.squares[..., None], axis=-2))
+    return np.asarray(bets * deviation[..., None] - cost * pulls.squares[..., None])
+
+
+def log_wealth(pulls: Pulls, theta: float | Array) -> Array:
+    """Each bet's logarithm of evidence that the mean lies beyond θ, added up round by round: (…, rounds, bets)."""
+    return np.asarray(np.cumsum(log_growth(pulls, theta), axis=-2))
 
 
 def slopes(pulls: Pulls) -> Array:

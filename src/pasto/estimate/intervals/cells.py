@@ -78,11 +78,47 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
     >>> unit_covariances(cells)[:, 0, 0, 0].round(2).tolist()
     [0.94, 1.0]
     """
+    return _covariances(cells, running, None)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """What rounds leave to the running covariances of those behind them."""
+
+    spread: Array
+    """(…, columns): all cells' squares together."""
+    count: Array
+    """(…, 1): their degrees of freedom."""
+    cross: Array
+    """(…, cells, columns, columns): each cell's, in units of how wide the rounds were."""
+    freedom: Array
+    """(…, cells)."""
+
+
+def running_covariances(cells: Cells, before: Pooled | None = None) -> tuple[Array, Pooled]:
+    """The running covariance of one unit in every round and cell, and what to go on from.
+
+    >>> import numpy as np
+    >>> cells = Cells(np.full((2, 1), 50.0), np.zeros((2, 1, 1)), np.array([[[[40.0]]], [[[90.0]]]]))
+    >>> first, second = (Cells(*(part[at] for part in (cells.units, cells.mean, cells.cross)))
+    ...                  for at in (slice(0, 1), slice(1, 2)))
+    >>> alone = running_covariances(second, running_covariances(first)[1])[0]
+    >>> bool(np.allclose(alone, running_covariances(cells)[0][1:]))
+    True
+    """
+    return _covariances(cells, True, before)
+
+
+def _covariances(cells: Cells, running: bool, before: Pooled | None) -> tuple[Array, Pooled]:
+    left = (None,) * 4 if before is None else (before.spread, before.count, before.cross, before.freedom)
     freedom = np.maximum(cells.units - 1.0, 0.0)
-    width = _widths(cells, freedom, running)
+    spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
+    whole = freedom.sum(axis=-1)[..., None]
+    gathered = [_gather(values, -2, running, first) for values, first in ((spread, left[0]), (whole, left[1]))]
+    width = _widths(spread, whole, gathered[0] / np.maximum(gathered[1], 1.0))
     outer = width[..., None, :, None] * width[..., None, None, :]
-    pooled = _gather(cells.cross / outer, -4, running)
-    count = _gather(freedom, -2, running)
+    pooled = _gather(cells.cross / outer, -4, running, left[2])
+    count = _gather(freedom, -2, running, left[3])
     common = pooled.sum(axis=-3, keepdims=True)
     common = common / np.maximum(count.sum(axis=-1, keepdims=True), 1.0)[..., None, None]
     # A cell that never had two units borrows from its neighbours.
@@ -94,23 +130,28 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
         )
         rise = np.sqrt(np.maximum(own / np.where(less > 0, less, 1.0), 1.0))
         mixed = mixed * rise[..., :, None] * rise[..., None, :]
-    return np.asarray((cells.cross + POOL * outer * mixed) / (freedom[..., None, None] + POOL))
+    found = np.asarray((cells.cross + POOL * outer * mixed) / (freedom[..., None, None] + POOL))
+    after = Pooled(gathered[0][..., -1, :], gathered[1][..., -1, :], pooled[..., -1, :, :, :], count[..., -1, :])
+    return found, after
 
 
-def _widths(cells: Cells, freedom: Array, running: bool) -> Array:
+def _widths(spread: Array, count: Array, typical: Array) -> Array:
     """How wide every column was in every round, all cells together: (…, rounds, columns)."""
-    spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
-    count = freedom.sum(axis=-1)[..., None]
-    typical = _gather(spread, -2, running) / np.maximum(_gather(count, -2, running), 1.0)
     # A round of few units in all has no width of its own either.
     share = count / (count + POOL)
     level = share * spread / np.maximum(count, 1.0) + (1.0 - share) * typical
     return np.asarray(np.sqrt(np.where(level > 0, level, 1.0)))
 
 
-def _gather(values: Array, axis: int, running: bool) -> Array:
+def _gather(values: Array, axis: int, running: bool, before: Array | None = None) -> Array:
     """Over all rounds, or up to every round."""
-    return np.asarray(np.cumsum(values, axis=axis) if running else values.sum(axis=axis, keepdims=True))
+    if not running:
+        return np.asarray(values.sum(axis=axis, keepdims=True))
+    if before is None:
+        return np.asarray(np.cumsum(values, axis=axis))
+    first = np.expand_dims(before, axis)
+    rest = np.cumsum(np.concatenate([first, values], axis=axis), axis=axis)
+    return np.asarray(np.moveaxis(np.moveaxis(rest, axis, 0)[1:], 0, axis))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

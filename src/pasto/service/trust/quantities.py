@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pasto.estimate.intervals import Quantity, Range
 from pasto.measure import Column
-from pasto.report.breaker import Floor
+from pasto.report.shortfall import Floor
 from pasto.service.spec import Spec
 
 

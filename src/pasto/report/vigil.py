@@ -1,0 +1,185 @@
+"""The breaker from close to close: what it has gathered of every floor, carried on without looking back.
+
+The verdicts are those of `watch` over all rounds together, at the cost of the new rounds alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Cells, Pooled, Quantity, Starts, chance_of_error, running_covariances
+from pasto.report.breaker import Verdict, verdict
+from pasto.report.measured import MeasuredRound
+from pasto.report.shortfall import Floor, Gathered, shortfall
+
+ARMS = ("learner", "control")
+"""The cells of a judged round, in the order in which they are kept here."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """One floor: what to go on from, and the logarithm of the evidence at its highest and at its latest."""
+
+    gathered: Gathered
+    highest: float
+    latest: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vigil:
+    """What the breaker knows of the rounds so far; equal rounds give an equal vigil, bit for bit."""
+
+    pooled: Pooled | None = None
+    seen: tuple[bool, ...] = (False, False)
+    """Whether there were units of the learner, and of the control."""
+    held: Mapping[str, Held] | None = None
+    """By the floor's name; nothing before the first round."""
+
+    def after(self, floors: Sequence[Floor], rounds: Sequence[MeasuredRound]) -> Vigil:
+        """With more rounds, of which each arm is one cell at most; rounds without any cell do not count.
+
+        >>> from pasto.report.measured import CellMoments
+        >>> floor = Floor("likes", Quantity(0), -0.05, relative=True)
+        >>> means = {"control": 1.0, "learner": 0.6}
+        >>> cells = [CellMoments(arm, -1, 200, (mean,), ((200.0,),)) for arm, mean in means.items()]
+        >>> vigil = Vigil().after([floor], [MeasuredRound(7, {}, cells)])
+        >>> for number in (8, 9):
+        ...     vigil = vigil.after([floor], [MeasuredRound(number, {}, cells)])
+        >>> [(one.state, one.since) for one in vigil.verdicts([floor])]
+        [('breach', 7)]
+        """
+        known = [one for one in rounds if one.cells]
+        if not known or not floors:
+            return self
+        columns = columns_of(floors)
+        cells = _cells(known, columns)
+        covariances, pooled = running_covariances(cells, self.pooled)
+        numbers = [one.version for one in known]
+        held = {}
+        for floor in floors:
+            before = None if self.held is None else self.held[floor.name]
+            left = None if before is None else before.gathered
+            evidence, gathered = shortfall(cells, _within(floor, columns), 0, 1, covariances, left, numbers)
+            highest = max(-np.inf if before is None else before.highest, float(evidence.max()))
+            if not highest < np.inf:
+                raise BadMeasurement(f"the evidence on {floor.name!r} is no number; what was measured is out of range")
+            held[floor.name] = Held(gathered, highest, float(evidence[-1]))
+        units = cells.units.sum(axis=0) > 0
+        return Vigil(pooled, tuple(bool(a or b) for a, b in zip(self.seen, units, strict=True)), held)
+
+    def verdicts(
+        self, floors: Sequence[Floor], *, confidence: float = 0.95, warning: float = 0.8
+    ) -> tuple[Verdict, ...]:
+        """What is to be said now: nothing before the learner had units, and of no control nothing relative to it."""
+        if self.held is None or not self.seen[0]:
+            return ()
+        judged = [floor for floor in floors if self.seen[1] or not floor.relative]
+        error, early = (chance_of_error(level, max(len(judged), 1)) for level in (confidence, warning))
+        found = []
+        for floor in judged:
+            one = self.held[floor.name]
+            found.append(verdict(floor, one.highest, one.latest, one.gathered, error, early, len(judged)))
+        return tuple(found)
+
+    def written(self) -> dict[str, Any]:
+        """As plain JSON, without losing a digit."""
+        pooled = self.pooled
+        return {
+            "seen": list(self.seen),
+            "pooled": None if pooled is None else [_list(getattr(pooled, name)) for name in _POOLED],
+            "held": None if self.held is None else {name: _written(one) for name, one in self.held.items()},
+        }
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Vigil:
+        """What `written` made.
+
+        >>> Vigil.read(Vigil().written()).seen
+        (False, False)
+        """
+        pooled, held = written["pooled"], written["held"]
+        return cls(
+            None if pooled is None else Pooled(*(np.array(part) for part in pooled)),
+            tuple(written["seen"]),
+            None if held is None else {name: _read(one) for name, one in held.items()},
+        )
+
+
+_POOLED = ("spread", "count", "cross", "freedom")
+
+
+def columns_of(floors: Sequence[Floor]) -> list[int]:
+    """The columns that floors are about, which are all that is carried."""
+    pairs = ((floor.quantity.numerator, floor.quantity.denominator) for floor in floors)
+    return sorted({column for pair in pairs for column in pair if column is not None})
+
+
+def _within(floor: Floor, columns: Sequence[int]) -> Floor:
+    """The same floor, by its columns' places among those that are carried."""
+    top, bottom = floor.quantity.numerator, floor.quantity.denominator
+    quantity = Quantity(columns.index(top), None if bottom is None else columns.index(bottom))
+    return replace(floor, quantity=quantity)
+
+
+def _cells(rounds: Sequence[MeasuredRound], columns: Sequence[int]) -> Cells:
+    width = len(columns)
+    units = np.zeros((len(rounds), len(ARMS)))
+    mean, cross = np.zeros((*units.shape, width)), np.zeros((*units.shape, width, width))
+    for number, one in enumerate(rounds):
+        for cell in one.cells:
+            at = number, ARMS.index(cell.arm)
+            units[at], mean[at] = cell.units, np.asarray(cell.mean)[columns]
+            cross[at] = np.asarray(cell.cross)[np.ix_(columns, columns)]
+    if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
+        raise BadMeasurement("moments must be finite numbers; something that is not was measured")
+    return Cells(units, mean, cross)
+
+
+def _written(one: Held) -> dict[str, Any]:
+    starts = one.gathered.starts
+    return {
+        "highest": _log(one.highest),
+        "latest": _log(one.latest),
+        "rounds": starts.rounds,
+        "held": [_log(value) for value in starts.held.tolist()],
+        "best": [_log(value) for value in starts.best.tolist()],
+        "since": starts.since.tolist(),
+        "scale": float(starts.scale),
+        "waiting": starts.waiting.tolist(),
+        "shares": starts.shares.tolist(),
+        "numbers": list(starts.numbers),
+        "sums": [[float(part) for part in sums] for sums in one.gathered.sums],
+    }
+
+
+def _read(written: Mapping[str, Any]) -> Held:
+    starts = Starts(
+        written["rounds"],
+        np.array([_unlog(value) for value in written["held"]]),
+        np.array([_unlog(value) for value in written["best"]]),
+        np.array(written["since"], dtype=np.intp),
+        np.array(written["scale"]),
+        np.array(written["waiting"], dtype=float).reshape(-1, 3),
+        np.array(written["shares"], dtype=float),
+        tuple(written["numbers"]),
+    )
+    sums = tuple((np.array(units), np.array(total)) for units, total in written["sums"])
+    return Held(Gathered(starts, sums), _unlog(written["highest"]), _unlog(written["latest"]))
+
+
+def _list(values: Any) -> Any:
+    return values.tolist()
+
+
+def _log(value: float) -> float | None:
+    """A logarithm as JSON has it: nothing for that of zero."""
+    return None if value == -np.inf else float(value)
+
+
+def _unlog(value: float | None) -> float:
+    return -np.inf if value is None else value

@@ -1,0 +1,107 @@
+"""The breaker carried from close to close says what it says of all rounds together."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.intervals import Quantity, Range
+from pasto.report.breaker import watch
+from pasto.report.measured import CellMoments, MeasuredRound, recorded
+from pasto.report.shortfall import Floor
+from pasto.report.vigil import Vigil
+
+UNIT = Range(0.0, 1.0)
+FLOORS = [
+    Floor("absolute", Quantity(0), 0.48),
+    Floor("absolute, range", Quantity(0), 0.48, within=UNIT),
+    Floor("relative", Quantity(2), -0.05, relative=True),
+    Floor("relative, range", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
+    Floor("ratio", Quantity(0, 1), 0.16, at_most=True),
+    Floor("ratio, ranges", Quantity(0, 1), 0.14, within=UNIT, denominator_within=Range(0.0, 9.0)),
+    Floor("ratio, relative", Quantity(0, 1), -0.05, relative=True),
+]
+
+
+def drawn(seed: int, sizes: list[tuple[int, int]], harm: float) -> list[MeasuredRound]:
+    """Rounds with so many units of the learner and of the control; columns like, views, seconds, and one unwatched."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number, counts in enumerate(sizes):
+        cells = []
+        for arm, units in zip(("learner", "control"), counts, strict=True):
+            if not units:
+                continue
+            fall = harm if arm == "learner" and number > len(sizes) // 2 else 0.0
+            columns = [rng.random(units) < 0.5 - fall, rng.integers(1, 7, units), rng.normal(9.0, 1.0, units) - fall]
+            rows = np.stack([*columns, rng.random(units)], axis=1)
+            apart = rows - rows.mean(axis=0)
+            cross = tuple(map(tuple, (apart.T @ apart).tolist()))
+            cells.append(CellMoments(arm, -1, units, tuple(rows.mean(axis=0).tolist()), cross))
+        found.append(MeasuredRound(3 + 2 * number, {}, cells))
+    return found
+
+
+SIZES = st.tuples(st.sampled_from([0, 1, 3, 30, 120, 400]), st.sampled_from([0, 2, 30, 150]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.lists(SIZES, min_size=1, max_size=25),
+    harm=st.sampled_from([0.0, 0.1, 0.3]),
+    cuts=st.sets(st.integers(1, 25)),
+)
+def test_it_says_what_the_breaker_says_of_all_rounds(
+    seed: int, sizes: list[tuple[int, int]], harm: float, cuts: set[int]
+) -> None:
+    rounds = drawn(seed, sizes, harm)
+    vigil = Vigil()
+    for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), len(rounds)], strict=True):
+        vigil = vigil.after(FLOORS, rounds[first:last])
+        vigil = Vigil.read(json.loads(json.dumps(vigil.written(), allow_nan=False)))
+    said = vigil.verdicts(FLOORS)
+    known = [one for one in rounds if one.cells]
+    arms = {cell.arm for one in known for cell in one.cells}
+    if "learner" not in arms:
+        assert said == ()
+        return
+    judged = [floor for floor in FLOORS if "control" in arms or not floor.relative]
+    record = recorded(known)
+    for one, other in zip(said, watch(record, judged), strict=True):
+        assert (one.name, one.state, one.bounded) == (other.name, other.state, other.bounded)
+        assert one.p_value == pytest.approx(other.p_value, rel=1e-7)
+        assert one.since == (None if other.since is None else record.versions[other.since])
+
+
+def test_what_it_carries_does_not_grow_with_the_rounds() -> None:
+    rounds = drawn(1, [(40, 5)] * 60, 0.0)
+    texts = []
+    vigil = Vigil()
+    for one in rounds:
+        vigil = vigil.after(FLOORS, [one])
+        texts.append(len(json.dumps(vigil.written())))
+    assert texts[-1] < 1.2 * texts[24]
+    quiet = Vigil().after(FLOORS, rounds[:1])
+    control_only = drawn(2, [(0, 5)] * 40, 0.0)
+    for one in control_only:
+        quiet = quiet.after(FLOORS, [one])
+    assert len(json.dumps(quiet.written())) < 1.2 * texts[24]
+
+
+def test_rounds_that_carried_nothing_change_nothing() -> None:
+    vigil = Vigil().after(FLOORS, [MeasuredRound(1, {}, [])])
+    assert vigil.held is None
+    assert vigil.verdicts(FLOORS) == ()
+    assert Vigil().after([], drawn(1, [(40, 5)], 0.0)).held is None
+
+
+def test_what_is_no_number_is_refused() -> None:
+    cell = CellMoments("learner", -1, 200, (float("nan"), 1.0, 1.0), ((1.0,) * 3,) * 3)
+    with pytest.raises(BadMeasurement, match="finite"):
+        Vigil().after(FLOORS, [MeasuredRound(1, {}, [cell])])
