@@ -104,7 +104,7 @@ def archive(study: str, delete_older: str | None, folder: Path | None, store: st
     again.
     """
     from pasto.measure.document import Problems
-    from pasto.service.spec.amounts import read_span
+    from pasto.measure.spans import read_span
 
     problems = Problems()
     older = None if delete_older is None else read_span(problems, "--delete-older", delete_older)

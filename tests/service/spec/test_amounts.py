@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.measure.document import Problems
-from pasto.service.spec.amounts import Level, plain, read_level, read_loss, read_share, read_span
+from pasto.measure.spans import read_span
+from pasto.service.spec.amounts import Level, plain, read_level, read_loss, read_share
 
 
 @pytest.mark.parametrize(

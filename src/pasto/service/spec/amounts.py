@@ -1,4 +1,4 @@
-"""Amounts as people write them: shares of traffic, lengths of time, levels of a metric."""
+"""Amounts as people write them: shares of traffic, levels of a metric."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-from pasto.measure.document import LARGEST, Problems, shown
+from pasto.measure.document import Problems, shown
 
 _PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,400})?|\.\d{1,400})\s*%")
-_SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|w)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-YEAR = 366 * 86400.0
 
 
 class Level(NamedTuple):
@@ -103,21 +100,3 @@ def read_share(
         )
         return None
     return share
-
-
-def read_span(problems: Problems, path: str, given: object, *, low: float = 0.0, high: float = YEAR) -> float | None:
-    """A length of time in seconds: '90s', '1h', '2d', or a number of seconds."""
-    seconds: float | None = None
-    if isinstance(given, str):
-        match = _SPAN.fullmatch(given.strip())
-        seconds = None if match is None else float(match[1]) * _SECONDS[match[2]]
-    elif isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) <= LARGEST:
-        seconds = float(given)
-    if seconds is None or not low <= seconds <= high:
-        problems.add(
-            path,
-            f"must be a length of time from {low:g} s to {high / 86400:g} d, such as '90s', '30m', '1h' or '2d', or a "
-            f"number of seconds, got {shown(given)}",
-        )
-        return None
-    return seconds

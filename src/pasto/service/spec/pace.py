@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pasto.measure.document import Problems, shown
-from pasto.service.spec.amounts import read_share, read_span
+from pasto.measure.spans import read_span
+from pasto.service.spec.amounts import read_share
 from pasto.service.spec.fields import inside
 from pasto.service.spec.spec import Rounds, Traffic
 

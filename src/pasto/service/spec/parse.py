@@ -11,10 +11,11 @@ from typing import Any
 from pasto.errors import BadSpec, MissingExtra, PastoError
 from pasto.measure import Column, Metric, parse_metrics
 from pasto.measure.document import Problems, shown
+from pasto.measure.spans import read_span
 from pasto.measure.written import metric_document
 from pasto.objective import Objective
 from pasto.service.spec.aims import goal_document, rail_document, read_aims
-from pasto.service.spec.amounts import read_share, read_span
+from pasto.service.spec.amounts import read_share
 from pasto.service.spec.fields import inside
 from pasto.service.spec.learners import read_learner
 from pasto.service.spec.pace import read_rounds, read_traffic
