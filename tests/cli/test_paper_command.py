@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pasto.errors import BadInput
 from pasto.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, Table
 from pasto.report import figures
 
@@ -92,12 +93,13 @@ def test_sizes_reach_the_experiment(run: Any) -> None:
 def test_out_writes_figures_and_numbers(run: Any, tmp_path: Path) -> None:
     result = run("paper", "tiny", "--out", tmp_path / "new")
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "index.md",
         "tiny.json",
         "tiny.md",
         "tiny.png",
         "tiny.svg",
     ]
-    assert result.stderr.count("wrote ") == 4
+    assert result.stderr.count("wrote ") == 5
     assert "wrote" not in result.stdout
 
 
@@ -138,6 +140,36 @@ def test_experiments_that_lack_their_data_are_left_out_of_all_and_refused_by_nam
     assert run("paper", "all", "--data", tmp_path, "--cache", tmp_path / "kept").exit_code == 0
     assert [(size.data, size.cache) for size in asked] == [(tmp_path, tmp_path / "kept")]
     del EXPERIMENTS["real"]
+
+
+def test_data_that_is_not_there_leaves_an_experiment_out_of_all(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(size: Size) -> Outcome:
+        raise BadInput(f"{size.data} holds no census")
+
+    for name in list(EXPERIMENTS):
+        monkeypatch.delitem(EXPERIMENTS, name)
+    EXPERIMENTS["real"] = Experiment("real", "On data", 100, 1_000, 10, 100, refuse, needs="a census")
+    EXPERIMENTS["tiny"] = Experiment("tiny", "Nothing much", 100, 1_000, 10, 100, tiny)
+    result = run("paper", "all", "--data", tmp_path)
+    assert result.exit_code == 0
+    assert result.stdout.count("A tiny experiment") == 1
+    assert result.stderr == f"left out real: {tmp_path} holds no census\n"
+    assert run("paper", "real", "--data", tmp_path).exit_code == 2
+    del EXPERIMENTS["real"]
+
+
+def test_the_index_leads_from_claims_to_tables_and_figures(run: Any, tmp_path: Path) -> None:
+    run("paper", "tiny", "--out", tmp_path)
+    page = (tmp_path / "index.md").read_text(encoding="utf-8")
+    told = "[tables](tiny.md), [numbers](tiny.json) | [tiny](tiny.png)"
+    assert f"| [Nothing much](#a-tiny-experiment) | `pasto paper tiny` | 1 of 2 | {told} |" in page
+    assert "| Figure 3 | `pasto paper toy-a` | not run |  |  |" in page
+    assert "| Nothing is lost | never | 1 of 10 | does not hold |" in page
+    assert "- [Numbers](tiny.md#numbers)" in page
+    assert "\n## Numbers\n" in (tmp_path / "tiny.md").read_text(encoding="utf-8")
+    assert page.endswith("![tiny](tiny.png)\n")
 
 
 def test_an_unknown_experiment_is_refused(run: Any) -> None:

@@ -82,4 +82,5 @@ def test_an_outcome_is_written_as_json_png_and_svg(tmp_path: Path) -> None:
         "claims": [{"what": "blend wins", "paper": "yes", "measured": "1 against 0", "holds": True, "note": ""}],
         "tables": [{"title": "f", "header": ["rounds", "f"], "rows": [[10, 0.5]]}],
         "data": {"mean": [0.5, None, None], "holds": True, "inner": {"t": [0, 1]}},
+        "figures": ["toy-a", "toy-a-more"],
     }

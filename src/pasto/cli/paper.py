@@ -82,28 +82,38 @@ def paper(
 ) -> None:
     """Run an experiment of the paper and print what it claims beside what was measured.
 
-    NAME is one of the experiments below, "all" for every one of them (without --data, for every one that needs no
-    data), or "list" (or nothing) to list them.
+    NAME is one of the experiments below, "all" for every one whose data is there, or "list" (or nothing) to list
+    them. With --out, an index.md leads from each claim of the paper to its tables and figures.
     """
-    from pasto.paper import run, saved, write
+    from pasto.paper import EXPERIMENTS, run, saved, write, write_index
 
     if name == "list":
         _list(as_json)
         return
     if out is not None:
         _prepare(out)
-    outcomes = []
+    outcomes, lacking = [], []
     for each in _chosen(name, data):
         with progress_bar() as progress:
-            outcome = run(
-                each, runs=runs, rounds=rounds, seed=seed, quick=quick, progress=progress, data=data, cache=cache
-            )
+            try:
+                outcome = run(
+                    each, runs=runs, rounds=rounds, seed=seed, quick=quick, progress=progress, data=data, cache=cache
+                )
+            except BadInput as error:
+                if name != "all":
+                    raise
+                lacking.append(f"left out {each}: {error}")
+                continue
         if not as_json:
             _print(console(), outcome)
         if out is not None:
             for path in write(outcome, out):
                 click.echo(f"wrote {path}", err=True)
         outcomes.append(saved(outcome))
+    if out is not None:
+        click.echo(f"wrote {write_index(out, EXPERIMENTS.values())}", err=True)
+    for line in lacking:
+        click.echo(line, err=True)
     if as_json:
         print_json(outcomes if name == "all" else outcomes[0])
 

@@ -21,6 +21,7 @@ from pasto.paper import (
     toy_a,
 )
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
+from pasto.paper.index import write_index
 from pasto.paper.write import saved, write
 from pasto.sim import Progress
 
@@ -85,4 +86,4 @@ def run(
     )
 
 
-__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Outcome", "Size", "Table", "run", "saved", "write"]
+__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Outcome", "Size", "Table", "run", "saved", "write", "write_index"]

@@ -151,7 +151,7 @@ def _panel(axes: Axes, one: Quotas) -> None:
     ends = np.array([(held[k], goal[k]) for k in one.best.support])
     for end in ends if len(ends) > 1 else ():
         axes.plot(*zip(end, (held @ one.blend, goal @ one.blend), strict=True), "-", color=figures.COLOURS[0], lw=1)
-        axes.plot(*end, "o", mfc="white", color=figures.COLOURS[0], markersize=7, zorder=7)
+        axes.plot(*end, "o", mfc="white", color=figures.COLOURS[0], markersize=10, zorder=5)
     for name, shares, shape, colour, side in marks:
         place = (held @ shares, goal @ shares)
         axes.plot(*place, shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)

@@ -47,9 +47,9 @@ EXPERIMENT = Experiment(
     name="amazon",
     summary="Table 2: recall against revenue on Amazon reviews, two Mult-VAEs mixed by α (needs --data)",
     runs=20,
-    rounds=1_000,
+    rounds=200_000,
     quick_runs=3,
-    quick_rounds=200,
+    quick_rounds=2_000,
     run=run,
     needs="Amazon reviews with prices (ratings or reviews and meta_*.json, or pairs and item_description.tsv)",
 )

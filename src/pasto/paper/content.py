@@ -20,8 +20,8 @@ def run(size: Size) -> Outcome:
 EXPERIMENT = Experiment(
     name="content",
     summary="Table 3: ensemble-sort weights on KuaiRand's impressions, likes and forwards kept (needs --data)",
-    runs=10,
-    rounds=2_000,
+    runs=20,
+    rounds=100_000,
     quick_runs=3,
     quick_rounds=100,
     run=run,

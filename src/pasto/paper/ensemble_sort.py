@@ -31,7 +31,8 @@ TODAY = {"long_view": 0.5, "like": 0.2, "forward": 0.2}
 """The baseline: some of everything."""
 TARGET, PENALTY = -2.0, 5.0
 """Percent of the baseline at which soft guardrails begin to pull, and λ, in percent of watch time."""
-SHORT = 60
+MARKS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
+SHORT = 100
 """The default learner is run no longer than this."""
 METRICS = ("time", "like", "forward")
 
@@ -103,8 +104,8 @@ def _aim(whole: Crowd, kept: tuple[str, ...], candidates: Candidates, baseline: 
     crowd = Crowd(wanted.metrics, whole.values[read], whole.present[read])
     name = " and ".join(kept)
     common: dict[str, Any] = {"repeats": size.runs, "seed": size.seed, "progress": size.progress}
-    algorithm1 = partial(learn_by_algorithm1, crowd, wanted, rounds=size.rounds, marks=(100, 1_000))
-    default = partial(learn_by_default, crowd, wanted, candidates, rounds=min(size.rounds, SHORT), marks=(10, 20, 40))
+    algorithm1 = partial(learn_by_algorithm1, crowd, wanted, rounds=size.rounds, marks=MARKS)
+    default = partial(learn_by_default, crowd, wanted, candidates, rounds=min(size.rounds, SHORT), marks=MARKS)
 
     def here(part: Crowd) -> Objective:
         return objective(kept, dict(zip(part.metrics, part.truth[:, baseline].tolist(), strict=True)))

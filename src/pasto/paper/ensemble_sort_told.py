@@ -11,6 +11,7 @@ import numpy as np
 from pasto.objective import Array
 from pasto.paper.ensemble_sort import LEAST, METRICS, PENALTY, TARGET, TODAY, TOP, Aim, Content
 from pasto.paper.experiment import Claim, Outcome, Size, Table
+from pasto.paper.replay import Course, tabulate
 from pasto.report import figures
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ def tell(found: Content, size: Size) -> Outcome:
             *(claim for aim in found.aims for claim in (_better(found, aim), _elsewhere(aim))),
             *(_learned(found, aim) for aim in found.aims),
         ),
-        tables=(_models(found), *(_lifts(found, aim) for aim in found.aims), _unseen(found)),
+        tables=(
+            _models(found),
+            *(_lifts(found, aim) for aim in found.aims),
+            *(_rounds(aim) for aim in found.aims),
+            _unseen(found),
+        ),
         data={
             "names": found.candidates.names,
             "lifts": dict(zip(METRICS, found.crowd.truth, strict=True)),
@@ -172,6 +178,21 @@ def _lifts(found: Content, aim: Aim) -> Table:
         ("solution", *METRICS, "what it is"),
         tuple(rows),
     )
+
+
+def _rounds(aim: Aim) -> Table:
+    levels = {"the best single setting": float(aim.best.single_value or 0.0)}
+    courses = [
+        Course(
+            learned.learner,
+            learned.marks,
+            np.asarray(aim.objective.value(learned.metrics(aim.crowd.truth))),
+            levels=levels,
+            digits=2,
+        )
+        for learned in aim.learned
+    ]
+    return tabulate(f"f of the answer, keeping {aim.name}: best blend {aim.best.value:.2f}", courses)
 
 
 def _cells(found: Content, shares: Array) -> list[str]:

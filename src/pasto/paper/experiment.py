@@ -106,3 +106,13 @@ class Experiment:
     run: Callable[[Size], Outcome]
     needs: str = ""
     """The data that must be at hand, in a few words; none is needed where this is empty."""
+
+    @property
+    def place(self) -> str:
+        """Where in the paper it stands: what its summary begins with.
+
+        >>> from pasto.paper import EXPERIMENTS
+        >>> EXPERIMENTS["toy-a"].place
+        'Figure 3'
+        """
+        return self.summary.split(":")[0]

@@ -35,9 +35,9 @@ EXPERIMENT = Experiment(
     name="movielens",
     summary="Table 2: recall of all movies against documentaries, two Mult-VAEs mixed by α (needs --data)",
     runs=20,
-    rounds=2_000,
+    rounds=200_000,
     quick_runs=3,
-    quick_rounds=200,
+    quick_rounds=2_000,
     run=run,
     needs="MovieLens (ratings.csv or ratings.dat with movies, or the official zip)",
 )

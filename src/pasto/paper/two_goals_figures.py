@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+LOOKS = {"Algorithm 1": ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOURS[3])}
+"""Of each learner: its mark and colour."""
+
+
 def trade_off(one: Played) -> Figure:
     """Both metrics for every α, with what is best: one panel soft, one hard."""
     sheet, panels = figures.sheet(columns=2, width=10.5, height=4.6)
@@ -36,12 +40,11 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
     marks = [("best blend", np.array([best.metrics[name] for name in one.metrics]), "*", figures.COLOURS[0], 15)]
     if best.single is not None:
         marks.append(("best single α", one.truth[:, best.single], "s", figures.COLOURS[1], 7))
-    shapes = ("D", "^")
-    for place, learned in enumerate(goal.learned):
-        colour = figures.COLOURS[2 + place]
-        marks.append(
-            (f"{learned.learner}, {learned.marks[-1]:,} rounds", learned.last(one.truth)[0], shapes[place], colour, 7)
-        )
+    for learned in goal.learned:
+        shape, colour = LOOKS[learned.learner]
+        path = learned.metrics(one.truth).mean(axis=0)
+        axes.plot(path[:, 1], path[:, 0], "-", color=colour, linewidth=1.0, alpha=0.7, zorder=3)
+        marks.append((f"{learned.learner}, {learned.marks[-1]:,} rounds", path[-1], shape, colour, 7))
     for name, at, shape, colour, side in marks:
         axes.plot(at[1], at[0], shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
     if not goal.soft:
@@ -64,7 +67,7 @@ def learning(one: Played) -> Figure:
     """f of the learners' answers, round by round, beside what is possible."""
     sheet, (axes,) = figures.sheet()
     goal = one.soft
-    for place, learned in enumerate(goal.learned):
+    for learned in goal.learned:
         values = np.asarray(goal.objective.value(learned.metrics(one.truth)))
         low, high = np.quantile(values, (0.25, 0.75), axis=0)
         figures.curve(
@@ -72,7 +75,7 @@ def learning(one: Played) -> Figure:
             learned.marks,
             values.mean(axis=0),
             name=learned.learner,
-            colour=figures.COLOURS[2 + place],
+            colour=LOOKS[learned.learner][1],
             low=low,
             high=high,
         )
@@ -91,7 +94,7 @@ def learning(one: Played) -> Figure:
         x="rounds (ten folds of users each)",
         y="f of the answer, λ = 5",
     )
-    figures.legend(axes, "center right")
+    figures.legend(axes, "lower right")
     return sheet
 
 

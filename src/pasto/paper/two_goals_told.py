@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from pasto.objective import Array, maximize
+from pasto.objective import maximize
 from pasto.optimize import solve
 from pasto.paper.experiment import Claim, Outcome, Size, Table
 from pasto.paper.models.autoencoder import told
-from pasto.paper.replay import Learned
+from pasto.paper.replay import Course, Learned, tabulate
 from pasto.paper.two_goals import ALPHAS, CHOICES, PENALTY, Goal, Played
 from pasto.paper.two_goals_figures import learning, trade_off
 
+SHARES = (0.9, 0.99)
+"""Of the best f, which learners are to reach."""
+SINGLE = "the best single α"
 SPLIT_ERRORS = 1.0
 """Deviations of one random half that a lead on the other half must exceed to count."""
 
@@ -106,8 +109,8 @@ def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
         single = float(goal.best.single_value or np.nan)
         spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
         measured = (
-            f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds; best single {single:.4f}, "
-            f"best blend {goal.best.value:.4f}"
+            f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds (highest: "
+            f"{_course(one, goal, learned).highest}); best single {single:.4f}, best blend {goal.best.value:.4f}"
         )
         holds = bool(values.mean() > single)
     else:
@@ -186,39 +189,24 @@ def _results(one: Played, printed: Printed) -> Table:
 
 
 def _rounds(one: Played) -> Table:
-    """f at every mark, soft; what the goal is and how often the guardrail is met, hard."""
-    marks = sorted({mark for goal in (one.soft, one.hard) for learned in goal.learned for mark in learned.marks})
-    rows = []
-    for goal in (one.soft, one.hard):
-        for learned in goal.learned:
-            cells = [_cell(one, goal, learned, mark) for mark in marks]
-            rows.append((f"{_kind(goal)}: {learned.learner}", *cells, _needed(goal, learned, one.truth)))
-    return Table(
-        f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail holds (hard)",
-        ("learner", *(f"{mark:,} rounds" for mark in marks), "ahead of the best single from"),
-        tuple(rows),
+    """f of the learners' answers, soft; what the goal is and how often the guardrail is kept, hard."""
+    return tabulate(
+        f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail is kept (hard)",
+        [_course(one, goal, learned) for goal in (one.soft, one.hard) for learned in goal.learned],
     )
 
 
-def _cell(one: Played, goal: Goal, learned: Learned, mark: int) -> str | None:
-    if mark not in learned.marks:
-        return None
-    metrics = learned.metrics(one.truth)[:, learned.marks.index(mark)]
-    if goal.soft:
-        return f"{np.asarray(goal.objective.value(metrics)).mean():.4f}"
-    return f"{metrics[:, 0].mean():.4f}, {(metrics[:, 1] >= one.threshold - 1e-12).mean():.0%}"
-
-
-def _needed(goal: Goal, learned: Learned, truth: Array) -> str:
-    """The first mark from which on f (soft) or the goal (hard) is ahead of the best single candidate's, in the mean."""
-    if goal.best.single is None:
-        return ""
-    metrics = learned.metrics(truth)
-    values = np.asarray(goal.objective.value(metrics)) if goal.soft else metrics[..., 0]
-    level = goal.best.single_value if goal.soft else truth[0, goal.best.single]
-    below = np.flatnonzero(values.mean(axis=0) <= level)
-    place = int(below[-1]) + 1 if len(below) else 0
-    return f"{learned.marks[place]:,} rounds" if place < len(learned.marks) else "never"
+def _course(one: Played, goal: Goal, learned: Learned) -> Course:
+    metrics = learned.metrics(one.truth)
+    name = f"{_kind(goal)}: {learned.learner}"
+    if not goal.soft:
+        single = {} if goal.best.single is None else {SINGLE: float(one.truth[0, goal.best.single])}
+        kept = metrics[..., 1] >= one.threshold - 1e-12
+        return Course(name, learned.marks, metrics[..., 0], kept, single, digits=4)
+    best = goal.best.value
+    levels = {f"{share:.0%} of the best f": share * best for share in SHARES} if best > 0 else {}
+    levels[SINGLE] = float(goal.best.single_value or np.nan)
+    return Course(name, learned.marks, np.asarray(goal.objective.value(metrics)), levels=levels, digits=4)
 
 
 def _unseen(one: Played) -> Table:

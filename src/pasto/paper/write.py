@@ -15,7 +15,7 @@ from pasto.report.figures import save
 
 
 def saved(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as a plain JSON value: settings, claims, tables and curves; NaN and infinity become null.
+    """The outcome as a plain JSON value: settings, claims, tables, curves, figures' names; NaN becomes null.
 
     >>> from pasto.paper.experiment import Outcome
     >>> saved(Outcome("toy-a", "Figure 3", settings={}, claims=(), tables=(), data={"mean": [float("nan")]}))["data"]
@@ -29,6 +29,7 @@ def saved(outcome: Outcome) -> dict[str, Any]:
             "claims": [asdict(claim) for claim in outcome.claims],
             "tables": [asdict(table) for table in outcome.tables],
             "data": outcome.data,
+            "figures": list(outcome.figures),
         }
     )
     return value
@@ -77,15 +78,22 @@ def markdown(outcome: Outcome) -> str:
     parts = [f"# {outcome.title}", "; ".join(f"{name}: {value}" for name, value in outcome.settings.items())]
     if outcome.claims:
         words = {True: "holds", False: "does not hold", None: "measured only"}
-        rows = [(each.what, each.paper, each.measured, words[each.holds], each.note) for each in outcome.claims]
-        parts += ["## Claimed and measured", _rows(("what", "the paper", "measured", "verdict", "note"), rows)]
+        told = [(each.what, each.paper, each.measured, words[each.holds], each.note) for each in outcome.claims]
+        parts += ["## Claimed and measured", rows(("what", "the paper", "measured", "verdict", "note"), told)]
     for table in outcome.tables:
-        parts += [f"## {table.title}", _rows(table.header, table.rows)]
+        parts += [f"## {table.title}", rows(table.header, table.rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(header: Sequence[str], rows: Sequence[Sequence[str | float | int | None]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
+def rows(header: Sequence[str], cells: Sequence[Sequence[str | float | int | None]]) -> str:
+    """A table in Markdown.
+
+    >>> print(rows(("rounds", "f"), [(1_000, 0.5)]))
+    | rounds | f |
+    |---|---|
+    | 1,000 | 0.5 |
+    """
+    lines = [header, ["---"] * len(header), *cells]
     told = ["|".join(f" {_cell(cell)} " if row is not lines[1] else str(cell) for cell in row) for row in lines]
     return "\n".join(f"|{line}|" for line in told)
 
