@@ -46,6 +46,8 @@ class Watch:
     """What it last said, guardrail by guardrail."""
     tripped: Mapping[str, Any] | None = None
     """When and why it pulled traffic, until a person resumes the study."""
+    carried: Mapping[str, Any] | None = None
+    """What it has gathered, to go on from; None in a study that was last closed before this was kept."""
 
 
 @dataclass(frozen=True, slots=True)

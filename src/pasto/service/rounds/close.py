@@ -18,7 +18,6 @@ from pasto.service.rounds.judging import (
     Past,
     after_close,
     armed,
-    fresh,
     judge,
     lengthened,
     look_elapsed,
@@ -86,8 +85,8 @@ def learns(before: str, terms: Terms) -> bool:
 def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, past: Past = nothing) -> Turn:
     """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet.
 
-    `past` tells the learning rounds that were judged before, for the breaker. Where it finds that what was served has
-    fallen through a floor, the next round is a pause, whatever was asked for.
+    `past` tells the learning rounds that were judged before, where the breaker did not carry what they left. Where it
+    finds that what was served has fallen through a floor, the next round is a pause, whatever was asked for.
     """
     details = Details.from_text(row.details)
     if not row.version:
@@ -114,21 +113,21 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         phase = moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water)
         look = {"elapsed": elapsed, "moments": [asdict(cell) for cell in phase]}
     watch = armed(details.breaker, row.state, terms.state, row.round)
-    rounds = fresh(watch, [(one.round, moments) for one, moments in zip(due, measured, strict=True)])
-    before = past(0) if look is not None else past(watch.since) if rounds else ()
-    said, trouble = judge(spec, row.state, before, rounds, None if look is None else (look["elapsed"], phase))
+    rounds = [(one.round, moments) for one, moments in zip(due, measured, strict=True)]
+    judged = judge(spec, row.state, watch, rounds, past, None if look is None else (look["elapsed"], phase))
+    said = judged.said
     trip = None
     if trips(terms.state, said):
         terms = Terms("paused", hold=holding(row.state))
         trip = {"round": row.round, "at": now, "reason": reason(spec, said)}
     lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
     stepped = step(saved, lessons) if learning else _kept(spec, row, saved, terms)
-    problems = (*stepped.problems, *trouble)
+    problems = (*stepped.problems, *judged.problems)
     looking = look is not None and terms.state == row.state
     frozen, policy = details.frozen, None
     if not looking:
         frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
-    watch = after_close(watch, row.state, terms.state, said, trip)
+    watch = after_close(watch, row.state, terms.state, judged, trip)
     later = Details(
         waiting=tuple(one for one in waiting if one not in due),
         paused_from=row.state if terms.state == "paused" else None,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pasto.errors import PastoError
@@ -13,13 +13,25 @@ from pasto.service.details import Watch
 from pasto.service.rounds.looks import PACE, PHASES
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import breached, judged_round, verdicts, verdicts_of_phase
+from pasto.service.trust.carried import Carried
 
-Past = Callable[[int], Sequence[MeasuredRound]]
-"""The learning rounds from one on that were judged before, as the breaker sees them."""
+Past = Callable[[], Iterable[MeasuredRound]]
+"""The learning rounds that were measured before, as the breaker sees them."""
 Said = list[dict[str, Any]]
 
 
-def nothing(since: int) -> Sequence[MeasuredRound]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of judging a close."""
+
+    said: Said
+    carried: Mapping[str, Any]
+    """What the next close goes on from."""
+    problems: tuple[str, ...] = ()
+    """What kept the breaker from saying more."""
+
+
+def nothing() -> Iterable[MeasuredRound]:
     """A study without a past."""
     return ()
 
@@ -49,44 +61,54 @@ def _lengthened(column: Column, elapsed: float) -> Column:
 def judge(
     spec: Spec,
     state: str,
-    past: Sequence[MeasuredRound],
-    rounds: Sequence[MeasuredRound],
+    watch: Watch,
+    rounds: Sequence[tuple[int, Sequence[Moments]]],
+    past: Past = nothing,
     look: tuple[float, Sequence[Moments]] | None = None,
-) -> tuple[Said, tuple[str, ...]]:
-    """What the breaker says after rounds or a look, and what kept it from saying more.
+    first_open: int | None = None,
+) -> Judged:
+    """What the breaker says after rounds or a look.
 
-    What cannot be judged must not keep a round from being closed.
+    Rounds are new ones, or older ones measured again that take their former place; those from `first_open` on may be
+    measured again at a later close. Only a study that was last closed before evidence was carried is asked for its
+    `past`. What cannot be judged must not keep a round from being closed.
     """
+    carried = Carried() if watch.carried is None else Carried.read(watch.carried)
     try:
+        if watch.carried is None:
+            carried = Carried.of(spec, past(), watch.since)
+        known = carried.with_rounds([judged_round(number, moments) for number, moments in rounds])
+        whole = known.until(spec, None, watch.since)
+        said: Said = []
         if look is not None:
-            return verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], past), ()
-        return (verdicts(spec, [*past, *rounds]), ()) if rounds else ([], ())
+            said = verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], whole.levels)
+        elif any(number >= watch.since for number, _ in rounds):
+            said = verdicts(spec, whole.vigil)
+        kept = whole if first_open is None else known.until(spec, first_open, watch.since)
+        return Judged(said, kept.written())
     except (PastoError, ArithmeticError, ValueError) as error:
-        return [], (f"the breaker could not judge: {type(error).__name__}: {error}",)
-
-
-def fresh(watch: Watch, rounds: Sequence[tuple[int, Sequence[Moments]]]) -> list[MeasuredRound]:
-    """The rounds just measured that count, as the breaker sees them."""
-    return [judged_round(number, moments) for number, moments in rounds if number >= watch.since]
+        return Judged([], carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",))
 
 
 def armed(watch: Watch, before: str, after: str, round: int) -> Watch:
     """The breaker as a close finds it; where a person resumes what it stopped, evidence starts anew.
 
     >>> armed(Watch(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
-    Watch(since=8, verdicts=(), tripped=None)
+    Watch(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and watch.tripped is not None:
-        return Watch(since=round + 1)
+        carried = None if watch.carried is None else Carried.read(watch.carried).re_armed().written()
+        return Watch(since=round + 1, carried=carried)
     return watch
 
 
-def after_close(watch: Watch, before: str, after: str, said: Said, trip: Mapping[str, Any] | None) -> Watch:
+def after_close(watch: Watch, before: str, after: str, judged: Judged, trip: Mapping[str, Any] | None) -> Watch:
     """The breaker as a close leaves it."""
-    known: Sequence[Mapping[str, Any]] = said
-    if not said and after in (before, "paused"):
+    known: Sequence[Mapping[str, Any]] = judged.said
+    if not judged.said and after in (before, "paused"):
         known = watch.verdicts
-    return replace(watch, verdicts=tuple(known), tripped=watch.tripped if trip is None else trip)
+    tripped = watch.tripped if trip is None else trip
+    return replace(watch, verdicts=tuple(known), tripped=tripped, carried=judged.carried)
 
 
 def trips(state: str, said: Said) -> bool:

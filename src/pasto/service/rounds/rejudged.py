@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pasto.measure import Moments
-from pasto.report.measured import MeasuredRound
 from pasto.service.details import Waiting, Watch
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms
-from pasto.service.rounds.judging import after_close, armed, fresh, judge, lengthened, look_elapsed, trips
+from pasto.service.rounds.judging import after_close, armed, judge, lengthened, look_elapsed, trips
 from pasto.service.spec import Spec
-from pasto.service.trust.breaker import holding, judged_round
+from pasto.service.trust.breaker import holding
 from pasto.store import CloseRow
 
 Difference = tuple[str, str, str]
@@ -27,8 +27,8 @@ class Rejudged:
         self._spec = spec
         self._measuring = measuring
         self._watch = Watch()
-        self._past: list[MeasuredRound] = []
-        self._all: list[MeasuredRound] = []
+        self._open: set[int] = set()
+        """Rounds that a later close may correct."""
         self.serving(after, published_at)
 
     def serving(self, after: int, published_at: float) -> None:
@@ -42,8 +42,9 @@ class Rejudged:
         terms: Terms,
         rounds: Sequence[tuple[int, Sequence[Moments]]],
         recorded: Sequence[Moments] = (),
+        corrected: Mapping[int, Sequence[Moments]] = MappingProxyType({}),
     ) -> Difference | None:
-        """Judge one close; `recorded` is what its look had measured, where it was one."""
+        """Judge one close, with the rounds it corrects; `recorded` is what its look had measured, where it was one."""
         state = told["state"]
         look = None
         if "look" in told:
@@ -55,12 +56,13 @@ class Rejudged:
                 return "measurement", "recorded", "not as recorded"
             look = elapsed, measured
         self._watch = armed(self._watch, state, terms.state, close.round)
-        new = fresh(self._watch, rounds)
-        past = [one for one in self._past if one.version >= self._watch.since]
-        self._all += [judged_round(number, moments) for number, moments in rounds]
-        said, _ = judge(self._spec, state, past if look is None else self._all, new, look)
-        self._past = [*past, *new]
+        self._open |= {one["round"] for one in told["rounds"] if one.get("open")}
+        self._open -= {one["round"] for one in told.get("settled", ())}
+        known = [*corrected.items(), *rounds]
+        judged = judge(self._spec, state, self._watch, known, look=look, first_open=min(self._open, default=None))
+        said = judged.said
         if "breaker" not in told:  # closed before there was one
+            self._watch = after_close(self._watch, state, terms.state, judged, None)
             return None
         if said != told["breaker"]:
             return "breaker", json.dumps(told["breaker"]), json.dumps(said)
@@ -68,5 +70,5 @@ class Rejudged:
         if trips(terms.state, said):
             return "breaker", terms.state, "paused"
         trip = {"round": close.round} if terms == pulled and trips(state, said) else None
-        self._watch = after_close(self._watch, state, terms.state, said, trip)
+        self._watch = after_close(self._watch, state, terms.state, judged, trip)
         return None

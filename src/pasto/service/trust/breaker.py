@@ -14,8 +14,10 @@ import numpy as np
 from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_evidence, side
 from pasto.estimate.intervals.comparison import WARM
 from pasto.estimate.intervals.restarts import MIXTURE
-from pasto.report.breaker import Floor, Verdict, watch
+from pasto.report.breaker import Verdict
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.report.shortfall import Floor
+from pasto.report.vigil import Vigil
 from pasto.service.spec import Spec
 from pasto.service.trust.quantities import floors
 
@@ -36,32 +38,26 @@ def judged_round(number: int, measured: Sequence[Any]) -> MeasuredRound:
     return MeasuredRound(number, {}, [cell for arm in ("control", "learner") for cell in _joined(arm, measured)])
 
 
-def verdicts(spec: Spec, rounds: Sequence[MeasuredRound]) -> list[dict[str, Any]]:
+def verdicts(spec: Spec, vigil: Vigil) -> list[dict[str, Any]]:
     """What the breaker says of every guardrail after learning rounds, in JSON; [] while there is nothing to judge."""
-    known = [one for one in rounds if one.cells]
-    if not spec.guardrails or not any(cell.arm == "learner" for one in known for cell in one.cells):
-        return []
-    record = recorded(known)
-    watched = _watched(spec, record)
-    found = watch(record, watched, served="learner", confidence=CONFIDENCE, warning=WARNING)
-    return [_shown(verdict, "learner", record) for verdict in found]
+    return [_shown(told) for told in vigil.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
 
 
 def verdicts_of_phase(
-    spec: Spec, measured: MeasuredRound, state: str, elapsed: float, past: Sequence[MeasuredRound] = ()
+    spec: Spec, measured: MeasuredRound, state: str, elapsed: float, levels: Sequence[float] = ()
 ) -> list[dict[str, Any]]:
     """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
 
     Such a phase is judged whole, as a sum that grows: harm that begins late shows late. What a unit adds up grows with
     the phase, so a floor in the metric's own units is taken as the same share of the control that it was while the
-    study learned, in the rounds `past`.
+    study learned: `levels` are what the control's units had in a round then, by column.
     """
     cells = [cell for arm in ("control", *SERVED[state]) for cell in _joined(arm, measured.cells)]
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
     record = recorded([MeasuredRound(measured.version, {}, cells)])
-    watched = _steady(spec, _watched(spec, record), past)
+    watched = _steady(spec, _watched(spec, record), levels)
     if not watched:
         return []
     errors = [chance_of_error(level, max(1, len(watched) * len(arms))) for level in (CONFIDENCE, WARNING)]
@@ -128,7 +124,7 @@ def _watched(spec: Spec, record: Record) -> list[Floor]:
     return [floor for floor in floors(spec) if control or not floor.relative]
 
 
-def _steady(spec: Spec, watched: Sequence[Floor], past: Sequence[MeasuredRound]) -> list[Floor]:
+def _steady(spec: Spec, watched: Sequence[Floor], levels: Sequence[float]) -> list[Floor]:
     """Floors that a growing phase can be held against; one that cannot be is left out."""
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
     found = []
@@ -137,16 +133,9 @@ def _steady(spec: Spec, watched: Sequence[Floor], past: Sequence[MeasuredRound])
         grows = metric.denominator is None and metric.numerator.per_unit in GROWING and spec.unit != "request"
         if floor.relative or not grows:
             found.append(floor)
-        elif (level := _level(past, floor.quantity.numerator)) > 0:
+        elif levels and (level := levels[floor.quantity.numerator]) > 0:
             found.append(replace(floor, value=floor.value / level - 1.0, relative=True))
     return found
-
-
-def _level(past: Sequence[MeasuredRound], column: int) -> float:
-    """What the control's units had in a round while the study learned; 0 where there were none."""
-    seen = [(cell.units, float(cell.mean[column])) for one in past for cell in one.cells if cell.arm == "control"]
-    units = sum(count for count, _ in seen)
-    return sum(count * mean for count, mean in seen) / units if units else 0.0
 
 
 def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
@@ -185,13 +174,13 @@ def _joined(arm: str, measured: Sequence[Any]) -> list[CellMoments]:
     return [CellMoments(arm, WHOLE_ARM, whole, tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))]
 
 
-def _shown(verdict: Verdict, arm: str, record: Record) -> dict[str, Any]:
+def _shown(verdict: Verdict) -> dict[str, Any]:
     return {
         "name": verdict.name,
-        "arm": arm,
+        "arm": "learner",
         "state": verdict.state,
         "p_value": _digits(verdict.p_value),
-        "since": None if verdict.since is None else record.versions[verdict.since],
+        "since": verdict.since,
         "bounded": verdict.bounded,
     }
 

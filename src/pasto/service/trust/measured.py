@@ -16,6 +16,8 @@ from pasto.service.trust.breaker import judged_round
 from pasto.store import CloseRow, Store
 
 PAGE = 200
+FEW = 20
+"""Closes that are read at a time where none of them is kept."""
 MOST_NUMBERS = 5_000_000
 """Numbers that one report goes through; of a study with more, it reads the latest rounds."""
 
@@ -53,8 +55,6 @@ class Measured:
 
     rounds: tuple[MeasuredRound, ...]
     """Learning rounds in order; of very many, the latest ones."""
-    judged: tuple[MeasuredRound, ...]
-    """All of them as the breaker sees them."""
     looks: tuple[Look, ...]
     """At confirming and deployed phases, in order."""
 
@@ -67,7 +67,6 @@ class Reader:
         self._study = study
         self._after = 0
         self._rounds: list[MeasuredRound] = []
-        self._judged: list[MeasuredRound] = []
         self._looks: list[Look] = []
         self._lock = Lock()
 
@@ -79,14 +78,13 @@ class Reader:
                     self._take(close)
                     self._after = close.round
                 self._rounds = list(latest(self._rounds))
-            return Measured(tuple(self._rounds), tuple(self._judged), tuple(self._looks))
+            return Measured(tuple(self._rounds), tuple(self._looks))
 
     def _take(self, close: CloseRow) -> None:
         told = json.loads(close.observed)
         for one in told["rounds"]:
             found = cells(one["moments"])
             self._rounds.append(MeasuredRound(one["round"], self._shares(one["round"]), found))
-            self._judged.append(judged_round(one["round"], found))
         if look := told.get("look"):
             measured = MeasuredRound(close.version, self._shares(close.version), cells(look["moments"]))
             self._looks.append(
@@ -96,6 +94,19 @@ class Reader:
     def _shares(self, version: int) -> Mapping[Key, float]:
         policy = self._store.policy(self._study, version)
         return {} if policy is None else shares(json.loads(policy.text))
+
+
+def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
+    """All learning rounds as the breaker sees them, each with what was last measured of it, in order."""
+    found: dict[int, MeasuredRound] = {}
+    after = 0
+    while closes := store.closes(study, after=after, limit=FEW):
+        for close in closes:
+            told = json.loads(close.observed)
+            for one in (*told["rounds"], *told.get("corrected", ())):
+                found[one["round"]] = judged_round(one["round"], cells(one["moments"]))
+        after = closes[-1].round
+    return [found[number] for number in sorted(found)]
 
 
 def shares(document: Mapping[str, Any]) -> dict[Key, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -17,7 +17,7 @@ from pasto.service.spec import Spec
 from pasto.service.trust.believed import Believed, believed
 from pasto.service.trust.confirmation import confirmation
 from pasto.service.trust.lifted import learned
-from pasto.service.trust.measured import Measured, Reader
+from pasto.service.trust.measured import Measured, Reader, judged_rounds
 from pasto.service.trust.prices import placed, prices, trade_off
 from pasto.service.trust.spreads import spreads
 from pasto.service.trust.standing import guardrails, quality
@@ -67,13 +67,9 @@ class Trust:
             reader = self._readers.setdefault(study, Reader(self._store, study))
         return reader.read()
 
-    def past(self, study: int) -> Callable[[int], Sequence[MeasuredRound]]:
-        """A study's judged rounds from one on, read when they are asked for."""
-
-        def since(first: int) -> Sequence[MeasuredRound]:
-            return [one for one in self.measured(study).judged if one.version >= first]
-
-        return since
+    def past(self, study: int) -> Callable[[], Iterable[MeasuredRound]]:
+        """A study's judged rounds, read when they are asked for."""
+        return lambda: judged_rounds(self._store, study)
 
     def _study(self, standing: Standing) -> Study | None:
         saved = self._store.learner(standing.row.number) if standing.row.version else None

@@ -1,0 +1,102 @@
+"""What the breaker carries from one close to the next, so that none of them has to read a study's past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pasto.report.measured import CellMoments, MeasuredRound
+from pasto.report.vigil import Vigil
+from pasto.service.spec import Spec
+from pasto.service.trust.quantities import floors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """All that learning rounds have left to the breaker."""
+
+    vigil: Vigil = field(default_factory=Vigil)
+    """Of the rounds since it was armed."""
+    units: int = 0
+    """The control's, in all learning rounds."""
+    sums: tuple[float, ...] = ()
+    """What they measured, by column."""
+    open: tuple[MeasuredRound, ...] = ()
+    """Judged rounds that may still be corrected, in order; in none of the above yet."""
+
+    @classmethod
+    def of(cls, spec: Spec, rounds: Iterable[MeasuredRound], since: int) -> Carried:
+        """What judged rounds leave, each taken once; those before `since` do not count as evidence."""
+        found = cls()
+        for one in rounds:
+            found = found.settled(spec, [one], since)
+        return found
+
+    def with_rounds(self, rounds: Sequence[MeasuredRound]) -> Carried:
+        """With more rounds, or with others in the place of those that they correct."""
+        known = {one.version: one for one in (*self.open, *rounds)}
+        return replace(self, open=tuple(known[number] for number in sorted(known)))
+
+    def until(self, spec: Spec, first: int | None, since: int) -> Carried:
+        """With every round before `first` taken as final, all of them where there is none."""
+        final = [one for one in self.open if first is None or one.version < first]
+        later = tuple(one for one in self.open if first is not None and one.version >= first)
+        return replace(self.settled(spec, final, since), open=later)
+
+    def settled(self, spec: Spec, rounds: Sequence[MeasuredRound], since: int) -> Carried:
+        """With rounds that no one corrects any more."""
+        watched, vigil = floors(spec), self.vigil
+        for one in rounds:  # one at a time, so that it does not matter which of them came together
+            vigil = vigil.after(watched, [one] if one.version >= since else [])
+        units, sums = self.units, self.sums
+        for cell in (cell for one in rounds for cell in one.cells if cell.arm == "control"):
+            before = sums or (0.0,) * len(cell.mean)
+            units += cell.units
+            sums = tuple(total + cell.units * float(mean) for total, mean in zip(before, cell.mean, strict=True))
+        return replace(self, vigil=vigil, units=units, sums=sums)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """What a unit of the control had in a round, by column; () where there were none."""
+        return tuple(total / self.units for total in self.sums) if self.units else ()
+
+    def re_armed(self) -> Carried:
+        """Without any evidence."""
+        return replace(self, vigil=Vigil())
+
+    def written(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "vigil": self.vigil.written(),
+            "units": self.units,
+            "sums": list(self.sums),
+            "open": [[one.version, [_written(cell) for cell in one.cells]] for one in self.open],
+        }
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Carried:
+        """What `written` made.
+
+        >>> cell = CellMoments("control", -1, 20, (0.5,), ((5.0,),))
+        >>> carried = Carried().with_rounds([MeasuredRound(3, {}, [cell])])
+        >>> [one.version for one in Carried.read(carried.written()).open]
+        [3]
+        """
+        return cls(
+            Vigil.read(written["vigil"]),
+            written["units"],
+            tuple(written["sums"]),
+            tuple(MeasuredRound(number, {}, [_read(cell) for cell in cells]) for number, cells in written["open"]),
+        )
+
+
+def _written(cell: Any) -> list[Any]:
+    return [cell.arm, cell.candidate, cell.units, np.asarray(cell.mean).tolist(), np.asarray(cell.cross).tolist()]
+
+
+def _read(written: Sequence[Any]) -> CellMoments:
+    arm, candidate, units, mean, cross = written
+    return CellMoments(arm, candidate, units, tuple(mean), tuple(map(tuple, cross)))
