@@ -58,9 +58,14 @@ def edge(scores: Scores, top: int = TOP) -> Scores:
 
 def reached(scores: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Array:
     """As `gains`, where the score of the last place is known already."""
+    users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
+    return counted(scores[users, wanted.indices], last, wanted, top)
+
+
+def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Array:
+    """As `reached`, of the scores of the wanted pairs alone, (pairs,)."""
     sizes = np.diff(wanted.indptr)
     users = np.repeat(np.arange(wanted.shape[0]), sizes)
-    own = scores[users, wanted.indices]
     hits = np.bincount(
         users, weights=wanted.data * ((own >= last[users]) & np.isfinite(own)), minlength=wanted.shape[0]
     )
