@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from time import sleep
 from typing import Any, Protocol
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pasto.assign import Published
 from pasto.errors import BadOption
-from pasto.sdk import Client, Rehearsal, Response
+from pasto.sdk import Client, Decision, Rehearsal, Response
 
 Make = Callable[..., Published]
 Connect = Callable[..., Client]
@@ -277,11 +278,14 @@ def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> Non
             for version in range(2, 60):
                 service.publish(policy(version))
                 client.ready()
+                before = len(seen)
+                while len(seen) == before:  # a busy machine may not have let the other thread decide yet
+                    sleep(0.0)
             done.set()
 
+        seen: list[Decision] = []
         changing = threading.Thread(target=change)
         changing.start()
-        seen = []
         place = 0
         while not done.is_set():
             seen.append(client.assign(f"unit {place % 500}"))

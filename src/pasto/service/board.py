@@ -57,11 +57,19 @@ class Board:
         self._lock = RLock()
 
     def current(self, name: str) -> Published:
-        """The policy that a study serves now; UnknownStudy, or WrongState where it serves none."""
-        standing = self.standing(name)
-        if standing.policy is None:
-            raise WrongState(f"study {name!r} is {standing.row.state}, so it serves no policy")
-        return standing.policy
+        """The policy that a study serves now; UnknownStudy, or WrongState where it serves none.
+
+        StoreError where the store has been silent for longer than the policy may be held without a word from it.
+        """
+        policy = self.standing(name).policy
+        if policy is None:
+            raise WrongState(f"study {name!r} is {self.standing(name).row.state}, so it serves no policy")
+        if self._silent_since is not None and self.silence > policy.expires_after:
+            raise StoreError(
+                f"the store has not answered for longer than the policy of study {name!r} holds, so this node cannot "
+                "say what to serve; serve the baseline, or ask another node"
+            )
+        return policy
 
     def standing(self, name: str) -> Standing:
         """A study as this node knows it; UnknownStudy where the store does not know it either."""

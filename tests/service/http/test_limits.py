@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pasto.service.http import calls, flags, studies
+from pasto.service.http import body as bodies
+from pasto.service.http import flags, studies
 from pasto.service.http.answers import Refused
 from pasto.service.http.body import check_depth
 
@@ -126,7 +127,7 @@ def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
         threads.append(threading.current_thread().name)
         check_depth(body, limit)
 
-    for module in (calls, flags, studies):
+    for module in (bodies, flags, studies):
         monkeypatch.setattr(module, "check_depth", noted)
     answer = site.client.post(path, content=b"[" + b"[]," * 40_000 + b"[]]", headers=JSON)
     assert answer.status_code in (400, 422)

@@ -138,6 +138,13 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
             answer = site.client.get(path, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
             assert answer.headers["retry-after"]
+        assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 200  # it still holds
+        waited = board.silence + board.current("feed").expires_after
+        patch.setattr(type(board), "silence", property(lambda _: waited))
+        assert site.client.post("/v1/studies/feed/assign", json={"unit": "u"}).status_code == 503
+        asked = {"context": {"targetingKey": "u"}}
+        assert site.client.post("/ofrep/v1/evaluate/flags/feed", json=asked).status_code == 503
+        assert site.client.post("/ofrep/v1/evaluate/flags", json=asked).json()["flags"] == []
     site.until(lambda: board.silence == 0)
     assert site.client.get(path, headers=tag).status_code == 304
 

@@ -18,6 +18,7 @@ from pasto.service.http.answers import Answer, problem
 from pasto.service.http.body import Receive
 from pasto.service.http.calls import Context, Endpoint, Scope, Send, unforeseen
 from pasto.service.http.exposures import Exposures
+from pasto.service.http.express import Express
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
@@ -66,6 +67,7 @@ class Application:
             for (method, path), endpoint in endpoints.items()
             if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
         }
+        self.express = Express(endpoints["POST", "/v1/studies/{name}/assign"].route, context)
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[

@@ -155,6 +155,12 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> W
         raise _too_deep(limit) from None
 
 
+def read_json(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> Wanted:
+    """The body as the record that the route takes, within the depth allowed."""
+    check_depth(body, limit)
+    return decoded(body, decoder, limit)
+
+
 def _packed(encoding: bytes) -> bool:
     encoding = encoding.strip().lower()
     if encoding not in (b"identity", b"gzip"):

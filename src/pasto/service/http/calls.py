@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from pasto.assign import Published
-from pasto.service.http.answers import Answer, Refused, explained, problem, retry
-from pasto.service.http.body import Receive, Sent, check_depth, content_type, decoded, drained, read_body
+from pasto.service.http.answers import CLOSE, Answer, Refused, explained, problem, retry
+from pasto.service.http.body import Receive, Sent, content_type, drained, read_body, read_json
 from pasto.service.http.guard import Guard, who
 from pasto.service.http.meters import Meters
 from pasto.service.keys import Keys
@@ -150,12 +150,9 @@ class Call:
             )
         body = await read_body(self.headers, self._receive, self.settings) or empty
         limit = self.settings.depth_limit
-
-        def read() -> Wanted:
-            check_depth(body, limit)
-            return decoded(body, decoder, limit)
-
-        return await self.reading(body, read)
+        if len(body) > LARGE:
+            return await self.run(lambda: read_json(body, decoder, limit))
+        return read_json(body, decoder, limit)
 
     async def reading(self, body: bytes, work: Callable[[], Given]) -> Given:
         """Make something of a body: here where it is small, in a thread where others would wait for it."""
@@ -216,7 +213,10 @@ class Endpoint:
         finally:
             if counted:
                 context.working -= 1
-        await respond(found, scope, receive, send, context.settings, rest)
+        if rest:
+            await respond_early(found, scope, receive, send, context.settings)
+        else:
+            await respond(found, send)
         took = perf_counter() - started
         context.meters.request(route, found.status, took)
         if not route.hot or found.status >= 500:
@@ -241,24 +241,30 @@ def unforeseen(error: Exception, path: str) -> Answer:
     return problem(500, "internal_error", f"something went wrong; the log has it as {number}")
 
 
-async def respond(
-    found: Answer, scope: Scope, receive: Receive, send: Send, settings: Settings, rest: bool = False
-) -> None:
-    """Send an answer; `rest` where the request's body was not read to its end."""
+async def respond(found: Answer, send: Send) -> None:
+    """Send an answer."""
     status, body, headers = found
-    length = (b"content-length", str(len(body)).encode())
-    if rest and _has_body(scope):
-        # Say the answer, then linger a little: a connection closed on a caller that still sends breaks its pipe
-        # before it has read why.
-        closing = (*(each for each in headers if each[0] != b"connection"), (b"connection", b"close"), length)
-        await send({"type": "http.response.start", "status": status, "headers": closing})
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        await drained(receive, settings)
-        await send({"type": "http.response.body", "body": b""})
-        return
-    sent = headers if status == 304 else (*headers, length)
+    sent = headers if status == 304 else (*headers, (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": body})
+
+
+async def respond_early(found: Answer, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
+    """Send an answer to a request whose body was not read to its end.
+
+    The answer is said, then lingers a little: a connection closed on a caller that still sends breaks its pipe before
+    it has read why.
+    """
+    if not _has_body(scope):
+        await respond(found, send)
+        return
+    status, body, headers = found
+    kept = (each for each in headers if each[0] != b"connection")
+    closing = (*kept, *CLOSE, (b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": closing})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await drained(receive, settings)
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _has_body(scope: Scope) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from pasto.assign import Cell, Published
-from pasto.errors import BadInput, UnknownStudy, WrongState
+from pasto.errors import BadInput, StoreError, UnknownStudy, WrongState
 from pasto.records import Value
 from pasto.service.http.answers import JSON, Answer, encode
 from pasto.service.http.body import check_depth
@@ -127,7 +127,7 @@ def _serving(call: Call, name: str) -> Iterator[Published]:
     """The study's policy, where it has one."""
     try:
         yield call.service.board.current(name)
-    except (UnknownStudy, WrongState):
+    except (UnknownStudy, WrongState, StoreError):
         return
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from pasto.assign import Cell, Published
 from pasto.service.http.answers import JSON, Answer, Refused, encode, retry
-from pasto.service.http.calls import Call
+from pasto.service.http.calls import Call, Context
 from pasto.service.http.schemas import Units
 
 LONGEST = 60.0
@@ -56,12 +56,8 @@ async def assign(call: Call) -> Answer:
     name = call.path("name")
     asked = await call.json(UNITS)
     current = await call.policy(name)
-    head, parts = _parts(current)
     if asked.unit is not msgspec.UNSET and asked.units is msgspec.UNSET:
-        cell = current.draw(asked.unit)
-        call.context.exposures.add(current, asked.unit, cell)
-        call.context.meters.decisions(name, "assign")
-        return Answer(200, b"%b%b,%b}" % (head, encode(asked.unit), parts[cell.arm, cell.candidate]))
+        return Answer(200, decided(call.context, name, current, asked.unit))
     if asked.units is msgspec.UNSET or asked.unit is not msgspec.UNSET:
         raise Refused(400, "bad_request", "name one unit under unit, or several under units", field="unit")
     if len(asked.units) > call.settings.batch_limit:
@@ -69,6 +65,7 @@ async def assign(call: Call) -> Answer:
             413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
         )
     units = asked.units
+    head, parts = _parts(current)
     call.context.exposures.flush()
 
     def work() -> list[bytes]:
@@ -79,6 +76,15 @@ async def assign(call: Call) -> Answer:
     written = await call.run(work) if len(units) > MANY else work()
     call.context.meters.decisions(name, "assign", len(units))
     return Answer(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
+
+
+def decided(context: Context, name: str, current: Published, unit: str) -> bytes:
+    """Decide for one unit, log that it was exposed, and say what it gets."""
+    cell = current.draw(unit)
+    context.exposures.add(current, unit, cell)
+    context.meters.decisions(name, "assign")
+    head, parts = _parts(current)
+    return b"%b%b,%b}" % (head, encode(unit), parts[cell.arm, cell.candidate])
 
 
 def reason(policy: Published) -> str:

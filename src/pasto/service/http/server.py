@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -13,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pasto.errors import BadOption
-from pasto.service.http.answers import CLOSE, problem
 from pasto.service.http.application import Application
+from pasto.service.http.connection import Connection
 from pasto.service.http.guard import check_safe
 from pasto.service.http.table import Route
 from pasto.service.keys import Keys
@@ -30,53 +28,6 @@ from pasto.store import open_store
 log = logging.getLogger("pasto.server")
 ADDRESS = "service.json"
 """The file in an embedded store's directory that says where its service listens."""
-
-
-_told = problem(408, "too_slow", "the request did not arrive in time", headers=CLOSE)
-TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (
-    b"\r\n".join(b"%b: %b" % each for each in _told.headers),
-    len(_told.body),
-    _told.body,
-)
-
-
-class Prompt(HttpToolsProtocol):
-    """A connection that must say in time what it wants; uvicorn alone would wait for it for ever."""
-
-    patience = 30.0
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
-        super().connection_made(transport)
-        self._timer = self.loop.call_later(self.patience, self._give_up)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._rest()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what arrived, and wait for the rest of it only so long."""
-        super().data_received(data)
-        cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope and not cycle.more_body:  # the last request begun is whole
-            if self._timer is not None:
-                self._rest()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.patience, self._give_up)
-
-    def _give_up(self) -> None:
-        self._timer = None
-        if not self.transport.is_closing():
-            if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
-                self.transport.write(TOO_SLOW)
-            self.transport.close()
-
-    def _rest(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Quiet(uvicorn.Server):
@@ -176,11 +127,13 @@ class Running:
 
 
 def _config(application: Application, settings: Settings) -> uvicorn.Config:
-    prompt = type("Prompt", (Prompt,), {"patience": settings.request_timeout})
+    connection = type(
+        "Connection", (Connection,), {"patience": settings.request_timeout, "express": application.express}
+    )
     return uvicorn.Config(
         application,
         loop="uvloop",
-        http=prompt,
+        http=connection,
         ws="none",
         lifespan="on",
         log_config=None,

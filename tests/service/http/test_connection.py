@@ -1,0 +1,209 @@
+"""Decisions by the short way are the endpoint's decisions, and a connection keeps its order whatever way they go."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pasto.bench.load import post
+from pasto.service.http.express import Express
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve, Site
+
+PATH = "/v1/studies/feed/assign"
+
+
+@contextmanager
+def connected(site: Site) -> Iterator[socket.socket]:
+    """A bare connection, after the service has met the study."""
+    site.client.post(PATH, json={"unit": "first"}).raise_for_status()
+    host, _, port = site.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        yield connection
+
+
+def answers(connection: socket.socket, number: int) -> list[tuple[int, dict[str, str], bytes]]:
+    """So many responses: status, headers and body."""
+    heard = b""
+    found: list[tuple[int, dict[str, str], bytes]] = []
+    while len(found) < number:
+        head, found_head, rest = heard.partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+        length = int(headers.get("content-length", 0))
+        if found_head and len(rest) >= length:
+            found.append((int(lines[0].split()[1]), headers, rest[:length]))
+            heard = rest[length:]
+            continue
+        piece = connection.recv(65536)
+        assert piece, f"the connection ended after {heard!r}"
+        heard += piece
+    assert not heard
+    return found
+
+
+def other_way(request: bytes) -> bytes:
+    """The same request as it never goes the short way: with a query that is empty."""
+    return request.replace(b"/assign ", b"/assign? ", 1)
+
+
+BODIES = (
+    b'{"unit":"u"}',
+    '{"unit":"Zoë \U0001f60a"}'.encode(),
+    b'{"unit":""}',
+    b'{"unit":"a\\u0000b"}',
+    b'{"unit":"\\ud800"}',
+    b'{"unit":7}',
+    b'{"unit":"u","units":["v"]}',
+    b'{"units":["u","v"]}',
+    b'{"unit":"u","propensity":1}',
+    b"{}",
+    b"",
+    b"nonsense",
+    b'{"unit":"' + b"x" * 300 + b'"}',
+    b"[" * 100,
+    b'{"unit":"' + b"x" * 70_000 + b'"}',
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:30].decode("ascii", "replace"))
+def test_both_ways_answer_alike(site: Site, body: bytes) -> None:
+    request = post(PATH, body)
+    with connected(site) as connection:
+        connection.sendall(request)
+        (short,) = answers(connection, 1)
+        connection.sendall(other_way(request))
+        (long,) = answers(connection, 1)
+    assert short[0] == long[0]
+    assert short[2] == long[2]
+    assert {**short[1], "date": ""} == {**long[1], "date": ""}
+
+
+@given(unit=st.text(max_size=40))
+@settings(max_examples=200)
+def test_any_unit_is_answered_alike(site: Site, unit: str) -> None:
+    request = post(PATH, json.dumps({"unit": unit}).encode())
+    with connected(site) as connection:
+        connection.sendall(request + other_way(request))
+        short, long = answers(connection, 2)
+    assert (short[0], short[2]) == (long[0], long[2])
+
+
+def test_the_short_way_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    express = site.running.application.express
+    said: list[bool] = []
+    answer = express.answer
+
+    def noted(_: Express, *given: Any) -> bytes | None:
+        found = answer(*given)
+        said.append(found is not None)
+        return found
+
+    monkeypatch.setattr(Express, "answer", noted)
+    with connected(site) as connection:
+        said.clear()
+        connection.sendall(
+            post(PATH, b'{"unit":"u"}') + post(PATH, b'{"unit":7}') + post("/v1/studies/x/assign", b"{}")
+        )
+        assert [status for status, _, _ in answers(connection, 3)] == [200, 400, 404]
+    assert said[0] is True
+    assert True not in said[1:]
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_requests_in_pieces(site: Site, size: int) -> None:
+    request = post(PATH, b'{"unit":"in pieces"}')
+    with connected(site) as connection:
+        for start in range(0, len(request), size):
+            connection.sendall(request[start : start + size])
+        (told,) = answers(connection, 1)
+    assert json.loads(told[2])["unit"] == "in pieces"
+
+
+def test_answers_keep_the_order_of_pipelined_requests(site: Site) -> None:
+    # Those in the odd places wait for a thread, and none may overtake them.
+    slow = post("/v1/studies/feed/replay", b"{}")
+    with connected(site) as connection:
+        connection.sendall(b"".join(post(PATH, json.dumps({"unit": f"{i}"}).encode()) + slow for i in range(10)))
+        told = [json.loads(body) for _, _, body in answers(connection, 20)]
+    assert [each["unit"] for each in told[::2]] == [str(i) for i in range(10)]
+    assert all("identical" in each for each in told[1::2])
+
+
+def test_old_and_closing_callers_are_answered_and_let_go(site: Site) -> None:
+    for before, after in ((b"HTTP/1.1", b"HTTP/1.0"), (b"Host:", b"Connection: close\r\nHost:")):
+        with connected(site) as connection:
+            connection.sendall(post(PATH, b'{"unit":"u"}').replace(before, after, 1))
+            ((status, headers, _),) = answers(connection, 1)
+            assert status == 200
+            assert headers["connection"] == "close"
+            assert connection.recv(10) == b""
+
+
+def test_a_caller_that_asks_first_is_told_to_go_on(site: Site) -> None:
+    request = post(PATH, b'{"unit":"u"}').replace(b"Host:", b"Expect: 100-continue\r\nHost:", 1)
+    head, _, body = request.partition(b"\r\n\r\n")
+    with connected(site) as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        ((status, _, _),) = answers(connection, 1)
+    assert status == 200
+
+
+def test_a_head_without_a_body_is_sent(site: Site) -> None:
+    with connected(site) as connection:
+        connection.sendall(b"HEAD /v1/studies HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        head = connection.recv(1000)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert head.endswith(b"\r\n\r\n")
+
+
+def test_an_idle_connection_is_kept(serve: Serve) -> None:
+    site = serve(request_timeout=0.3, keep_alive=30)
+    site.study()
+    with connected(site) as connection:
+        for _ in range(2):
+            connection.sendall(post(PATH, b'{"unit":"u"}'))
+            ((status, _, _),) = answers(connection, 1)
+            assert status == 200
+            connection.settimeout(1.0)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)  # neither a word nor an end, though it says nothing for longer than a request may
+
+
+def test_the_short_way_asks_for_a_key(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    keys = site.running.application.context.keys
+    may, may_not = (keys.create(scope, [scope])["key"] for scope in ("evaluate", "read"))
+    site.client.headers["Authorization"] = f"Bearer {may}"
+    with connected(site) as connection:
+        for key, status in ((may, 200), (may + "x", 401), (may_not, 403), (None, 401)):
+            connection.sendall(post(PATH, b'{"unit":"u"}', key=key))
+            ((told, headers, _),) = answers(connection, 1)
+            assert told == status
+            if headers.get("connection") == "close":
+                break
+
+
+def test_short_ways_are_logged_and_counted(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    with connected(site) as connection:
+        for i in range(5):
+            connection.sendall(post(PATH, json.dumps({"unit": f"{i}"}).encode()))
+            answers(connection, 1)
+    metrics = site.client.get("/metrics").text
+    assert 'pasto_decisions_total{study="feed",via="assign"} 6.0' in metrics
+    assert 'pasto_requests_total{method="POST",route="/v1/studies/{name}/assign",status="200"} 6.0' in metrics
+    service = site.running.service
+    site.until(lambda: service.report("feed")["accounting"]["events"]["exposures"] == 6)
