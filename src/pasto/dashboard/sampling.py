@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from pasto.assign import WHOLE
 from pasto.report.measured import CellMoments
+from pasto.service.packing import clipped_of, whole_of
 from pasto.store import Store
 
 POINTS = 150
@@ -69,7 +68,8 @@ class Samples:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._served: OrderedDict[tuple[int, int], Served] = OrderedDict()
-        self._seen: OrderedDict[tuple[int, int], tuple[Seen, ...]] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, int], tuple[tuple[Seen, ...], tuple[Seen, ...]]] = OrderedDict()
+        """What closes learned from, and what they corrected of rounds before."""
         self._lock = Lock()
 
     def served(self, study: int, versions: Sequence[int]) -> list[Served]:
@@ -80,7 +80,9 @@ class Samples:
     def seen(self, study: int, rounds: Sequence[int]) -> list[Seen]:
         """What the closes of these rounds learned from, in order of the rounds learned."""
         found = self._all(self._seen, study, rounds, self._read_closes)
-        learned = {one.round: one for close in rounds for one in found.get(close, ())}
+        closes = [found[close] for close in rounds if close in found]
+        learned = {one.round: one for new, _ in closes for one in new}
+        learned |= {one.round: one for _, corrected in closes for one in corrected if one.round in learned}
         return [learned[number] for number in sorted(learned)]
 
     def _all(self, kept: OrderedDict[tuple[int, int], Any], study: int, wanted: Sequence[int], read: Any) -> Any:
@@ -98,10 +100,11 @@ class Samples:
     def _read_policies(self, study: int, first: int, count: int) -> dict[int, Served]:
         return {row.version: _served(row.text) for row in self._store.policies(study, after=first - 1, limit=count)}
 
-    def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[Seen, ...]]:
+    def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[Seen, ...], ...]]:
         found = {}
         for row in self._store.closes(study, after=first - 1, limit=count):
-            found[row.round] = tuple(_seen(one) for one in json.loads(row.observed)["rounds"])
+            told = json.loads(row.observed)
+            found[row.round] = tuple(tuple(map(_seen, told.get(kind, ()))) for kind in ("rounds", "corrected"))
         return found
 
 
@@ -138,22 +141,4 @@ def _served(text: str) -> Served:
 
 def _seen(one: dict[str, Any]) -> Seen:
     cells = one["moments"]
-    return Seen(
-        one["round"],
-        _joined("control", cells),
-        _joined("learner", cells),
-        sum(sum(cell["clipped"]) for cell in cells),
-    )
-
-
-def _joined(arm: str, cells: Sequence[dict[str, Any]]) -> CellMoments | None:
-    """All units of an arm as one cell."""
-    parts = [cell for cell in cells if cell["arm"] == arm and cell["units"] > 0]
-    if not parts:
-        return None
-    units = np.array([cell["units"] for cell in parts], dtype=float)
-    means = np.array([cell["mean"] for cell in parts])
-    mean = units @ means / units.sum()
-    apart = means - mean
-    cross = np.array([cell["cross"] for cell in parts]).sum(axis=0) + (units[:, None] * apart).T @ apart
-    return CellMoments(arm, 0, int(units.sum()), tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))
+    return Seen(one["round"], whole_of(cells, "control"), whole_of(cells, "learner"), sum(clipped_of(cells)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from pasto.service.packing import clipped_of
 from pasto.store import Store
 
 SHOWN = 20
@@ -95,6 +96,8 @@ class Ledger:
         """By round: events behind the mark up to which it was learned, by kind and arm."""
         self.clipped: Counter[int] = Counter()
         """By column: units whose number was cut to the stated range, in all rounds learned."""
+        self._correctable: dict[int, Counter[int]] = {}
+        """The same by round, of rounds that are open to correction: nothing comes too late for those yet."""
         self._lock = Lock()
 
     def shown(self, names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
@@ -143,10 +146,18 @@ class Ledger:
         """
         while closes := self._store.closes(self._study, after=self._closed, limit=AT_ONCE):
             for close in closes:
-                for one in json.loads(close.observed)["rounds"]:
-                    self._observed[one["round"]] = self._unsettled[one["round"]] = close.high_water
-                    for cell in one["moments"]:
-                        self.clipped.update(dict(enumerate(cell["clipped"])))
+                told = json.loads(close.observed)
+                for one in (*told["rounds"], *told.get("corrected", ())):
+                    cut = Counter(dict(enumerate(clipped_of(one["moments"]))))
+                    self.clipped.subtract(self._correctable.get(one["round"], {}))
+                    self.clipped.update(cut)
+                    if one.get("open") or one["round"] in self._correctable:
+                        self._correctable[one["round"]] = cut
+                    else:
+                        self._observed[one["round"]] = self._unsettled[one["round"]] = close.high_water
+                for one in told.get("settled", ()):
+                    self._correctable.pop(one["round"], None)
+                    self._observed[one["round"]] = self._unsettled[one["round"]] = one["until"]
             self._closed = closes[-1].round
 
     def _read(self, since: int, until: int) -> None:

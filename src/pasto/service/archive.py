@@ -183,12 +183,17 @@ class Archive:
 
 
 def _spans(store: Store, row: StudyRow) -> list[tuple[int, int, int]]:
-    """Version, and the span of sequences to take, of every round that was learned; version 0 for no policy's."""
+    """Version, and the span of sequences to take, of every round that was learned for good; version 0 for no policy's.
+
+    A round that is open to correction is measured again whole, so all of it stays in the store until it is final.
+    """
     found: list[tuple[int, int, int]] = []
     last = 0
     for close in _closes(store, row):
         last = close.high_water
-        found += [(one["round"], one["after"], last) for one in json.loads(close.observed)["rounds"]]
+        told = json.loads(close.observed)
+        found += [(one["round"], one["after"], last) for one in told["rounds"] if not one.get("open")]
+        found += [(one["round"], one["after"], one["until"]) for one in told.get("settled", ())]
     return [*found, (0, 0, last)] if found else []
 
 

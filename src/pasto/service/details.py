@@ -1,4 +1,4 @@
-"""What a study's present state needs beside its row: rounds still ripening, and the answer that was frozen."""
+"""What a study's present state needs beside its row: rounds ripening or open to correction, and what was frozen."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ class Waiting:
     after: int
     """None of its events has a smaller sequence."""
     closed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Correctable:
+    """A learning round that was learned, and is learned anew when late events come."""
+
+    waiting: Waiting
+    """As it was before."""
+    until: int
+    """The last event that may be in what is known of it."""
+    told: int
+    """The round whose close recorded what is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class Details:
     horizon: float | None = None
     """When a confirmation is to be judged, in seconds since 1970; None judges it at any look."""
     breaker: Watch = Watch()
+    correctable: tuple[Correctable, ...] = ()
 
     def to_text(self) -> str:
         """As the store keeps it."""
@@ -84,4 +97,7 @@ class Details:
             frozen=frozen,
             horizon=saved.get("horizon"),
             breaker=Watch(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
+            correctable=tuple(
+                Correctable(**{**one, "waiting": Waiting(**one["waiting"])}) for one in saved.get("correctable", ())
+            ),
         )

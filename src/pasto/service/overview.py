@@ -9,6 +9,7 @@ from pasto.assign import Published
 from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.lifecycle import allowed
+from pasto.service.packing import units_of
 from pasto.service.spec import Spec
 from pasto.space import Candidates
 from pasto.store import AuditRow, CloseRow
@@ -66,8 +67,9 @@ def closed(close: CloseRow) -> dict[str, Any]:
         "state": told["state"],
         "next_state": told["next"]["state"],
         "learned_from": [one["round"] for one in told["rounds"]],
-        "units": sum(cell["units"] for one in told["rounds"] for cell in one["moments"]),
-        "look": None if "look" not in told else sum(cell["units"] for cell in told["look"]["moments"]),
+        "corrected": [one["round"] for one in told.get("corrected", ())],
+        "units": sum(units_of(one["moments"]) for one in told["rounds"]),
+        "look": None if "look" not in told else units_of(told["look"]["moments"]),
         "breaker": told.get("breaker", []),
         "problems": told["problems"],
         "high_water": close.high_water,

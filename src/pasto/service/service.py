@@ -339,6 +339,8 @@ def _shown(turned: Turn) -> dict[str, Any]:
     shown: dict[str, Any] = {"round": turned.after.round, "version": turned.after.version}
     if turned.learned_from:
         shown["learned_from"] = list(turned.learned_from)
+    if turned.corrected:
+        shown["corrected"] = list(turned.corrected)
     if turned.problems:
         shown["problems"] = list(turned.problems)
     return shown

@@ -57,7 +57,7 @@ def test_everything_that_is_said_arrives() -> None:
             goal={"minimize": {"watch": 1, "likes": -0.5}},
             guardrails=[{"keep": "like_rate", "at_least": "-2%", "penalty": 5, "budget": "1%", "floor": "-5%"}],
             traffic={"control": "20%", "explore": 0.5, "floor": "2%", "cap": "30%", "entry": "1%"},
-            rounds={"every": "30m", "maturity": "2h"},
+            rounds={"every": "30m", "maturity": "2h", "late": "2d"},
             learner={"name": "thompson", "draws": 16, "half_life": 48, "structure": "independent", "contrast": None},
             confidence="99%",
             expires_after="6h",
@@ -69,7 +69,7 @@ def test_everything_that_is_said_arrives() -> None:
     (rail,) = spec.guardrails
     assert (rail.name, rail.at, rail.budget, rail.floor) == ("like_rate", Level(-2, True), 1.0, Level(-5, True))
     assert spec.traffic == Traffic(0.2, 0.5, 0.02, 0.3, 0.01)
-    assert spec.rounds == Rounds(1800.0, None, 7200.0)
+    assert spec.rounds == Rounds(1800.0, None, 7200.0, 172_800.0)
     assert spec.learner == Thompson(draws=16, half_life=48, structure="independent", floor=0.02)
     assert (spec.unit, spec.confidence, spec.expires_after) == ("session", 0.99, 21_600.0)
 
@@ -268,6 +268,8 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(rounds={"exposures": 1.5}), "rounds.exposures", "whole number"),
     (study(rounds={"maturity": "soon"}), "rounds.maturity", "length of time"),
     (study(rounds={"every": "1m", "maturity": "500m"}), "rounds.maturity", "shorten it to 29940 s"),
+    (study(rounds={"late": "never"}), "rounds.late", "length of time"),
+    (study(rounds={"every": "1m", "late": "500m"}), "rounds.late", "shorten it to 29940 s"),
     (study(learner="thomson"), "learner", "did you mean 'thompson'?"),
     (study(learner={"draws": 3}), "learner.name", "must be one of thompson"),
     (study(learner={"name": "thompson", "floor": 0.1}), "learner.floor", "traffic.floor"),
@@ -403,8 +405,8 @@ documents = st.builds(
     traffic=st.fixed_dictionaries(
         {}, optional={"control": shares, "explore": shares, "floor": shares, "entry": shares}
     ),
-    rounds=st.fixed_dictionaries({"every": st.just("2h")}, optional={"maturity": spans})
-    | st.fixed_dictionaries({"exposures": st.integers(1, 10**9)}, optional={"maturity": spans}),
+    rounds=st.fixed_dictionaries({"every": st.just("2h")}, optional={"maturity": spans, "late": spans})
+    | st.fixed_dictionaries({"exposures": st.integers(1, 10**9)}, optional={"maturity": spans, "late": spans}),
     learner=st.sampled_from(["thompson", {"name": "thompson", "draws": 8, "half_life": 3.5}]),
     confidence=st.floats(0.5, 0.999),
     expires_after=spans,

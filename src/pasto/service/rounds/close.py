@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from pasto.measure import Moments, covariances, measure
 from pasto.records import Observation
 from pasto.service.details import Details, Frozen, Waiting, Watch
 from pasto.service.origins import measure_there
+from pasto.service.packing import write_cells
 from pasto.service.publishing import freeze, held, published
 from pasto.service.rounds.judging import (
     Past,
@@ -25,8 +26,9 @@ from pasto.service.rounds.judging import (
     nothing,
     trips,
 )
+from pasto.service.rounds.late import Corrections, corrections, recorded, revision
 from pasto.service.rounds.looks import PHASES
-from pasto.service.rounds.step import Lesson, Stepped, begun, step, unchanged
+from pasto.service.rounds.step import Lesson, Revision, Stepped, begun, step, unchanged
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import holding, reason
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
@@ -57,6 +59,8 @@ class Turn:
     close: CloseRow | None
     learner: str | None
     learned_from: tuple[int, ...] = ()
+    corrected: tuple[int, ...] = ()
+    """Rounds that were learned before, and are learned anew with what came since."""
     problems: tuple[str, ...] = ()
     published: Published | None = None
     breaker: Watch = field(default_factory=Watch)
@@ -85,8 +89,9 @@ def learns(before: str, terms: Terms) -> bool:
 def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, past: Past = nothing) -> Turn:
     """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet.
 
-    `past` tells the learning rounds that were judged before, where the breaker did not carry what they left. Where it
-    finds that what was served has fallen through a floor, the next round is a pause, whatever was asked for.
+    Rounds that were learned before and are open to correction are learned anew where late events came to them. `past`
+    tells the learning rounds that were judged before, where the breaker did not carry what they left. Where it finds
+    that what was served has fallen through a floor, the next round is a pause, whatever was asked for.
     """
     details = Details.from_text(row.details)
     if not row.version:
@@ -103,6 +108,16 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     if learning:
         due = tuple(one for one in waiting if one.closed_at + spec.rounds.maturity <= now)
     measured = [moments_of(store, spec, row.number, one, high_water) for one in due]
+    late = Corrections(details.correctable)
+    if learning:
+        late = corrections(
+            store,
+            spec,
+            row.number,
+            details.correctable,
+            high_water,
+            lambda one: moments_of(store, spec, row.number, one, high_water),
+        )
     saved = store.learner(row.number)
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
@@ -113,15 +128,20 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         phase = moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water)
         look = {"elapsed": elapsed, "moments": [asdict(cell) for cell in phase]}
     watch = armed(details.breaker, row.state, terms.state, row.round)
-    rounds = [(one.round, moments) for one, moments in zip(due, measured, strict=True)]
-    judged = judge(spec, row.state, watch, rounds, past, None if look is None else (look["elapsed"], phase))
+    rounds = [*late.moments.items(), *((one.round, moments) for one, moments in zip(due, measured, strict=True))]
+    stay = late.stay(spec, due, state=terms.state, learning=learning, now=now)
+    seen = None if look is None else (look["elapsed"], phase)
+    judged = judge(spec, row.state, watch, rounds, past, seen, first_open=min(stay, default=None))
     said = judged.said
     trip = None
     if trips(terms.state, said):
         terms = Terms("paused", hold=holding(row.state))
         trip = {"round": row.round, "at": now, "reason": reason(spec, said)}
     lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
-    stepped = step(saved, lessons) if learning else _kept(spec, row, saved, terms)
+    if learning:
+        stepped = step(saved, lessons, _revision(store, spec, row.number, late, due, stay))
+    else:
+        stepped = _kept(spec, row, saved, terms)
     problems = (*stepped.problems, *judged.problems)
     looking = look is not None and terms.state == row.state
     frozen, policy = details.frozen, None
@@ -134,29 +154,33 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         frozen=frozen,
         horizon=details.horizon if terms.horizon is None else terms.horizon,
         breaker=watch,
+        correctable=late.later(due, stay, until=high_water, told=row.round) if learning or not stay else late.known,
     )
+    told: dict[str, Any] = {
+        "state": row.state,
+        "learns": learning,
+        "engine": store.dialect if spec.source is None else OWN_TABLES,
+        "rounds": [_observed(one, moments, stay) for one, moments in zip(due, measured, strict=True)],
+        "problems": list(problems),
+        "breaker": list(said),
+        "next": asdict(terms),
+        **_told(late, stay, high_water if learning else None),
+    }
+    if look is not None:
+        told["look"] = {**look, "moments": write_cells(phase)}
     close = CloseRow(
         round=row.round,
         version=row.version,
         high_water=high_water,
-        observed=_observed(
-            store.dialect if spec.source is None else OWN_TABLES,
-            row,
-            terms,
-            learning,
-            due,
-            measured,
-            problems,
-            look,
-            said,
-        ),
+        observed=json.dumps(told, separators=(",", ":"), allow_nan=False),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
     )
     after = replace(row, generation=row.generation + 1, state=terms.state, details=later.to_text())
-    told: dict[str, Any] = {
+    turned: dict[str, Any] = {
         "learned_from": tuple(one.round for one in due),
+        "corrected": tuple(late.moments),
         "problems": problems,
         "breaker": watch,
         "look": look,
@@ -166,12 +190,12 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     if policy is None:
         if looking:
             after = replace(after, round=row.round + 1, opened_at=now)
-        return Turn(after, None, close, None, **told)
+        return Turn(after, None, close, None, **turned)
     after = replace(after, round=row.round + 1, version=row.version + 1, opened_at=now)
     learned = stepped.study.policy.version if terms.state == "learning" else None
     written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, high_water, now)
     learner = stepped.text if learning else None
-    return Turn(after, written, close, learner, published=policy, **told)
+    return Turn(after, written, close, learner, published=policy, **turned)
 
 
 def publication(
@@ -261,31 +285,37 @@ def _held(stepped: Stepped) -> Frozen | None:
         return None
 
 
-def _observed(
-    engine: str,
-    row: StudyRow,
-    terms: Terms,
-    learning: bool,
-    due: Sequence[Waiting],
-    measured: Sequence[Sequence[Moments]],
-    problems: Sequence[str],
-    look: Mapping[str, Any] | None,
-    said: Sequence[Mapping[str, Any]],
-) -> str:
-    """The close in JSON: what was learned from, what it measured, what the breaker said, and what came next."""
-    rounds: list[dict[str, Any]] = [
-        {"round": one.round, "learned": one.learned, "after": one.after, "moments": [asdict(cell) for cell in cells]}
-        for one, cells in zip(due, measured, strict=True)
-    ]
-    told: dict[str, Any] = {
-        "state": row.state,
-        "learns": learning,
-        "engine": engine,
-        "rounds": rounds,
-        "problems": list(problems),
-        "breaker": list(said),
-        "next": asdict(terms),
-    }
-    if look is not None:
-        told["look"] = look
-    return json.dumps(told, separators=(",", ":"), allow_nan=False)
+def _revision(
+    store: Store, spec: Spec, study: int, late: Corrections, due: Sequence[Waiting], stay: Collection[int]
+) -> Revision:
+    """What the learner is told of the rounds it knows."""
+    known = {one.waiting.round: one for one in late.known}
+
+    def recall(number: int) -> Lesson:
+        moments = late.moments.get(number)
+        one = known[number]
+        return lesson(spec, one.waiting, recorded(store, study, one) if moments is None else moments)
+
+    return revision([*known], late.moments, [one.round for one in due], stay, recall)
+
+
+def _observed(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
+    """A round as a close records it: what it measured, and whether that may still be corrected."""
+    told: dict[str, Any] = {"round": one.round, "learned": one.learned, "after": one.after}
+    told["moments"] = write_cells(measured)
+    return {**told, "open": True} if one.round in stay else told
+
+
+def _told(late: Corrections, stay: Collection[int], mark: int | None) -> dict[str, Any]:
+    """What a close says of rounds that were learned before: those it corrects, and those that are final from now on."""
+    told: dict[str, Any] = {}
+    again = [one.waiting for one in late.known if one.waiting.round in late.moments]
+    if again:
+        told["corrected"] = [_observed(one, late.moments[one.round], stay) for one in again]
+    ended = [one for one in late.known if one.waiting.round not in stay]
+    if ended:
+        told["settled"] = [
+            {"round": one.waiting.round, "after": one.waiting.after, "until": one.until if mark is None else mark}
+            for one in ended
+        ]
+    return told

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pasto.errors import PastoError
 from pasto.measure import Moments
 from pasto.service.details import Frozen, Waiting
+from pasto.service.packing import read_cells
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms, lesson, publication
 from pasto.service.rounds.rejudged import Rejudged
+from pasto.service.rounds.reopened import Reopened
 from pasto.service.rounds.step import Stepped, begun, step
 from pasto.service.spec import Spec
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
@@ -45,12 +47,15 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
     served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
     done, measuring = 0, Again(store, spec, row, archive)
+    open_ = Reopened(store, spec, row, measuring)
     rejudged = Rejudged(spec, measuring, first.after, first.published_at)
     for close in closes:
         if close.round != done + 1:
             return _told(done, _difference(done + 1, "close", "missing", None))
         try:
-            stepped, frozen, difference = _again(measuring, rejudged, spec, close, stepped, frozen, served, policies)
+            stepped, frozen, difference = _again(
+                measuring, open_, rejudged, spec, close, stepped, frozen, served, policies
+            )
         except (PastoError, KeyError, ValueError) as error:
             difference = _difference(close.round, "close", None, None, f"{type(error).__name__}: {error}")
         if difference is not None:
@@ -63,6 +68,7 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
 
 def _again(
     measuring: Again,
+    open_: Reopened,
     rejudged: Rejudged,
     spec: Spec,
     close: CloseRow,
@@ -75,20 +81,24 @@ def _again(
     told = json.loads(close.observed)
     rounds: list[tuple[int, Sequence[Moments]]] = []
     if told["learns"]:
+        if not open_.measure(close, told):
+            return stepped, frozen, _difference(close.round, "correction", "recorded", "not as recorded")
         due = [served.pop(one["round"]) for one in told["rounds"]]
         lessons = []
         for one, record in zip(due, told["rounds"], strict=True):
-            recorded = tuple(_recorded(cell) for cell in record["moments"])
+            recorded = read_cells(record["moments"])
             measured = measuring.measure(one, close.high_water, recorded, told["engine"])
             if measured is None:
                 return stepped, frozen, _difference(close.round, "measurement", "recorded", "not as recorded")
             lessons.append(lesson(spec, one, measured))
             rounds.append((one.round, measured))
-        stepped = step(stepped.text, lessons)
+        stepped = step(stepped.text, lessons, open_.revision(told))
+        open_.add([(one, measured) for one, (_, measured) in zip(due, rounds, strict=True)], told)
+        rounds = [*open_.corrected.items(), *rounds]
     if stepped.checksum != close.learner_checksum:
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
     terms = Terms(**told["next"])
-    looked = tuple(_recorded(cell) for cell in told.get("look", {}).get("moments", ()))
+    looked = read_cells(told.get("look", {}).get("moments", ()))
     if (different := rejudged.close(close, told, terms, rounds, looked)) is not None:
         return stepped, frozen, _difference(close.round, *different)
     if close.next_version == close.version:
@@ -105,12 +115,6 @@ def _again(
         learned = stepped.study.policy.version
         served[policy.version] = Waiting(policy.round, learned, close.high_water, 0.0)
     return stepped, frozen, None
-
-
-def _recorded(cell: dict[str, Any]) -> Moments:
-    """A cell as a close wrote it down."""
-    cross = tuple(map(tuple, cell["cross"]))
-    return Moments(**{**cell, "mean": tuple(cell["mean"]), "cross": cross, "clipped": tuple(cell["clipped"])})
 
 
 def _pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) -> Iterator[Row]:

@@ -23,6 +23,23 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """What a step does about rounds that were learned before it and are not final."""
+
+    again: tuple[Lesson, ...] = ()
+    """All of them in order, as they are known now, where any of them is corrected; none where nothing is."""
+    settled: tuple[Lesson, ...] = ()
+    """The oldest of them, which are final from now on while others are not."""
+    ended: bool = True
+    """Whether none of them stays open."""
+    final: int | None = None
+    """How many of the step's own lessons nothing can correct, the first ones; None means all."""
+
+
+NOTHING = Revision()
+
+
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """A study after a step."""
 
@@ -48,12 +65,13 @@ def unchanged(text: str) -> Stepped:
     return Stepped(Study.from_state(json.loads(text)), text)
 
 
-def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
+def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> Stepped:
     """Learn from each round in turn; the study then has a policy of a new version, whatever happens.
 
-    Equal arguments give an equal state, bit for bit. A round that no unit of the learner saw teaches nothing. Where
-    the learner fails, its state stays what it was before, and where it cannot even propose, the last policy's
-    probabilities are served under the new version: a study never stands still because of one round.
+    Equal arguments give an equal state, bit for bit. A round that no unit of the learner saw teaches nothing. Rounds
+    that are corrected are learned anew first, under the policies that were served in them. Where the learner fails, its
+    state stays what it was before, and where it cannot even propose, the last policy's probabilities are served under
+    the new version: a study never stands still because of one round.
 
     >>> import json, pasto
     >>> from pasto.records import Observation
@@ -66,12 +84,15 @@ def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
     problems: list[str] = []
     before = json.loads(text)["version"]
     study = Study.from_state(json.loads(text))
-    for lesson in lessons:
+    if revision != NOTHING:
+        study, text = _revised(study, text, revision, problems)
+    final = len(lessons) if revision.final is None else revision.final
+    for place, lesson in enumerate(lessons):
         if all(seen.control for seen in lesson.observations):
             problems.append(f"round {lesson.round} had no units of the learner, so it taught nothing")
             continue
         try:
-            study.observe(lesson.observations)
+            study.observe(lesson.observations, final=place < final)
             text = _text(study)
         except (MemoryError, OSError):  # the machine's trouble, not the learner's: the close is tried again
             raise
@@ -89,6 +110,39 @@ def step(text: str, lessons: Sequence[Lesson]) -> Stepped:
             text = _written(_republished(json.loads(text)))
             study = Study.from_state(json.loads(text))
     return Stepped(study, text, tuple(problems))
+
+
+def _revised(study: Study, text: str, revision: Revision, problems: list[str]) -> tuple[Study, str]:
+    """The study after corrections, without what can no longer be corrected; as it was, where its learner fails."""
+    try:
+        if revision.again:
+            study.rewind()
+        for lesson in revision.again:
+            _relearn(study, lesson, problems)
+        for lesson in revision.settled:
+            if lesson.observations and study.correctable[:1] == (lesson.observations[0].version,):
+                study.settle(lesson.observations)
+        if revision.ended:
+            study.settle_all()
+        return study, _text(study)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        problems.append(f"learned rounds could not be corrected: {type(error).__name__}: {error}; they are final now")
+        study = Study.from_state(json.loads(text))
+        study.settle_all()
+        return study, _text(study)
+
+
+def _relearn(study: Study, lesson: Lesson, problems: list[str]) -> None:
+    if all(seen.control for seen in lesson.observations):
+        return
+    try:
+        study.observe(lesson.observations, final=False, publish=False)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # the others are still learned
+        problems.append(f"round {lesson.round} could not be learned again: {type(error).__name__}: {error}")
 
 
 def _text(study: Study) -> str:

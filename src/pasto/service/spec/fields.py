@@ -155,6 +155,7 @@ FIELDS = (
     Field("rounds.every", "time", "1h", "How long a round lasts", "30m"),
     Field("rounds.exposures", "whole number", "—", "Instead of `every`: end it after so many exposures", "50000"),
     Field("rounds.maturity", "time", "0s", "How long late events are waited for before a round is learned", "2h"),
+    Field("rounds.late", "time", "0s", "How long after that a learned round is still corrected by late events", "2d"),
     Field(
         "source",
         "mapping",
@@ -215,7 +216,7 @@ def inside(path: str) -> tuple[str, ...]:
     """The names of the fields directly inside a section; of the whole file for the empty path.
 
     >>> inside("rounds")
-    ('every', 'exposures', 'maturity')
+    ('every', 'exposures', 'maturity', 'late')
     """
     prefix = f"{path}." if path else ""
     return tuple(

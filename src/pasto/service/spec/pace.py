@@ -29,13 +29,14 @@ def read_rounds(problems: Problems, given: object) -> Rounds:
     """When rounds end; what is not said takes its default."""
     fields = problems.fields("rounds", given, inside("rounds"))
     maturity = read_span(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
+    late = read_span(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
     if "exposures" not in fields:
         every = read_span(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
-        return Rounds(every=every, maturity=maturity)
+        return Rounds(every=every, maturity=maturity, late=late)
     exposures = fields["exposures"]
     if "every" in fields:
         problems.add("rounds.exposures", "stands beside every; a round ends by time or by exposures, so keep one")
     if isinstance(exposures, bool) or not isinstance(exposures, int) or not 1 <= exposures <= MOST_EXPOSURES:
         problems.add("rounds.exposures", f"must be a whole number from 1 to {MOST_EXPOSURES:,}, got {shown(exposures)}")
         exposures = None
-    return Rounds(every=None, exposures=exposures, maturity=maturity)
+    return Rounds(every=None, exposures=exposures, maturity=maturity, late=late)

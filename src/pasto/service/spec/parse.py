@@ -153,6 +153,13 @@ def _possible(spec: Spec) -> None:
                 f"{kept} policies for waiting rounds; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
             }
         )
+    if every is not None and (correctable := math.ceil(spec.rounds.late / every) + 1) > kept:
+        raise BadSpec(
+            {
+                "rounds.late": f"leaves {correctable:,} rounds open to correction at once, and a study of {count:,} "
+                f"candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
+            }
+        )
 
 
 def _mapping(given: object) -> Mapping[str, object]:

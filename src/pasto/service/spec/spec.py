@@ -63,6 +63,8 @@ class Rounds:
     exposures: int | None = None
     maturity: float = 0.0
     """Seconds that late events are waited for after a round's end."""
+    late: float = 0.0
+    """Seconds after that in which a learned round is still corrected by what comes."""
 
 
 @dataclass(frozen=True, slots=True)

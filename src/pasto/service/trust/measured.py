@@ -8,31 +8,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from pasto.assign import WHOLE
 from pasto.report.measured import Key, MeasuredRound
+from pasto.service.packing import table_of
 from pasto.service.trust.breaker import judged_round
 from pasto.store import CloseRow, Store
 
-PAGE = 200
-FEW = 20
-"""Closes that are read at a time where none of them is kept."""
+PAGE = 20
+"""Closes that are read at a time: each holds all that its rounds measured."""
 MOST_NUMBERS = 5_000_000
 """Numbers that one report goes through; of a study with more, it reads the latest rounds."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell:
-    """One cell of a round as a close recorded it, in arrays: a long study has many."""
-
-    arm: str
-    candidate: int
-    units: int
-    mean: Any
-    """(columns,)."""
-    cross: Any
-    """(columns, columns)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +45,69 @@ class Measured:
 
 
 class Reader:
-    """Reads what closes measured, and remembers it: a close is written once and never changes."""
+    """Reads what closes measured, and remembers it: a close is written once and never changes.
+
+    It begins at the end, and goes back no further than a report looks: a study of ten thousand rounds is not read
+    through because somebody opened its page.
+    """
 
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
-        self._after = 0
-        self._rounds: list[MeasuredRound] = []
+        self._after: int | None = None
+        """The last close that was read; None before the first."""
+        self._rounds: dict[int, MeasuredRound] = {}
         self._looks: list[Look] = []
         self._lock = Lock()
 
-    def read(self) -> Measured:
-        """What has been measured so far."""
+    def read(self, last: int) -> Measured:
+        """What has been measured so far; `last` is the study's open round."""
         with self._lock:
+            if self._after is None:
+                self._after = self._read_back(last)
             while closes := self._store.closes(self._study, after=self._after, limit=PAGE):
                 for close in closes:
-                    self._take(close)
+                    rounds, look = self._told(close)
+                    self._rounds |= rounds
+                    self._looks += look
                     self._after = close.round
-                self._rounds = list(latest(self._rounds))
-            return Measured(tuple(self._rounds), tuple(self._looks))
+                self._rounds = {one.version: one for one in latest(self._in_order())}
+            return Measured(tuple(self._in_order()), tuple(self._looks))
 
-    def _take(self, close: CloseRow) -> None:
+    def _read_back(self, last: int) -> int:
+        """Closes from the last one back to where a report has enough; which the last one was."""
+        end = 0
+        until = last
+        while until > 0:
+            first = max(1, until - PAGE + 1)
+            closes = self._store.closes(self._study, after=first - 1, limit=until - first + 1)
+            for close in reversed(closes):
+                end = max(end, close.round)
+                rounds, look = self._told(close)
+                self._rounds = {**rounds, **self._rounds}  # what was measured later is what is known
+                self._looks = [*look, *self._looks]
+            ordered = self._in_order()
+            if len(kept := latest(ordered)) < len(ordered):
+                self._rounds = {one.version: one for one in kept}
+                break
+            until = first - 1
+        return end
+
+    def _in_order(self) -> list[MeasuredRound]:
+        return [self._rounds[number] for number in sorted(self._rounds)]
+
+    def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[Look]]:
         told = json.loads(close.observed)
-        for one in told["rounds"]:
-            found = cells(one["moments"])
-            self._rounds.append(MeasuredRound(one["round"], self._shares(one["round"]), found))
-        if look := told.get("look"):
-            measured = MeasuredRound(close.version, self._shares(close.version), cells(look["moments"]))
-            self._looks.append(
-                Look(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)
-            )
+        rounds = {
+            one["round"]: MeasuredRound(one["round"], self._shares(one["round"]), table_of(one["moments"]))
+            for one in (*told["rounds"], *told.get("corrected", ()))
+            if one["round"] not in self._rounds or self._after is not None
+        }
+        look = told.get("look")
+        if not look:
+            return rounds, []
+        measured = MeasuredRound(close.version, self._shares(close.version), table_of(look["moments"]))
+        return rounds, [Look(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
         policy = self._store.policy(self._study, version)
@@ -100,11 +118,11 @@ def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
     """All learning rounds as the breaker sees them, each with what was last measured of it, in order."""
     found: dict[int, MeasuredRound] = {}
     after = 0
-    while closes := store.closes(study, after=after, limit=FEW):
+    while closes := store.closes(study, after=after, limit=PAGE):
         for close in closes:
             told = json.loads(close.observed)
             for one in (*told["rounds"], *told.get("corrected", ())):
-                found[one["round"]] = judged_round(one["round"], cells(one["moments"]))
+                found[one["round"]] = judged_round(one["round"], table_of(one["moments"]))
         after = closes[-1].round
     return [found[number] for number in sorted(found)]
 
@@ -126,20 +144,16 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
     return found
 
 
-def cells(written: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
-    """Cells as a close wrote them down."""
-    return tuple(
-        Cell(one["arm"], one["candidate"], one["units"], np.array(one["mean"]), np.array(one["cross"]))
-        for one in written
-    )
-
-
 def latest(rounds: Sequence[MeasuredRound]) -> Sequence[MeasuredRound]:
     """The rounds from the end that are not too many numbers together."""
     keys: set[Key] = set()
-    width = max((len(cell.mean) for one in rounds for cell in one.cells), default=1)
+    width = max((_width(one) for one in rounds), default=1)
     for count, one in enumerate(reversed(rounds)):
-        keys |= set(one.shares)
+        keys.update(one.shares)
         if count and (count + 1) * len(keys) * width * (width + 1) > MOST_NUMBERS:
             return rounds[len(rounds) - count :]
     return rounds
+
+
+def _width(one: MeasuredRound) -> int:
+    return len(one.cells[0].mean) if len(one.cells) else 1
