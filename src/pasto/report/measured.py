@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Cells, unit_covariances
@@ -56,6 +57,80 @@ class CellMoments:
     cross: tuple[tuple[float, ...], ...]
 
 
+WHOLE_ARM = -1
+"""Stands for all of an arm's candidates together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Sequence[CellMoments]):
+    """The cells of a round in arrays, for rounds that have many; whoever asks for one of them gets its moments.
+
+    >>> cells = [CellMoments("control", 0, 3, (2.0,), ((2.0,),)), CellMoments("learner", 4, 1, (5.0,), ((0.0,),))]
+    >>> table = Table.of(cells)
+    >>> len(table), table[1].candidate, table.whole("learner").mean
+    (2, 4, (5.0,))
+    """
+
+    arms: tuple[str, ...]
+    candidates: NDArray[np.int64]
+    units: Array
+    mean: Array
+    """(cells, columns)."""
+    cross: Array
+    """(cells, columns, columns)."""
+
+    @classmethod
+    def of(cls, cells: Sequence[Moments]) -> Table:
+        """The cells as one table."""
+        width = len(cells[0].mean) if cells else 1
+        return cls(
+            tuple(cell.arm for cell in cells),
+            np.array([cell.candidate for cell in cells], dtype=np.int64),
+            np.array([cell.units for cell in cells], dtype=float),
+            np.array([cell.mean for cell in cells], dtype=float).reshape(-1, width),
+            np.array([cell.cross for cell in cells], dtype=float).reshape(-1, width, width),
+        )
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The cells' arms and candidates."""
+        return tuple(zip(self.arms, self.candidates.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    @overload
+    def __getitem__(self, place: int) -> CellMoments: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[CellMoments]: ...
+    def __getitem__(self, place: int | slice) -> CellMoments | Sequence[CellMoments]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        arm, candidate = self.arms[place], int(self.candidates[place])
+        mean, cross = tuple(self.mean[place].tolist()), tuple(map(tuple, self.cross[place].tolist()))
+        return CellMoments(arm, candidate, int(self.units[place]), mean, cross)
+
+    def whole(self, arm: str) -> CellMoments | None:
+        """All of an arm's units as one cell; None where it had none."""
+        places = [place for place, name in enumerate(self.arms) if name == arm and self.units[place] > 0]
+        if not places:
+            return None
+        units, means = self.units[places], self.mean[places]
+        mean = units @ means / units.sum()
+        apart = means - mean
+        cross = self.cross[places].sum(axis=0) + np.einsum("k,ki,kj->ij", units, apart, apart)
+        return CellMoments(arm, WHOLE_ARM, int(units.sum()), tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))
+
+
+def joined(arm: str, cells: Sequence[Moments]) -> CellMoments | None:
+    """All of an arm's units as one cell; None where it had none.
+
+    >>> joined("learner", [CellMoments("learner", k, 2, (float(k),), ((0.0,),)) for k in (0, 1)]).cross
+    ((1.0,),)
+    """
+    return (cells if isinstance(cells, Table) else Table.of(cells)).whole(arm)
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredRound:
     """One round: the policy's version, the share of every cell, and what the cells measured.
@@ -69,6 +144,13 @@ class MeasuredRound:
     """What a unit was drawn with; they add up to one."""
     cells: Sequence[Moments]
     """Cells without units may be left out."""
+
+    @property
+    def units(self) -> int:
+        """Of all cells together."""
+        if isinstance(self.cells, Table):
+            return int(self.cells.units.sum())
+        return sum(cell.units for cell in self.cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,25 +216,29 @@ def recorded(rounds: Sequence[MeasuredRound]) -> Record:
     """
     if not rounds:
         raise BadMeasurement("a report needs at least one measured round, got none")
-    keys = tuple(sorted({key for one in rounds for key in one.shares} | {_key(c) for one in rounds for c in one.cells}))
-    columns = {len(cell.mean) for one in rounds for cell in one.cells}
+    columns = {width for one in rounds for width in _widths(one.cells)}
     if len(columns) > 1:
         raise BadMeasurement(f"every cell needs the same columns, got {sorted(columns)} of them")
     width = columns.pop() if columns else 1
+    tables = [one.cells if isinstance(one.cells, Table) else Table.of(one.cells) for one in rounds]
+    keys = tuple(
+        sorted({key for one in rounds for key in one.shares} | {key for table in tables for key in table.keys})
+    )
     place = {key: number for number, key in enumerate(keys)}
     shape = (len(rounds), len(keys))
     units, shares = np.zeros(shape), np.zeros(shape)
     mean, cross = np.zeros((*shape, width)), np.zeros((*shape, width, width))
-    for number, one in enumerate(rounds):
-        for key, share in one.shares.items():
-            shares[number, place[key]] = share
-        for cell in one.cells:
-            at = number, place[_key(cell)]
-            units[at], mean[at], cross[at] = cell.units, cell.mean, cell.cross
+    for number, (one, table) in enumerate(zip(rounds, tables, strict=True)):
+        shares[number, [place[key] for key in one.shares]] = list(one.shares.values())
+        if len(table):
+            at = number, [place[key] for key in table.keys]
+            units[at], mean[at], cross[at] = table.units, table.mean, table.cross
     if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
         raise BadMeasurement("moments must be finite numbers; something that is not was measured")
     return Record(keys, tuple(one.version for one in rounds), Cells(units, mean, cross), shares)
 
 
-def _key(cell: Moments) -> Key:
-    return cell.arm, cell.candidate
+def _widths(cells: Sequence[Moments]) -> set[int]:
+    if isinstance(cells, Table):
+        return {cells.mean.shape[1]} if len(cells) else set()
+    return {len(cell.mean) for cell in cells}

@@ -50,7 +50,7 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
         single = lift_of(told, "the best single candidate", metric)["relative"]
         true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
-    measured = Trust(place.store).measured(1)
+    measured = Trust(place.store).measured(place.store.study("feed"))
     assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
     standing = place.service.board.standing("feed")
     (direct,) = lifts(
@@ -149,7 +149,7 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
-    looks = Trust(place.store).measured(1).looks
+    looks = Trust(place.store).measured(place.store.study("feed")).looks
     spec = place.service.board.standing("feed").spec
     anytime = confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
@@ -240,6 +240,6 @@ def test_plans_start_from_what_was_measured(playground: Make) -> None:
 def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = learned(playground, rounds=4)
     monkeypatch.setattr("pasto.service.trust.measured.MOST_NUMBERS", 2 * 5 * 4 * 5)
-    rounds = Trust(place.store).measured(1).rounds
+    rounds = Trust(place.store).measured(place.store.study("feed")).rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
     assert [one.version for one in Trust(place.store).past(1)()] == [1, 2, 3, 4]

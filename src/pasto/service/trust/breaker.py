@@ -15,7 +15,7 @@ from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_e
 from pasto.estimate.intervals.comparison import WARM
 from pasto.estimate.intervals.restarts import MIXTURE
 from pasto.report.breaker import Verdict
-from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.report.measured import CellMoments, MeasuredRound, Moments, Record, Table, recorded
 from pasto.report.shortfall import Floor
 from pasto.report.vigil import Vigil
 from pasto.service.spec import Spec
@@ -29,13 +29,11 @@ SERVED = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed
 """The arms that the breaker watches, by state."""
 GROWING = ("sum", "count", "any", "max")
 """What makes a unit's number grow with the time it is watched."""
-WHOLE_ARM = -1
-"""Stands for all of an arm's candidates together."""
 
 
-def judged_round(number: int, measured: Sequence[Any]) -> MeasuredRound:
+def judged_round(number: int, measured: Sequence[Moments]) -> MeasuredRound:
     """A round as the breaker sees it: its control, and all that the learner served as one cell."""
-    return MeasuredRound(number, {}, [cell for arm in ("control", "learner") for cell in _joined(arm, measured)])
+    return MeasuredRound(number, {}, _wholes(("control", "learner"), measured))
 
 
 def verdicts(spec: Spec, vigil: Vigil) -> list[dict[str, Any]]:
@@ -52,7 +50,7 @@ def verdicts_of_phase(
     the phase, so a floor in the metric's own units is taken as the same share of the control that it was while the
     study learned: `levels` are what the control's units had in a round then, by column.
     """
-    cells = [cell for arm in ("control", *SERVED[state]) for cell in _joined(arm, measured.cells)]
+    cells = _wholes(("control", *SERVED[state]), measured.cells)
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
@@ -160,18 +158,10 @@ def _gap(told: Comparison, floor: Floor) -> tuple[float, float]:
     return sign * (factor * float(told.control) - float(told.treated)), variance
 
 
-def _joined(arm: str, measured: Sequence[Any]) -> list[CellMoments]:
-    """All of an arm's units as one cell; none where it had none."""
-    parts = [cell for cell in measured if cell.arm == arm and cell.units > 0]
-    if not parts:
-        return []
-    units = np.array([cell.units for cell in parts], dtype=float)
-    means = np.array([cell.mean for cell in parts])
-    whole = int(units.sum())
-    mean = units @ means / whole
-    apart = means - mean
-    cross = np.array([cell.cross for cell in parts]).sum(axis=0) + np.einsum("k,ki,kj->ij", units, apart, apart)
-    return [CellMoments(arm, WHOLE_ARM, whole, tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))]
+def _wholes(arms: Sequence[str], measured: Sequence[Moments]) -> list[CellMoments]:
+    """Each arm's units as one cell; arms that had none are left out."""
+    table = measured if isinstance(measured, Table) else Table.of(measured)
+    return [cell for arm in arms if (cell := table.whole(arm)) is not None]
 
 
 def _shown(verdict: Verdict) -> dict[str, Any]:

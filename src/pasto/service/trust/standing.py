@@ -49,7 +49,7 @@ SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
 
 def quality(spec: Spec, rounds: Sequence[MeasuredRound], accounting: Mapping[str, Any] | None) -> dict[str, Any]:
     """How sound the data are: what came late, what was lost, what was cut to its range, what could not be credited."""
-    units = sum(cell.units for one in rounds for cell in one.cells)
+    units = sum(one.units for one in rounds)
     events = (accounting or {}).get("events", {})
     came = events.get("exposures", 0) + events.get("metrics", 0)
     late = (accounting or {}).get("late", {}).get("events", 0)

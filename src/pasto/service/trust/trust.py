@@ -22,7 +22,7 @@ from pasto.service.trust.prices import placed, prices, trade_off
 from pasto.service.trust.spreads import spreads
 from pasto.service.trust.standing import guardrails, quality
 from pasto.service.trust.what_if import Question, what_if
-from pasto.store import Store
+from pasto.store import Store, StudyRow
 from pasto.study import Study
 
 
@@ -38,7 +38,7 @@ class Trust:
     def told(self, standing: Standing, report: Mapping[str, Any]) -> dict[str, Any]:
         """The keys that a report gains; `report` is what it has already."""
         row, spec = standing.row, standing.spec
-        measured = self.measured(row.number)
+        measured = self.measured(row)
         with self._lock:
             known = self._known.get(row.number)
         if known is None or known[0] != row.generation:
@@ -58,14 +58,14 @@ class Trust:
         study = self._study(standing)
         if study is None or not study.rounds:
             raise NothingLearned(f"study {standing.row.name!r} has learned no round yet, so nothing can be asked of it")
-        known = believed(standing.spec, study, self.measured(standing.row.number).rounds)
+        known = believed(standing.spec, study, self.measured(standing.row).rounds)
         return {"name": standing.row.name, "rounds_learned": study.rounds, **what_if(standing.spec, known, question)}
 
-    def measured(self, study: int) -> Measured:
+    def measured(self, row: StudyRow) -> Measured:
         """What a study's closes measured."""
         with self._lock:
-            reader = self._readers.setdefault(study, Reader(self._store, study))
-        return reader.read()
+            reader = self._readers.setdefault(row.number, Reader(self._store, row.number))
+        return reader.read(row.round)
 
     def past(self, study: int) -> Callable[[], Iterable[MeasuredRound]]:
         """A study's judged rounds, read when they are asked for."""

@@ -1,0 +1,138 @@
+"""What the breaker carries from close to close: the same verdicts as all rounds together, whatever happens between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pasto.measure import Moments
+from pasto.measure.moments import moments
+from pasto.report.breaker import watch
+from pasto.report.measured import recorded
+from pasto.service.details import Details, Watch
+from pasto.service.rounds.judging import Judged, after_close, armed, judge
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.trust.breaker import judged_round
+from pasto.service.trust.carried import Carried
+from pasto.service.trust.quantities import floors
+
+Rounds = list[tuple[int, tuple[Moments, ...]]]
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    return parse_spec(
+        {
+            "name": "feed",
+            "baseline": {"w": 1},
+            "parameters": {"w": [0, 1, 2]},
+            "metrics": {
+                "x": {"event": "seen", "value": "x", "per_unit": "sum"},
+                "y": {"event": "seen", "value": "y", "per_unit": "sum"},
+                "liked": {"event": "seen", "value": "liked", "per_unit": "sum", "cap": 1},
+            },
+            "goal": {"maximize": "x"},
+            "guardrails": [
+                {"keep": "y", "at_least": "-2%", "floor": "-5%"},
+                {"keep": "liked", "at_least": 0.4, "floor": 0.35},
+            ],
+        }
+    )
+
+
+def drawn(seed: int, number: int, harm: float) -> tuple[Moments, ...]:
+    rng = np.random.default_rng([seed, number])
+    found = []
+    for arm, candidate, units in (("control", 1, 40), ("learner", 0, 60), ("learner", 2, rng.integers(1, 90))):
+        fall = harm if arm == "learner" else 0.0
+        rows = np.stack(
+            [rng.normal(5.0, 1.0, units), rng.random(units) < 0.5 - fall, rng.normal(9 - fall, 2, units)], 1
+        )
+        found.append(moments(arm, candidate, rows[:, [0, 2, 1]].astype(float), (0, 0, 0)))
+    return tuple(found)
+
+
+def told(spec: Spec, rounds: Rounds) -> list[tuple[str, str, float]]:
+    record = recorded([judged_round(*one) for one in rounds])
+    return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in watch(record, floors(spec))]
+
+
+def said(judged: Judged) -> list[tuple[str, str, float]]:
+    assert judged.problems == ()
+    return [(one["name"], one["state"], one["p_value"]) for one in judged.said]
+
+
+def kept(watch: Watch, judged: Judged) -> Watch:
+    """The breaker after a close, as the store gives it back."""
+    after = after_close(watch, "learning", "learning", judged, None)
+    return Details.from_text(Details(breaker=after).to_text()).breaker
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    harm=st.sampled_from([0.0, 0.2, 0.6]),
+    steps=st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from(["", "", "", "correct", "re-arm", "forget"])), max_size=12
+    ),
+    window=st.integers(0, 4),
+)
+def test_closes_in_any_manner_say_what_all_rounds_together_say(
+    spec: Spec, seed: int, harm: float, steps: list[tuple[int, str]], window: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    known: dict[int, tuple[Moments, ...]] = {}
+    breaker, number = Watch(), 0
+    for count, deed in steps:
+        if deed == "re-arm":
+            breaker = armed(replace(breaker, tripped={"reason": ""}), "paused", "learning", number)
+        if deed == "forget":  # as a study that was closed by an older version
+            breaker = replace(breaker, carried=None)
+            window = 0
+        rounds: Rounds = []
+        if deed == "correct" and window and known:
+            again = int(rng.integers(max(1, number - window + 1), number + 1))
+            rounds.append((again, drawn(seed + 1, again, harm)))
+        rounds += [(number + k, drawn(seed, number + k, harm)) for k in range(1, count + 1)]
+        before = [judged_round(*one) for one in sorted(known.items())]
+        number += count
+        first_open = max(1, number - window + 1) if window else None
+        judged = judge(spec, "learning", breaker, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
+        known |= dict(rounds)
+        counted = [one for one in sorted(known.items()) if one[0] >= breaker.since]
+        assert said(judged) == told(spec, counted)
+        breaker = kept(breaker, judged)
+        controls = [cell for one in known.values() for cell in one if cell.arm == "control"]
+        levels = Carried.read(breaker.carried or {}).until(spec, None, breaker.since).levels
+        units = sum(cell.units for cell in controls)
+        assert levels == pytest.approx(sum(cell.units * np.array(cell.mean) for cell in controls) / units)
+
+
+def test_what_is_carried_stays_small(spec: Spec) -> None:
+    breaker = Watch()
+    for number in range(1, 61):
+        breaker = kept(breaker, judge(spec, "learning", breaker, [(number, drawn(3, number, 0.0))]))
+    assert len(json.dumps(breaker.carried)) < 6_000
+
+
+def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Spec) -> None:
+    before = kept(Watch(), judge(spec, "learning", Watch(), [(1, drawn(3, 1, 0.0))]))
+    odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
+    judged = judge(spec, "learning", before, [(2, (odd,))])
+    assert judged.said == []
+    assert judged.problems[0].startswith("the breaker could not judge: BadMeasurement")
+    assert judged.carried == before.carried
+
+
+def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: Spec) -> None:
+    def fails() -> Any:
+        raise AssertionError("the past was read")
+
+    before = kept(Watch(), judge(spec, "learning", Watch(), [(1, drawn(3, 1, 0.0))]))
+    assert judge(spec, "learning", before, [(2, drawn(3, 2, 0.0))], fails).problems == ()
