@@ -37,7 +37,7 @@ class Load:
 class _Connection(asyncio.Protocol):
     """One keep-alive connection that sends one request after another."""
 
-    def __init__(self, next_request: Callable[[], bytes | None], latencies: list[float]) -> None:
+    def __init__(self, next_request: Callable[[], tuple[bytes, float] | None], latencies: list[float]) -> None:
         self._next, self._latencies = next_request, latencies
         self._buffer = b""
         self._began = 0.0
@@ -71,14 +71,19 @@ class _Connection(asyncio.Protocol):
 
     def _send(self) -> None:
         assert self._transport is not None  # noqa: S101 -- connected
-        request = self._next()
-        if request is None:
+        following = self._next()
+        if following is None:
             if not self.done.done():
                 self.done.set_result(None)
             self._transport.close()
             return
-        self._began = perf_counter()
-        self._transport.write(request)
+        request, due = following
+        now = perf_counter()
+        self._began = due or now
+        if due > now:
+            asyncio.get_running_loop().call_later(due - now, self._transport.write, request)
+        else:
+            self._transport.write(request)
 
     def _fail(self, why: str) -> None:
         if not self.done.done():
@@ -87,21 +92,34 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def drive(host: str, port: int, requests: Callable[[int], bytes], *, count: int, connections: int = 32) -> Load:
-    """Send `count` requests over so many connections; `requests(i)` gives the i-th one, whole."""
-    sent = 0
+def drive(
+    host: str,
+    port: int,
+    requests: Callable[[int], bytes],
+    *,
+    count: int,
+    connections: int = 32,
+    rate: float | None = None,
+) -> Load:
+    """Send `count` requests over so many connections; `requests(i)` gives the i-th one, whole.
+
+    With a rate each request is due at a moment of its own, and its latency counts from there, so that a request that
+    has to wait for a connection is not taken for a fast one.
+    """
+    sent, first = 0, perf_counter()
     latencies: list[float] = []
 
-    def following() -> bytes | None:
+    def following() -> tuple[bytes, float] | None:
         nonlocal sent
         if sent >= count:
             return None
         sent += 1
-        return requests(sent - 1)
+        return requests(sent - 1), 0.0 if rate is None else first + (sent - 1) / rate
 
     async def run() -> float:
         loop = asyncio.get_running_loop()
-        began = perf_counter()
+        nonlocal first
+        began = first = perf_counter()
         made = [
             (await loop.create_connection(lambda: _Connection(following, latencies), host, port))[1]
             for _ in range(connections)

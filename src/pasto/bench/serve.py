@@ -25,6 +25,8 @@ from pasto.sim import Progress
 HOST = "127.0.0.1"
 CANDIDATES = 100
 BATCH = 100
+STEADY = 25_000
+"""Events a second under which latencies are measured; a quarter more than are asked for."""
 
 DOCUMENT: dict[str, Any] = {
     "name": "bench",
@@ -87,11 +89,14 @@ def _ingest(quick: bool) -> list[dict[str, Any]]:
     path = f"/v1/studies/{DOCUMENT['name']}/events"
     with serving(DOCUMENT) as port:
         version = _policy(port)
-        bodies = [post(path, json.dumps(_events(version, place)).encode()) for place in range(batches)]
-        load = drive(HOST, port, lambda i: bodies[i], count=batches, connections=8)
+        bodies = [post(path, json.dumps(_events(version, place)).encode()) for place in range(2 * batches)]
+        most = drive(HOST, port, lambda i: bodies[i], count=batches, connections=8)
+        paced = drive(HOST, port, lambda i: bodies[batches + i], count=batches, connections=8, rate=STEADY / BATCH)
     return [
-        _row("durable ingest over HTTP, batches of 100", "events/s", load.rate * BATCH, 20_000, "", None),
-        _row("the same, 99th percentile of a batch", "ms", 1e3 * load.quantile(0.99), 50, "", None),
+        _row("durable ingest over HTTP, batches of 100: all it takes", "events/s", most.rate * BATCH, 20_000, "", None),
+        _row(f"{STEADY:,} events/s come, and are taken", "events/s", paced.rate * BATCH, 20_000, "", None),
+        _row("the same, 99th percentile of a batch", "ms", 1e3 * paced.quantile(0.99), 50, "", None),
+        _row("that percentile under all it takes", "ms", 1e3 * most.quantile(0.99), None, "", None),
     ]
 
 
@@ -133,12 +138,12 @@ def _close(quick: bool) -> list[dict[str, Any]]:
     return [_row(f"close of a round over {total:,} events", "s", took, 10 * total / 1e6, "", None)]
 
 
-def _row(case: str, unit: str, ours: float, limit: float, beside: str, theirs: float | None) -> dict[str, Any]:
+def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, theirs: float | None) -> dict[str, Any]:
     return {
         "case": case,
         "ours": round(ours, 3),
         "unit": unit,
-        "limit": round(limit, 3),
+        "limit": None if limit is None else round(limit, 3),
         "beside": beside,
         "theirs": None if theirs is None else round(theirs, 3),
         "ratio": None if theirs is None else round(ours / theirs, 3),
