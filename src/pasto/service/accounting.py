@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 from pasto.service.packing import clipped_of
-from pasto.service.packing import clipped_of
 from pasto.store import Store
 
 SHOWN = 20

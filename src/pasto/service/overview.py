@@ -10,7 +10,6 @@ from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.lifecycle import allowed
 from pasto.service.packing import units_of
-from pasto.service.packing import units_of
 from pasto.service.spec import Spec
 from pasto.space import Candidates
 from pasto.store import AuditRow, CloseRow

@@ -14,7 +14,6 @@ from pasto.records import Observation
 from pasto.service.details import Details, Frozen, Waiting, Watch
 from pasto.service.origins import measure_there
 from pasto.service.packing import write_cells
-from pasto.service.packing import write_cells
 from pasto.service.publishing import freeze, held, published
 from pasto.service.rounds.judging import (
     Past,

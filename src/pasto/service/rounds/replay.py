@@ -10,7 +10,6 @@ from pasto.errors import PastoError
 from pasto.measure import Moments
 from pasto.service.details import Frozen, Waiting
 from pasto.service.packing import read_cells
-from pasto.service.packing import read_cells
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms, lesson, publication
 from pasto.service.rounds.rejudged import Rejudged
