@@ -1,0 +1,83 @@
+"""Late events leave no bias where rounds are open to correction, and dropping them would.
+
+A/A: two candidates that are the same. 30 % of one candidate's events come one to three rounds late, and a unit whose
+event has not come counts 0.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import pasto
+from pasto.optimize.learners import Thompson
+from pasto.records import Observation
+from pasto.service.rounds.late import revision
+from pasto.service.rounds.step import Lesson, begun, step
+from pasto.study import Study
+
+MEAN, DEVIATION = 0.5, 1.0
+UNITS, ROUNDS, LATEST, SHARE = 4_000, 3, 3, 0.3
+Array = NDArray[np.float64]
+
+
+class Round:
+    """One round's events: what each unit's is worth, and how many rounds late it comes."""
+
+    def __init__(self, number: int, rng: np.random.Generator) -> None:
+        self.number = number
+        self.values = rng.normal(MEAN, DEVIATION, (2, UNITS))
+        self.delays = np.zeros((2, UNITS), dtype=int)
+        late = rng.random(UNITS) < SHARE
+        self.delays[1, late] = rng.integers(1, LATEST + 1, late.sum())
+
+    def at(self, now: int) -> Lesson:
+        """What is known of it when a round ends."""
+        known: Array = np.where(self.number + self.delays <= now, self.values, 0.0)
+        seen = [
+            Observation(self.number - 1, k, UNITS, (float(row.mean()),), ((float(row.var() / UNITS),),))
+            for k, row in enumerate(known)
+        ]
+        return Lesson(self.number, tuple(seen))
+
+
+def known_of(rng: np.random.Generator, seed: int, *, window: int) -> Array:
+    """What a study believes of both candidates in the end; `window` is how many rounds stay open to correction."""
+    study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
+    text = begun(study).text
+    rounds: dict[int, Round] = {}
+    open_: list[int] = []
+    for now in range(1, ROUNDS + LATEST + 1):
+        due = [now] if now <= ROUNDS else []
+        rounds |= {number: Round(number, rng) for number in due}
+        stay = [number for number in (*open_, *due) if number + window > now]
+
+        known = {number: rounds[number].at(now) for number in open_}
+        told = revision(open_, open_, due, stay, known.__getitem__)
+        text = step(text, [rounds[number].at(now) for number in due], told).text
+        open_ = stay
+    believed: Array = Study.from_state(json.loads(text)).truths()[0, 0]
+    return believed
+
+
+def bias(runs: int, *, window: int) -> float:
+    """Of the candidate whose events are late against its twin, in deviations of a unit."""
+    rng = np.random.default_rng(17)
+    found = [known_of(rng, seed, window=window) for seed in range(runs)]
+    return float(np.mean([second - first for first, second in found]) / DEVIATION)
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(2_000, marks=pytest.mark.services)])
+def test_late_events_leave_no_bias_in_what_is_known(runs: int) -> None:
+    assert abs(bias(runs, window=LATEST)) <= 0.005
+
+
+def test_a_window_that_is_too_short_shows() -> None:
+    assert bias(40, window=1) < -0.05
+
+
+def test_dropping_what_is_late_is_biased() -> None:
+    assert bias(40, window=0) == pytest.approx(-SHARE * MEAN, abs=0.02)
