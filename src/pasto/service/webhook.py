@@ -26,6 +26,10 @@ TIMEOUT = 5.0
 PAUSES = (1.0, 5.0, 25.0)
 """Seconds between tries."""
 MOST_WAITING = 100
+UNICAST = ipaddress.ip_network("2000::/3")
+"""All that is handed out of IPv6; what translates to IPv4 (64:ff9b::/96, ::/96) lies outside."""
+SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "2001::/23", "2002::/16")))
+"""For protocols, some clouds' metadata, and tunnels to IPv4; not every version of Python calls them special."""
 Resolve = Callable[[str, int], list[str]]
 
 
@@ -166,6 +170,13 @@ def checked_url(url: str, hosts: frozenset[str]) -> SplitResult:
 
 
 def _public(address: str) -> bool:
+    """Whether an address is one of the open internet, and none that stands for another.
+
+    >>> [_public(address) for address in ("93.184.216.34", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::")]
+    [True, False, False, False]
+    """
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (found if mapped is None else mapped).is_global and not found.is_multicast
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    outside = isinstance(found, ipaddress.IPv4Address) or found in UNICAST
+    return outside and found.is_global and not found.is_multicast and not any(found in each for each in SPECIAL)
