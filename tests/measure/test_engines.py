@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadOption, BadSpec
-from pasto.measure import Column, Condition, Moments, measure, parse_metrics
+from pasto.measure import Before, Column, Condition, Moments, measure, parse_metrics
 from pasto.measure.definitions import Aggregate
 from pasto.records import Value
 from pasto.store.schema import migrations
@@ -38,6 +38,7 @@ class Event:
     study: int = STUDY
     version: int | None = VERSION
     excluded: int = 0
+    at: float = 0.0
 
     def row(self, sequence: int) -> tuple[Any, ...]:
         kind = 0 if self.name is None else 1
@@ -45,7 +46,7 @@ class Event:
         identity = f"e{sequence}"
         return (
             *(sequence, self.study, identity, kind, self.unit, self.version, self.arm, self.candidate, self.name),
-            *(text, self.excluded, None, None, 0.0),
+            *(text, self.excluded, None, None, self.at),
         )
 
 
@@ -69,10 +70,11 @@ class Table:
         """How many events there are."""
         return int(self.connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
-    def measure(self, *columns: Column, after: int = 0, until: int = 10**9) -> tuple[Moments, ...]:
-        return measure(
-            self.connection, self.dialect, study=STUDY, version=VERSION, after=after, until=until, columns=columns
-        )
+    def measure(
+        self, *columns: Column, after: int = 0, until: int = 10**9, before: Before | None = None
+    ) -> tuple[Moments, ...]:
+        span = {"study": STUDY, "version": VERSION, "after": after, "until": until}
+        return measure(self.connection, self.dialect, **span, columns=columns, before=before)
 
 
 class Lake(Table):
@@ -259,6 +261,89 @@ def test_conditions_hold_together(table: Table) -> None:
     assert table.measure(latest)[0].mean == (6.0,)
 
 
+def test_a_window_begins_with_the_units_first_exposure(table: Table) -> None:
+    table.fill(
+        [
+            Event("ann", at=10.0, excluded=1),
+            Event("ann", at=10.0, version=6),
+            Event("ann", "watch", {"seconds": 64.0}, at=90.0),  # of this policy, and overtook its exposure
+            Event("ann", at=150.0),
+            Event("ann", at=100.0),
+            *(Event("ann", "watch", {"seconds": 2.0**k}, at=at) for k, at in enumerate((100.0, 159.0, 160.0, 160.5))),
+            Event("bob", at=200.0, candidate=1),
+            Event("bob", "watch", {"seconds": 5.0}, at=260.0),
+            Event("nobody", "watch", {"seconds": 5.0}, at=100.0),
+        ]
+    )
+    within = Column("within", "watch", "seconds", "sum", window=60.0)
+    ann, bob = table.measure(within, WATCHED, count("watch", window=0.5), replace(within, name="last", window=30.0))
+    assert (ann.units, ann.mean) == (1, (64.0 + 1.0 + 2.0 + 4.0, 79.0, 2.0, 65.0))
+    assert (bob.units, bob.mean) == (1, (5.0, 5.0, 0.0, 0.0))
+
+
+def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
+    before = [
+        Event("ann", "watch", {"seconds": 100.0}, version=3, at=9.0),  # 1: beyond the part of the log that is read
+        Event("ann", "watch", {"seconds": 1.0}, version=4, at=40.0),  # too long ago for one column
+        Event("ann", version=6, at=50.0),
+        Event("ann", "watch", {"seconds": 2.0}, version=6, at=50.0),
+        Event("bob", "watch", {"seconds": 4.0}, version=None, at=90.0),
+        Event("bob", "watch", {"seconds": 8.0}, version=0, excluded=1, at=95.0),
+        Event("ann", "watch", {"seconds": 16.0}, study=2, at=95.0),
+        Event("", "watch", {"seconds": 32.0}, version=6, at=95.0),
+        Event("gone", "watch", {"seconds": 32.0}, version=6, at=95.0),
+        Event("ann", "watch", {"seconds": 64.0}, version=6, at=99.0),  # 10: behind its end
+    ]
+    during = [
+        Event("ann", at=100.0),
+        Event("bob", at=100.0),
+        Event("cyd", at=100.0),
+        Event("ann", "watch", {"seconds": 128.0}, at=101.0),
+        Event("bob", "watch", {"seconds": 256.0}, version=6, at=101.0),
+    ]
+    table.fill([*before, *during])
+    past = Before(after=1, until=9, at=100.0)
+    columns = [Column(f"{back}", "watch", "seconds", "sum", lookback=back) for back in (60.0, 50.0, 100.0, 7.0)]
+    (cell,) = table.measure(WATCHED, *columns, after=10, before=past)
+    assert cell.units == 3
+    assert [3 * mean for mean in cell.mean] == pytest.approx([100.0, 15.0, 14.0, 15.0, 8.0])
+    assert cell.cross[1][0] == pytest.approx(3.0 * 100.0 - 3.0 * 5.0 * 100.0 / 3.0)
+    assert table.measure(WATCHED, after=10, before=past)[0].mean == pytest.approx([100.0 / 3.0])
+
+
+def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, past: Before) -> list[Moments]:
+    """The same as `exact`, column by column, of the events that lie in the column's span."""
+    numbered = list(enumerate(events, start=1))
+    exposures = [event for place, event in numbered if place > after and event.name is None]
+    seen: dict[str, float] = {}
+    for event in exposures:
+        seen[event.unit] = min(event.at, seen.get(event.unit, event.at))
+    rows: dict[str, list[float]] = {unit: [] for unit in seen}
+    for column in columns:
+        picked = list(exposures)
+        for place, event in numbered:
+            if event.name is None or event.unit not in seen:
+                continue
+            if column.lookback is not None:
+                if past.after < place <= past.until and event.at >= past.at - column.lookback:
+                    picked.append(event)
+            elif place > after and (column.window is None or event.at <= seen[event.unit] + column.window):
+                picked.append(event)
+        for unit in seen:
+            own = [event for event in picked if event.unit == unit]
+            rows[unit].append(exact(own, [column])[0].mean[0])
+    cells: dict[int, list[list[float]]] = {}
+    for event in {event.unit: event for event in exposures}.values():
+        cells.setdefault(event.candidate, []).append(rows[event.unit])
+    found = []
+    for candidate, values in sorted(cells.items()):
+        table = np.array(values)
+        apart = table - table.mean(axis=0)
+        cross = tuple(map(tuple, (apart.T @ apart).tolist()))
+        found.append(Moments("learner", candidate, len(values), tuple(table.mean(axis=0)), cross, (0,) * len(columns)))
+    return found
+
+
 def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
     """The same in exact arithmetic, slowly."""
     cells = {event.unit: (event.arm, event.candidate) for event in events if event.name is None}
@@ -320,6 +405,64 @@ def test_moments_agree_with_exact_arithmetic(table: Table, population: list[Even
         np.testing.assert_allclose(got.mean, want.mean, rtol=1e-12, atol=1e-9)
         scale = np.sqrt(np.outer(np.diag(want.cross), np.diag(want.cross)))
         np.testing.assert_allclose(got.cross, want.cross, rtol=0, atol=1e-9 * scale.max() + 1e-9)
+
+
+TIMED = tuple(
+    replace(column, name=f"{column.name} {window} {lookback}", window=window, lookback=lookback)
+    for column in (ALL[0], ALL[3], ALL[4])
+    for window, lookback in ((None, None), (7.0, None), (None, 5.0))
+)
+moments_in_time = st.integers(0, 20).map(float)
+timed_events = st.builds(
+    Event,
+    st.sampled_from(["u1", "u2", "Ünit", "u4"]),
+    st.sampled_from(["a", "b"]),
+    st.fixed_dictionaries({"x": amounts, "at": st.integers(0, 3)}),
+    at=moments_in_time,
+)
+timed_exposed = st.lists(
+    st.builds(Event, st.sampled_from(["u1", "u2", "Ünit", "u4"]), candidate=st.integers(0, 1), at=moments_in_time),
+    min_size=1,
+    unique_by=lambda event: event.unit,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(timed_exposed, st.lists(timed_events, max_size=20), st.lists(timed_events, max_size=20))
+def test_windows_and_covariates_agree_with_exact_arithmetic(
+    table: Table, population: list[Event], earlier: list[Event], events: list[Event]
+) -> None:
+    earlier = [replace(event, version=3) for event in earlier]
+    everything = [*earlier, *population, *events]
+    after, past = len(earlier), Before(min(1, len(earlier)), max(0, len(earlier) - 1), 12.0)
+    table.fill(everything)
+    got = table.measure(*TIMED, after=after, before=past)
+    for one, want in zip(got, timed_exact(everything, TIMED, after, past), strict=True):
+        assert (one.arm, one.candidate, one.units) == (want.arm, want.candidate, want.units)
+        np.testing.assert_allclose(one.mean, want.mean, rtol=1e-12, atol=1e-9)
+        scale = np.sqrt(np.outer(np.diag(want.cross), np.diag(want.cross)))
+        np.testing.assert_allclose(one.cross, want.cross, rtol=0, atol=1e-9 * scale.max() + 1e-9)
+
+
+@pytest.mark.parametrize("table", EXACT, indirect=True)
+def test_the_order_of_arrival_within_round_and_past_changes_no_bit(table: Table) -> None:
+    rng = random.Random(5)
+    units = [f"unit {place}" for place in range(30)]
+
+    def some() -> list[Event]:
+        fields = [{"x": rng.lognormvariate(0, 6), "at": rng.randrange(4)} for _ in range(200)]
+        return [Event(rng.choice(units), rng.choice("ab"), one, at=float(rng.randrange(20))) for one in fields]
+
+    past, events = [replace(event, version=2) for event in some()], some()
+    events += [Event(unit, candidate=place % 3, at=float(place % 7)) for place, unit in enumerate(units)]
+    first = None
+    for _ in range(20):
+        rng.shuffle(past)
+        rng.shuffle(events)
+        table.fill([*past, *events])
+        got = table.measure(*TIMED, after=len(past), before=Before(0, len(past), 15.0))
+        first = first or got
+        assert got == first
 
 
 @pytest.mark.parametrize("table", EXACT, indirect=True)
@@ -423,3 +566,8 @@ def test_an_unknown_engine_is_named() -> None:
         measure(None, "oracle", study=1, version=1, after=0, until=1, columns=[WATCHED])
     with pytest.raises(BadOption, match="no column"):
         measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[])
+    back = count("like", lookback=60.0)
+    with pytest.raises(BadOption, match="'like' looks back, and nothing says where the past ends"):
+        measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[back])
+    with pytest.raises(BadOption, match="the past ends at 5, behind the round's beginning at 4"):
+        measure(None, "sqlite", study=1, version=1, after=4, until=9, columns=[back], before=Before(0, 5, 0.0))

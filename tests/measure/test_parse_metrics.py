@@ -49,6 +49,33 @@ def test_halves_defined_alike_are_one_column() -> None:
     assert [column.name for column in metrics["likes"].columns] == ["likes.numerator", "likes.denominator"]
 
 
+def test_windows_are_lengths_of_time() -> None:
+    assert parse(window="2h").window == 7200.0
+    halves = [{"event": "like", "window": 60}, {"event": "view"}]
+    assert [column.window for column in parse_metrics({"m": {"ratio": halves}})["m"].columns] == [60.0, None]
+
+
+def test_a_covariate_is_a_metrics_definition_over_another_time() -> None:
+    like, view = {"event": "like", "cap": 5, "window": "1h"}, {"event": "view", "where": {"on": True}}
+    metrics = parse_metrics(
+        {
+            "likes": {**like, "covariate": "7d"},
+            "rate": {"ratio": [like, view], "covariate": {"lookback": "7d"}},
+            "top": {"event": "play", "value": "x", "per_unit": "max", "cap": 9, "covariate": 3600},
+            "views": {**view, "covariate": {"lookback": "1d", "metric": "likes", "cap": 100}},
+        }
+    )
+    found = {name: metric.covariate for name, metric in metrics.items()}
+    week = 604_800.0
+    likes, rate, top, views = (one for one in found.values() if one is not None)
+    assert likes.columns == (Column("likes.covariate", "like", None, "count", lookback=week),)
+    assert rate.columns[0] is likes.columns[0]  # defined alike, it is measured once
+    assert rate.columns[1].name == "rate.covariate.denominator"
+    assert rate.columns[1].where == (Condition("on", "=", (True,)),)
+    assert top.columns == (Column("top.covariate", "play", "x", "max", 0.0, 9.0, lookback=3600.0),)
+    assert views.columns == (Column("views.covariate", "like", None, "count", 0.0, 100.0, lookback=86_400.0),)
+
+
 WRONG: list[tuple[Any, str, str]] = [
     ({}, "metrics", "at least one metric"),
     (["watch"], "metrics", "at least one metric"),
@@ -58,6 +85,28 @@ WRONG: list[tuple[Any, str, str]] = [
     ({3: {"event": "e"}}, "metrics.3", "no metric's name"),
     ({"m": "watch"}, "metrics.m", "mapping of fields"),
     ({"m": {}}, "metrics.m.event", "is missing"),
+    ({"m": {"event": "e", "window": "soon"}}, "metrics.m.window", "must be a length of time from 1 s"),
+    ({"m": {"event": "e", "window": 0}}, "metrics.m.window", "must be a length of time from 1 s"),
+    ({"m": {"ratio": [{"event": "e"}, {"event": "f"}], "window": 9}}, "metrics.m.window", "stands beside ratio"),
+    ({"m": {"event": "e", "covariate": "long"}}, "metrics.m.covariate.lookback", "must be a length of time"),
+    ({"m": {"event": "e", "covariate": {}}}, "metrics.m.covariate.lookback", "is missing; say how far back"),
+    ({"m": {"event": "e", "covariate": {"lookback": "1d", "back": 1}}}, "metrics.m.covariate.back", "is no field"),
+    (
+        {"m": {"event": "e", "covariate": {"lookback": "1d", "metric": "n"}}},
+        "metrics.m.covariate.metric",
+        "is no metric of this study; there are m",
+    ),
+    (
+        {"m": {"event": "e", "covariate": {"lookback": "1d", "metric": 3}}},
+        "metrics.m.covariate.metric",
+        "the name of a",
+    ),
+    ({"m": {"event": "e", "covariate": {"lookback": "1d", "cap": 0}}}, "metrics.m.covariate.cap", "above 0"),
+    (
+        {"m": {"ratio": [{"event": "e"}, {"event": "f"}], "covariate": {"lookback": "1d", "cap": 4}}},
+        "metrics.m.covariate.cap",
+        "cannot bound m, which is a ratio",
+    ),
     ({"m": {"event": ["e"]}}, "metrics.m.event", "an event's name"),
     ({"m": {"event": "e", "valu": "x"}}, "metrics.m.valu", "did you mean 'value'?"),
     ({"m": {"event": "e", "per_unit": "summ"}}, "metrics.m.per_unit", "did you mean 'sum'?"),
@@ -138,11 +187,22 @@ kinds = st.sampled_from(
         {"value": "y"},
     ]
 )
+windows: st.SearchStrategy[Any] = st.sampled_from([{}, {"window": 60}, {"window": "2h"}])
 columns = st.builds(
-    lambda event, *parts: {"event": event, **{k: v for p in parts for k, v in p.items()}}, names, kinds, sides, wheres
+    lambda event, *parts: {"event": event, **{k: v for p in parts for k, v in p.items()}},
+    names,
+    kinds,
+    sides,
+    wheres,
+    windows,
 )
-plain = st.builds(lambda column, lower: {**column, "lower_is_better": lower}, columns, st.booleans())
-ratios = st.tuples(columns, names).map(lambda pair: {"ratio": [pair[0], {"event": f"over_{pair[1]}"}]})
+pasts: st.SearchStrategy[Any] = st.sampled_from([{}, {"covariate": "7d"}, {"covariate": {"lookback": 60}}])
+plain = st.builds(
+    lambda column, lower, past: {**column, "lower_is_better": lower, **past}, columns, st.booleans(), pasts
+)
+ratios = st.tuples(columns, names, pasts).map(
+    lambda parts: {"ratio": [parts[0], {"event": f"over_{parts[1]}"}], **parts[2]}
+)
 
 
 @given(st.dictionaries(names, plain | ratios, min_size=1, max_size=5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,136 @@ def test_files_on_spark(spark: Any, lake: Path, own: tuple[Moments, ...]) -> Non
     agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
     spark_over(spark, {"seen": f"{lake}/seen.csv", "deeds": f"{lake}/deeds.csv"})
     agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
+
+
+SOON = Column("soon", "watch", "seconds", "sum", window=40.0)
+BACK = Column("back", "watch", "seconds", "sum", lookback=60.0)
+TIMED = (
+    COLUMNS[0],
+    SOON,
+    Column("likes soon", "like", None, "count", window=90.0),
+    BACK,
+    Column("likes back", "like", None, "any", 0.0, 1.0, lookback=25.0),
+)
+
+
+def timed_rows() -> tuple[list[Row], list[Row]]:
+    """As `rows`, with deeds of an earlier policy before each exposure, and exposures told more than once."""
+    rng = random.Random(12)
+    seen, deeds = rows(POLICY, liars=False)
+    firsts = {unit: moment for unit, policy, _, moment in seen if policy == 7}
+    for unit, moment in firsts.items():
+        seen += [(unit, 7, POLICY.draw(unit).name, moment + 30), (unit, 6, "plain", moment - 90)]
+        for _ in range(rng.randrange(5)):
+            deed = ("watch", rng.lognormvariate(2, 1)) if rng.random() < 0.7 else ("like", None)
+            deeds.append((unit, deed[0], 6, moment - rng.randrange(1, 88, 2), deed[1], None, None))
+    deeds.append(("nobody", "watch", 6, 1, 5.0, None, None))
+    return seen, deeds
+
+
+def timed_units(seen: Sequence[Row], deeds: Sequence[Row], since: int = 7) -> dict[str, list[float]]:
+    """What each unit's numbers are, slowly."""
+    found: dict[str, list[float]] = {}
+    for unit in {row[0] for row in seen if row[1] == 7}:
+        first = min(row[3] for row in seen if row[:2] == (unit, 7))
+        dealt = min(row[3] for row in seen if row[0] == unit and since <= row[1] <= 7)
+        own = [row for row in deeds if row[0] == unit]
+        numbers = []
+        for column in TIMED:
+            mine = [row for row in own if row[1] == column.event]
+            if column.lookback is not None:
+                mine = [row for row in mine if dealt - column.lookback <= row[3] < dealt]
+            else:
+                mine = [row for row in mine if row[2] == 7 and row[3] <= first + (column.window or 1e9)]
+            number = sum(row[4] for row in mine) if column.value else float(len(mine))
+            high = np.inf if column.high is None else column.high
+            numbers.append(min(number, 1.0 if column.per_unit == "any" else high))
+        found[unit] = numbers
+    return found
+
+
+def timed_agree(got: Sequence[Moments], units: dict[str, list[float]]) -> None:
+    assert len(got) == 4
+    drawn = {unit: (cell.arm, cell.candidate) for unit in units for cell in [POLICY.draw(unit)]}
+    for cell in got:
+        mine = [numbers for unit, numbers in units.items() if drawn[unit] == (cell.arm, cell.candidate)]
+        table = np.array(mine)
+        apart = table - table.mean(axis=0)
+        assert cell.units == len(mine)
+        np.testing.assert_allclose(cell.mean, table.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(cell.cross, apart.T @ apart, rtol=1e-9, atol=1e-9)
+
+
+STAMPED = {
+    "duckdb": "TIMESTAMP '2026-11-01' + to_seconds(moment)",
+    "postgres": "TIMESTAMPTZ '2026-11-01' + moment * interval '1 second'",
+}
+
+
+def stamp(connection: Any, dialect: str) -> None:
+    """Times as timestamps instead of numbers of seconds."""
+    for name in ("seen", "deeds"):
+        connection.execute(f"CREATE TABLE stamped AS SELECT *, {STAMPED[dialect]} AS stamp FROM {name}")  # noqa: S608
+        connection.execute(f"DROP TABLE {name}")
+        connection.execute(f"ALTER TABLE stamped RENAME TO {name}")
+
+
+def by(tables: Tables, time: str) -> Tables:
+    events = tuple(replace(table, time=time) for table in tables.events)
+    return Tables(replace(tables.exposures, time=time), events)
+
+
+@pytest.mark.parametrize("time", ["moment", "stamp"])
+@pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
+def test_windows_and_covariates_in_duckdb(tables: Tables, time: str) -> None:
+    seen, deeds = timed_rows()
+    with duckdb.connect() as connection:
+        fill(connection, "?", seen, deeds)
+        stamp(connection, "duckdb")
+        got = measure_tables(connection, "duckdb", by(tables, time), POLICY, TIMED)
+        timed_agree(got, timed_units(seen, deeds))
+        since = measure_tables(connection, "duckdb", by(tables, time), POLICY, TIMED, since=6)
+        timed_agree(since, timed_units(seen, deeds, since=6))
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("time", ["moment", "stamp"])
+@pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
+def test_windows_and_covariates_in_postgres(database: Any, tables: Tables, time: str) -> None:
+    seen, deeds = timed_rows()
+    fill(database, "%s", seen, deeds)
+    stamp(database, "postgres")
+    got = measure_tables(database, "postgres", by(tables, time), POLICY, TIMED)
+    timed_agree(got, timed_units(seen, deeds))
+
+
+@pytest.mark.services
+def test_windows_and_covariates_on_spark(spark: Any, tmp_path: Path) -> None:
+    seen, deeds = timed_rows()
+    with duckdb.connect() as connection:
+        fill(connection, "?", seen, deeds)
+        stamp(connection, "duckdb")
+        for name in ("seen", "deeds"):
+            connection.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
+    spark_over(spark, {name: f"{tmp_path}/{name}.parquet" for name in ("seen", "deeds")})
+    for time in ("moment", "stamp"):
+        got = measure_tables(spark, "spark", by(TABLES, time), POLICY, TIMED)
+        timed_agree(got, timed_units(seen, deeds))
+
+
+def test_tables_without_times_have_neither_windows_nor_covariates() -> None:
+    with duckdb.connect() as connection:
+        fill(connection, "?", *rows(POLICY))
+        stamp(connection, "duckdb")
+        for column in (SOON, BACK):
+            with pytest.raises(BadOption, match="the table 'deeds' does not say when things happened"):
+                measure_tables(connection, "duckdb", TABLES, POLICY, (column,))
+            named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
+            with pytest.raises(BadOption, match="the column 'deed' of 'deeds' holds text"):
+                measure_tables(connection, "duckdb", named, POLICY, (column,))
+            mixed = replace(TABLES, events=(replace(TABLES.events[0], time="stamp"),))
+            with pytest.raises(BadOption, match="the times of 'deeds' and of 'seen' are a number and a timestamp"):
+                measure_tables(connection, "duckdb", mixed, POLICY, (column,))
 
 
 def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:

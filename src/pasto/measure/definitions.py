@@ -45,6 +45,28 @@ class Column:
     where: tuple[Condition, ...] = ()
     by: str | None = None
     """For "last": the field that says which event is the latest; of several the one with the largest value."""
+    window: float | None = None
+    """Seconds after the unit's first exposure of the round in which events count; None for all of the round's."""
+    lookback: float | None = None
+    """Makes it a covariate: instead of the round's events, those of so many seconds before it are read."""
+
+    @property
+    def span(self) -> tuple[float | None, float | None]:
+        """Its window and look-back: columns with the same ones read the same events."""
+        return self.window, self.lookback
+
+
+@dataclass(frozen=True, slots=True)
+class Covariate:
+    """What a metric is adjusted by: what its units did before the round, which no decision of the round can change."""
+
+    metric: str
+    """The metric whose definition it takes; most often the adjusted one itself."""
+    lookback: float
+    """Seconds."""
+    columns: tuple[Column, ...] = ()
+    """One, or for a ratio two, each with the look-back."""
+    cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +78,7 @@ class Metric:
     denominator: Column | None = None
     """Of a ratio; None for a plain metric."""
     lower_is_better: bool = False
+    covariate: Covariate | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:

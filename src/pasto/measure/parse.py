@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
+from pasto.measure.covariates import adjusted, read_covariate
 from pasto.measure.definitions import Aggregate, Column, Comparison, Condition, Metric
 from pasto.measure.document import Problems, nearest, shown, within
+from pasto.measure.spans import read_span
 from pasto.records import Value
 
 MOST = 64
@@ -19,8 +21,8 @@ AGGREGATES: tuple[str, ...] = get_args(Aggregate)
 COMPARISONS: tuple[str, ...] = get_args(Comparison)
 MOST_VALUES = 1000
 """Values that all conditions of a study compare with, together; engines bind each of them several times."""
-COLUMN_FIELDS = ("event", "value", "per_unit", "cap", "range", "where", "by")
-METRIC_FIELDS = (*COLUMN_FIELDS, "ratio", "lower_is_better")
+COLUMN_FIELDS = ("event", "value", "per_unit", "cap", "range", "where", "by", "window")
+METRIC_FIELDS = (*COLUMN_FIELDS, "ratio", "lower_is_better", "covariate")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -57,11 +59,12 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
         metric = _metric(problems, within(path, name), name, given)
         if metric is not None:
             found[name] = metric
-    compared = sum(len(test.values) for metric in found.values() for half in metric.columns for test in half.where)
+    found = adjusted(problems, path, _shared(found))
+    compared = sum(len(test.values) for metric in found.values() for half in _all(metric) for test in half.where)
     if compared > MOST_VALUES:
         problems.add(path, f"compares with {compared:,} values in all, more than {MOST_VALUES:,}; count simpler events")
     problems.refuse()
-    return _shared(found)
+    return found
 
 
 def _metric(problems: Problems, path: str, name: str, given: object) -> Metric | None:
@@ -72,9 +75,12 @@ def _metric(problems: Problems, path: str, name: str, given: object) -> Metric |
     if not isinstance(lower, bool):
         problems.add(within(path, "lower_is_better"), f"must be true or false, got {shown(lower)}")
         lower = False
+    covariate = None
+    if "covariate" in fields:
+        covariate = read_covariate(problems, within(path, "covariate"), name, fields.pop("covariate"))
     if "ratio" not in fields:
         column = _column(problems, path, name, fields)
-        return None if column is None else Metric(name, column, None, lower)
+        return None if column is None else Metric(name, column, None, lower, covariate)
     halves = fields.pop("ratio")
     if fields:
         problems.add(within(path, next(iter(fields))), "stands beside ratio; write it inside one of the ratio's halves")
@@ -97,7 +103,7 @@ def _metric(problems: Problems, path: str, name: str, given: object) -> Metric |
         return None
     if bottom.low is not None and bottom.low < 0:
         problems.add(f"{path}.ratio[1].range", "lets the denominator be negative; start it at 0")
-    return Metric(name, top, bottom, lower)
+    return Metric(name, top, bottom, lower, covariate)
 
 
 def _column(problems: Problems, path: str, name: str, fields: Mapping[str, object]) -> Column | None:
@@ -131,9 +137,10 @@ def _column(problems: Problems, path: str, name: str, fields: Mapping[str, objec
         problems.add(within(path, "by"), "is only read by per_unit: last; leave it out")
     low, high = _bounds(problems, path, fields)
     where = _where(problems, within(path, "where"), fields["where"]) if "where" in fields else ()
+    window = read_span(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
     if event is None:
         return None
-    return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by)
+    return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by, window)
 
 
 def _named(problems: Problems, path: str, fields: Mapping[str, object], field: str) -> str | None:
@@ -227,6 +234,10 @@ def _condition(problems: Problems, path: str, field: str, sign: object, given: o
     if isinstance(given, bool) and sign in ("<", "<=", ">", ">="):
         problems.add(path, f"must compare with a number, got {shown(given)}")
     return [Condition(field, cast(Comparison, sign), tuple(values))] if values else []
+
+
+def _all(metric: Metric) -> tuple[Column, ...]:
+    return metric.columns if metric.covariate is None else (*metric.columns, *metric.covariate.columns)
 
 
 def _shared(metrics: dict[str, Metric]) -> dict[str, Metric]:

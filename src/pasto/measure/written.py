@@ -17,7 +17,14 @@ def metric_document(metric: Metric) -> dict[str, Any]:
         written = _column(metric.numerator)
     else:
         written = {"ratio": [_column(metric.numerator), _column(metric.denominator)]}
-    return {**written, "lower_is_better": True} if metric.lower_is_better else written
+    if metric.lower_is_better:
+        written["lower_is_better"] = True
+    if metric.covariate is not None:
+        told = metric.covariate
+        written["covariate"] = {"lookback": told.lookback, "metric": told.metric}
+        if told.cap is not None:
+            written["covariate"]["cap"] = told.cap
+    return written
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -29,6 +36,8 @@ def _column(column: Column) -> dict[str, Any]:
         written["range"] = [column.low, column.high]
     if column.by is not None:
         written["by"] = column.by
+    if column.window is not None:
+        written["window"] = column.window
     where: dict[str, dict[str, Any]] = {}
     for condition in column.where:
         values: Any = list(condition.values) if condition.comparison == "in" else condition.values[0]

@@ -81,6 +81,59 @@ def test_columns_begin_with_the_objectives_in_its_order() -> None:
     assert spec.objective.metrics == ("c", "b")
 
 
+def timed(**changes: Any) -> Document:
+    """A study file with a window, a covariate of a ratio, and one of another metric."""
+    metrics = study()["metrics"]
+    return {
+        "watch": {**metrics["watch"], "window": "2h", "covariate": {"lookback": "7d", "metric": "likes", "cap": 99}},
+        "likes": metrics["likes"],
+        "like_rate": {**metrics["like_rate"], "covariate": "1d"},
+        **changes,
+    }
+
+
+def test_covariates_are_measured_behind_the_columns_and_never_learned() -> None:
+    spec = parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "2h"}))
+    plain = parse_spec(study())
+    assert [column.name for column in spec.columns] == [column.name for column in plain.columns]
+    assert [(column.name, column.lookback) for column in spec.covariates] == [
+        ("watch.covariate", 604_800.0),
+        ("like_rate.covariate.numerator", 86_400.0),
+        ("like_rate.covariate.denominator", 86_400.0),
+    ]
+    assert spec.measured == (*spec.columns, *spec.covariates)
+    assert parse_spec(spec.document) == spec
+    once = parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "2h"}, unit="request"))
+    assert "a request that comes once has no past" in " ".join(once.warnings)
+
+
+SOURCE: Document = {"from": "lake", "exposures": {"table": "seen"}, "events": [{"table": "deeds", "version": "policy"}]}
+
+
+def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> None:
+    with pytest.raises(BadSpec) as told:
+        parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "90m"}))
+    assert told.value.problems == {
+        "metrics.watch.window": "of 2h is longer than rounds.maturity of 90m: units that come at a round's end would "
+        "be measured before their window is over; raise rounds.maturity to 2h, or shorten the window"
+    }
+    late = {"ratio": [{"event": "like"}, {"event": "view", "window": "3h"}]}
+    with pytest.raises(BadSpec, match=r"metrics.like_rate.ratio\[1\].window of 3h is longer"):
+        parse_spec(study(metrics=timed(like_rate=late), rounds={"maturity": "2h"}))
+    with pytest.raises(BadSpec) as told:
+        parse_spec(study(metrics=timed(), rounds={"maturity": "2h"}, source=SOURCE))
+    assert set(told.value.problems) == {"source.exposures.time", "source.events[0].time"}
+    assert "metrics.watch.window needs to know when things happened" in str(told.value)
+    exposures, events = {**SOURCE["exposures"], "time": "at"}, [{**SOURCE["events"][0], "time": "at"}]
+    parse_spec(
+        study(
+            metrics=timed(),
+            rounds={"maturity": "2h"},
+            source={"from": "lake", "exposures": exposures, "events": events},
+        )
+    )
+
+
 def test_a_spec_makes_the_study_it_states() -> None:
     spec = parse_spec(
         study(

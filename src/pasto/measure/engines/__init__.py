@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pasto.measure.engines import archive, duckdb, postgres, spark, sqlite
-from pasto.measure.engines.request import Request
+from pasto.measure.engines.request import Before, Request
 from pasto.measure.moments import Moments
 
 Engine = Callable[[Any, Request], tuple[Moments, ...]]
@@ -20,4 +20,4 @@ ENGINES: dict[str, Engine] = {
     "archive": archive.measure,
 }
 
-__all__ = ["ENGINES", "Engine", "Request"]
+__all__ = ["ENGINES", "Before", "Engine", "Request"]

@@ -19,6 +19,9 @@ PAIRS_AT_ONCE = 1000
 """Products in one statement: PostgreSQL gives at most 1,664 columns."""
 
 _SPAN = "study = %s AND version = %s AND sequence > %s AND sequence <= %s AND excluded = 0 AND unit <> ''"
+_PAST = "study = %s AND sequence > %s AND sequence <= %s AND unit <> ''"
+_SOURCE = {False: "events", True: "events JOIN (SELECT unit, seen FROM population) AS met USING (unit)"}
+"""Where a column counts time, events are read with the time of their unit's first exposure."""
 _AGGREGATES = {
     "sum": "sum({v} ORDER BY {v})",
     "count": "count({v})",
@@ -71,8 +74,13 @@ def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:
     parameters: Parameters = [*span]
     picked = []
     for place, column in enumerate(request.columns):
-        picked += _picked(place, column, parameters)
-    parameters += [*span, sorted({column.event for column in request.columns})]
+        picked += _picked(place, column, request, parameters)
+    parameters += span
+    where, past = _SPAN, request.past
+    if past.until:
+        where = f"(({_SPAN}) OR ({_PAST}))"
+        parameters += [request.study, past.after, past.until]
+    parameters.append(request.events)
     made, bounded = [], []
     for place, column in enumerate(request.columns):
         aggregate = _AGGREGATES[column.per_unit].format(v=f"v{place}", k=f"k{place}")
@@ -91,9 +99,11 @@ def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:
     ]
     query = f"""
 WITH population AS (
-    SELECT unit, min(arm) AS arm, min(candidate) AS candidate FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit
+    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, min(received_at) AS seen
+    FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit
 ), picked AS (
-    SELECT unit, {", ".join(picked)} FROM events WHERE {_SPAN} AND kind = 1 AND name = ANY(%s)
+    SELECT unit, {", ".join(picked)} FROM {_SOURCE[request.timed]}
+    WHERE {where} AND kind = 1 AND name = ANY(%s)
 ), made AS (
     SELECT unit, {", ".join(made)} FROM picked GROUP BY unit
 ), bounded AS MATERIALIZED (
@@ -124,12 +134,27 @@ def _bounded(place: int, column: Column, parameters: Parameters) -> str:
     return f"{bound} AS x{place}, ({test})::int AS o{place}"
 
 
-def _picked(place: int, column: Column, parameters: Parameters) -> list[str]:
+def _within(column: Column, request: Request, parameters: Parameters) -> list[str]:
+    """SQL for whether an event lies in the column's span; nothing where all events are the round's."""
+    if not request.timed:
+        return []
+    parameters.append(request.after)
+    if column.lookback is not None:
+        parameters.append(request.past.at - column.lookback)
+        return ["sequence <= %s", "received_at >= %s::float8"]
+    if column.window is not None:
+        parameters.append(column.window)
+        return ["sequence > %s", "received_at <= seen + %s::float8"]
+    return ["sequence > %s"]
+
+
+def _picked(place: int, column: Column, request: Request, parameters: Parameters) -> list[str]:
     """SQL for a column's number of one event (NULL where it does not count), and for its key where it has one."""
     found = []
     for letter, field in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:
         parameters.append(column.event)
-        tests = ["name = %s", *(_condition(condition, parameters) for condition in column.where)]
+        tests = ["name = %s", *_within(column, request, parameters)]
+        tests += [_condition(condition, parameters) for condition in column.where]
         number = "1" if field is None else _number(field, parameters)
         found.append(f"CASE WHEN {' AND '.join(tests)} THEN {number} END AS {letter}{place}")
     return found

@@ -18,19 +18,26 @@ _TEXTS = ("char", "text", "string", "enum", "uuid")
 
 
 def measure_tables(
-    connection: Any, dialect: str, tables: Tables, policy: Published, columns: tuple[Column, ...]
+    connection: Any,
+    dialect: str,
+    tables: Tables,
+    policy: Published,
+    columns: tuple[Column, ...],
+    since: int | None = None,
 ) -> tuple[Moments, ...]:
     """The moments of every cell of a policy, from a team's exposures and events.
 
-    `connection` is a DuckDB or PostgreSQL connection, or a Spark session, and `dialect` says which.
+    `connection` is a DuckDB or PostgreSQL connection, or a Spark session, and `dialect` says which. Covariates end
+    before a unit's first exposure since the version `since`, the first that dealt units as this policy does.
     """
     if dialect not in DIALECTS:
         raise BadOption(f"no engine reads tables of {dialect!r}; there are {', '.join(DIALECTS)}")
     if not columns:
         raise BadOption("there is no column to measure; give at least one")
     draft = Draft(DIALECTS[dialect])
-    kinds = {table.table: _columns(connection, draft, table.table) for table in tables.events}
-    relation = team_events(draft, tables, policy, columns, kinds)
+    names = [tables.exposures.table, *(table.table for table in tables.events)]
+    kinds = {name: _columns(connection, draft, name) for name in names}
+    relation = team_events(draft, tables, policy, columns, kinds, since)
     run = spark.measure_relation if dialect == "spark" else duckdb.measure_relation
     return run(connection, draft, relation, columns)
 

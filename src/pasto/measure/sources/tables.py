@@ -13,7 +13,8 @@ from pasto.assign import Published
 from pasto.errors import BadOption
 from pasto.measure.assignment import assigned
 from pasto.measure.definitions import Column
-from pasto.measure.sql import Draft, Plain, Relation
+from pasto.measure.sources.times import Times
+from pasto.measure.sql import Draft, Plain, Relation, Span
 from pasto.measure.sql.reading import Kind
 
 
@@ -27,7 +28,8 @@ class ExposureTable:
     candidate: str | None = None
     """The candidate's name, where it was logged."""
     time: str | None = None
-    """When, of any type that can be ordered; needed where events do not say their version."""
+    """When: of any type that can be ordered where events do not say their version; a timestamp, or a number of
+    seconds, where a column has a window or looks back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,18 @@ Kinds = Mapping[str, Mapping[str, Kind]]
 """By table and column: what a column holds."""
 
 
-def team_events(draft: Draft, tables: Tables, policy: Published, columns: Sequence[Column], kinds: Kinds) -> Relation:
+def team_events(
+    draft: Draft,
+    tables: Tables,
+    policy: Published,
+    columns: Sequence[Column],
+    kinds: Kinds,
+    since: int | None = None,
+) -> Relation:
     """A policy's exposures and their events, from a team's own tables.
+
+    Columns that look back read what a unit did before its first exposure under this policy, or under an earlier one
+    from the version `since` on, where those dealt units alike.
 
     >>> from pasto.assign import publish
     >>> from pasto.measure.sql import DIALECTS
@@ -77,14 +89,25 @@ def team_events(draft: Draft, tables: Tables, policy: Published, columns: Sequen
     fields = Plain(merged)
     carried = fields.carried(draft)
     version = draft.bind(policy.version)
+    spans: dict[Span, str] = {}
+    if any(column.span != (None, None) for column in columns):
+        spans = {column.span: f"s{place}" for place, column in enumerate(columns)}
     absent = "".join(f", CAST(NULL AS {kind}) AS {draft.identifier(name)}" for name, kind in carried.items())
+    absent += "".join(f", FALSE AS {flag}" for flag in spans.values())
     exposed = _exposures(draft, tables.exposures, policy, version)
     pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
     events = sorted({column.event for column in columns})
+    times = Times(draft, tables, kinds)
     for table in tables.events:
-        if table.event is None or table.event in events:
-            pieces.append(_events(draft, tables.exposures, table, version, events, carried, kinds[table.table]))
-    return Relation("\nUNION ALL\n".join(pieces), fields)
+        if table.event is not None and table.event not in events:
+            continue
+        shown = _shown(draft, table, carried, kinds[table.table])
+        pieces.append(_events(draft, times, table, version, events, shown, spans))
+        if any(lookback is not None for _, lookback in spans):
+            first = draft.bind(policy.version if since is None else since)
+            firsts = times.firsts(f"BETWEEN {first} AND {version}")
+            pieces.append(_before(draft, times, table, firsts, events, shown, spans))
+    return Relation("\nUNION ALL\n".join(pieces), fields, spans)
 
 
 def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: str) -> str:
@@ -99,17 +122,8 @@ def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: s
     return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
 
 
-def _events(
-    draft: Draft,
-    exposures: ExposureTable,
-    table: EventTable,
-    version: str,
-    events: Sequence[str],
-    carried: Mapping[str, str],
-    kinds: Mapping[str, Kind],
-) -> str:
-    """The events of one table that belong to the policy."""
-    name = f"e.{draft.identifier(table.name)}" if table.event is None and table.name else draft.bind(str(table.event))
+def _shown(draft: Draft, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
+    """What is shown of an event: its unit, name and fields."""
     shown = ""
     for wanted, kind in carried.items():
         column = table.fields.get(wanted, wanted)
@@ -117,25 +131,82 @@ def _events(
         shown += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
     unit = f"CAST(e.{draft.identifier(table.unit)} AS {draft.dialect.text})"
     # The types of the two columns come from the exposures, which stand first in the union.
-    shown = f"{unit} AS unit, NULL AS arm, NULL AS candidate, {name} AS name{shown}"
-    text = f"SELECT {shown} FROM {draft.table(table.table)} AS e"  # noqa: S608 -- all quoted or bound
-    tests = [] if table.event is not None else [f"{name} IN ({', '.join(map(draft.bind, events))})"]
+    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{shown}"
+
+
+def _name(draft: Draft, table: EventTable) -> str:
+    """SQL for an event's name."""
+    if table.event is None and table.name:
+        return f"e.{draft.identifier(table.name)}"
+    return draft.bind(str(table.event))
+
+
+def _named(draft: Draft, table: EventTable, events: Sequence[str]) -> list[str]:
+    """What an event's name must be."""
+    return [] if table.event is not None else [f"{_name(draft, table)} IN ({', '.join(map(draft.bind, events))})"]
+
+
+def _events(
+    draft: Draft,
+    times: Times,
+    table: EventTable,
+    version: str,
+    events: Sequence[str],
+    shown: str,
+    spans: Mapping[Span, str],
+) -> str:
+    """The events of one table that belong to the policy."""
+    exposures = times.tables.exposures
+    joined = f"{draft.table(table.table)} AS e"
+    for (window, lookback), flag in spans.items():
+        within = "FALSE" if lookback is not None else "TRUE"
+        if window is not None:
+            within = f"coalesce({times.of(table)} <= {times.later('f.began', window)}, FALSE)"
+        shown += f", {within} AS {flag}"
+    if any(window is not None for window, _ in spans):
+        joined += f" LEFT JOIN ({times.firsts(f'= {version}')}) AS f ON e.{draft.identifier(table.unit)} = f.unit"
+    tests = _named(draft, table, events)
     if table.version is not None:
         tests.append(f"e.{draft.identifier(table.version)} = {version}")
-        return f"{text} WHERE {' AND '.join(tests)}"
+        return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
     if table.time is None or exposures.time is None:
         raise BadOption(
             f"events of {table.table!r} say neither their version nor their time; name the column of one of them "
             "(with the time, that of the exposures too)"
         )
     seen, when = draft.identifier(exposures.unit), draft.identifier(exposures.time)
-    spans = (
+    ranges = (
         f"SELECT {seen} AS unit, {draft.identifier(exposures.version)} AS version, {when} AS began, "  # noqa: S608
         f"lead({when}) OVER (PARTITION BY {seen} ORDER BY {when}) AS ended FROM {draft.table(exposures.table)}"
     )
     moment = f"e.{draft.identifier(table.time)}"
     tests += [f"s.version = {version}", f"{moment} >= s.began", f"(s.ended IS NULL OR {moment} < s.ended)"]
-    return f"{text} JOIN ({spans}) AS s ON e.{draft.identifier(table.unit)} = s.unit WHERE {' AND '.join(tests)}"
+    joined += f" JOIN ({ranges}) AS s ON e.{draft.identifier(table.unit)} = s.unit"
+    return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
+
+
+def _before(
+    draft: Draft,
+    times: Times,
+    table: EventTable,
+    firsts: str,
+    events: Sequence[str],
+    shown: str,
+    spans: Mapping[Span, str],
+) -> str:
+    """The events of one table that lie before their unit's first exposure, as far back as any column looks."""
+    moment = times.of(table)
+    longest = 0.0
+    for (_, lookback), flag in spans.items():
+        within = "FALSE" if lookback is None else f"{moment} >= {times.later('f.began', -lookback)}"
+        longest = max(longest, lookback or 0.0)
+        shown += f", {within} AS {flag}"
+    tests = _named(draft, table, events)
+    tests += [f"{moment} < f.began", f"{moment} >= {times.later('f.began', -longest)}"]
+    return (
+        f"SELECT {shown} FROM {draft.table(table.table)} AS e JOIN ({firsts}) AS f "  # noqa: S608 -- all quoted or bound
+        f"ON e.{draft.identifier(table.unit)} = f.unit WHERE {' AND '.join(tests)}"
+    )
 
 
 def _fields(column: Column) -> set[str]:

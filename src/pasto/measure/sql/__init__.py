@@ -2,7 +2,7 @@
 
 from pasto.measure.sql.centred import moments_from, sums_query
 from pasto.measure.sql.draft import DIALECTS, Dialect, Draft
-from pasto.measure.sql.per_unit import Relation, units_query
+from pasto.measure.sql.per_unit import Relation, Span, units_query
 from pasto.measure.sql.reading import JsonFields, Plain, Reading
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Plain",
     "Reading",
     "Relation",
+    "Span",
     "moments_from",
     "sums_query",
     "units_query",

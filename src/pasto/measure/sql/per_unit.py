@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pasto.measure.definitions import Column, Condition
 from pasto.measure.sql.draft import Draft
 from pasto.measure.sql.reading import Fields
+
+Span = tuple[float | None, float | None]
+"""A column's window and look-back, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class Relation:
     text: str
     """Gives unit; arm and candidate where the row is an exposure; name where it is an event; and the fields."""
     fields: Fields
+    spans: Mapping[Span, str] = field(default_factory=dict)
+    """Columns of the query that say whether an event lies in a span; none where all of them lie in the round."""
 
 
 def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> str:
@@ -31,7 +36,7 @@ def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> 
     """
     picked, made, bounded = [], [], []
     for place, column in enumerate(columns):
-        picked += _picked(draft, relation.fields, place, column)
+        picked += _picked(draft, relation, place, column)
         made.append(f"{draft.double(f'coalesce({_made(draft, place, column)}, 0)')} AS r{place}")
         bounded.append(_bounded(draft, place, column))
     return f"""SELECT arm, candidate, {", ".join(bounded)} FROM (
@@ -41,13 +46,16 @@ def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> 
 ) AS made WHERE arm IS NOT NULL"""  # noqa: S608 -- names, paths and values are all bound or quoted
 
 
-def _picked(draft: Draft, fields: Fields, place: int, column: Column) -> list[str]:
+def _picked(draft: Draft, relation: Relation, place: int, column: Column) -> list[str]:
     """SQL for a column's number of one event (NULL where it does not count), and for its key where it has one."""
+    fields = relation.fields
     tests = [f"name = {draft.bind(column.event)}"]
+    if relation.spans:
+        tests.append(relation.spans[column.span])
     tests += [_condition(draft, fields, condition) for condition in column.where]
     found = []
-    for letter, field in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:
-        number = "1" if field is None else fields.read(draft, field).amount
+    for letter, read in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:
+        number = "1" if read is None else fields.read(draft, read).amount
         found.append(f"CASE WHEN {' AND '.join(tests)} THEN {number} END AS {letter}{place}")
     return found
 

@@ -37,6 +37,13 @@ _COLUMN = (
         '{surface: home, seconds: {">=": 3}}',
     ),
     ("by", "text", "—", "For `last`: the event's field, such as a timestamp, that says which is the latest", "at"),
+    (
+        "window",
+        "time",
+        "—",
+        "Only events within it after the unit's first exposure of the round count; at most `rounds.maturity`",
+        "2h",
+    ),
 )
 
 FIELDS = (
@@ -93,6 +100,16 @@ FIELDS = (
         "[{event: like}, {event: view}]",
     ),
     Field("metrics.NAME.lower_is_better", "bool", "false", "Whether a fall is good news, as for a load time", "true"),
+    Field(
+        "metrics.NAME.covariate",
+        "time or mapping",
+        "—",
+        "What units did before the round, to take noise out of its lift (CUPED): a look-back, or the fields below",
+        "7d",
+    ),
+    Field("metrics.NAME.covariate.lookback", "time", "required", "How far back before the round to look", "7d"),
+    Field("metrics.NAME.covariate.metric", "text", "the metric itself", "The metric to look at instead", "watch_time"),
+    Field("metrics.NAME.covariate.cap", "number", "—", "What a unit's number of that time is cut down to", "50000"),
     Field("goal", "mapping", "required", "What the study is for: one of the two below", "{maximize: watch_time}"),
     Field(
         "goal.maximize",
@@ -171,7 +188,14 @@ FIELDS = (
     Field("source.exposures.unit", "text", "unit", "The column of units", "user_id"),
     Field("source.exposures.version", "text", "version", "The column of the policy's version", "policy"),
     Field("source.exposures.candidate", "text", "—", "The column of the candidate's name, to be checked", "shown"),
-    Field("source.exposures.time", "text", "—", "The column of the time, where events say no version", "at"),
+    Field(
+        "source.exposures.time",
+        "text",
+        "—",
+        "The column of the time (a timestamp, or seconds), where events say no version or a metric has a window or a "
+        "covariate",
+        "at",
+    ),
     Field(
         "source.events", "list", "required", "The tables of events, up to 64", "[{table: plays, event: play, time: at}]"
     ),
@@ -180,7 +204,9 @@ FIELDS = (
     Field("source.events.name", "text", "name", "The column of the event's name", "kind"),
     Field("source.events.event", "text", "—", "Instead of `name`: what all its events are called", "play"),
     Field("source.events.version", "text", "—", "The column of the policy's version", "policy"),
-    Field("source.events.time", "text", "—", "Instead of `version`: the column of the time", "at"),
+    Field(
+        "source.events.time", "text", "—", "The column of the time: instead of `version`, or beside it as above", "at"
+    ),
     Field("source.events.fields", "mapping", "{}", "Columns by field, where their names differ", "{seconds: secs}"),
     Field("learner", "text or mapping", "thompson", "Who learns: a name, or a name with settings", "thompson"),
     Field("learner.name", "`thompson`, `pasto` or `scgd`", "required", "Which learner, where settings follow", "pasto"),

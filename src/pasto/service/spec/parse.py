@@ -22,6 +22,7 @@ from pasto.service.spec.pace import read_rounds, read_traffic
 from pasto.service.spec.settings import read_settings
 from pasto.service.spec.sourced import read_source
 from pasto.service.spec.spec import Spec
+from pasto.service.spec.times import check_times
 from pasto.service.spec.warnings import warnings_of
 from pasto.space import Candidates
 from pasto.study.study import MOST_POINTS
@@ -55,6 +56,7 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
     source = read_source(problems, fields["source"]) if fields.get("source") is not None else None
     if fields.get("source") is not None and rounds.exposures is not None:
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
+    check_times(problems, metrics, rounds.maturity, source)
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
     expires_after = read_span(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
     if settings is not None and isinstance(settings.candidates, Candidates) and traffic.cap is not None:

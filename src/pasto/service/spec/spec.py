@@ -103,6 +103,17 @@ class Spec:
     """A team's own tables; None where events are sent to PASTO."""
 
     @property
+    def covariates(self) -> tuple[Column, ...]:
+        """The columns that metrics are adjusted by, each once; the learner never sees them."""
+        found = (metric.covariate for metric in self.metrics.values())
+        return tuple(dict.fromkeys(column for one in found if one is not None for column in one.columns))
+
+    @property
+    def measured(self) -> tuple[Column, ...]:
+        """Every column that a round is measured in: `columns`, then the covariates."""
+        return (*self.columns, *self.covariates)
+
+    @property
     def kept(self) -> int:
         """Policies that a study of this kind keeps for rounds that are learned late; a continuous space grows."""
         count = len(self.candidates) if isinstance(self.candidates, Candidates) else MOST_POINTS

@@ -35,6 +35,11 @@ def warnings_of(spec: Spec) -> Iterator[str]:
             "expires_after is shorter than a round: a caller that misses one refresh goes back to the baseline before "
             "the next policy; make it a few rounds long"
         )
+    if spec.covariates and spec.unit == "request":
+        yield (
+            f"unit is request, and {spec.covariates[0].name} looks at what a unit did before: a request that comes "
+            "once has no past; assign by user, or leave covariate out"
+        )
 
 
 def _goals(spec: Spec) -> list[Metric]:
