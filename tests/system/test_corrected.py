@@ -221,10 +221,10 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
     run.close()
-    before = sum(cell.units for cell in reader.read().rounds[0].cells)
+    before = sum(cell.units for cell in reader.read(2).rounds[0].cells)
     run.send([*events[-8:], *world(run.service.board.current("feed"), 60)])
     run.close()
-    for found in (reader.read(), Reader(memory, run.number).read()):
+    for found in (reader.read(3), Reader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
         assert sum(cell.units for cell in found.rounds[0].cells) == 60 > before
     said = run.service.rounds("feed")[-1]
