@@ -5,7 +5,7 @@ import { Holder, Remembered } from "./holder.mjs";
 import { Journal, explained } from "./journal.mjs";
 import { Outbox, checkEvent } from "./outbox.mjs";
 import { checkUnit, shown } from "./policy.mjs";
-import { Requests } from "./requests.mjs";
+import { Requests, codeOf } from "./requests.mjs";
 import { BATCH, Sender } from "./sender.mjs";
 
 /** Seconds for an answer, beyond what the service was asked to wait. */
@@ -229,7 +229,10 @@ export class Client {
       answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
       if (answer.status === 304 && held !== null) this.#holder.confirm();
       else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
-      else throw new Error(`the service answered ${answer.status}`);
+      else if (answer.status === 409 && codeOf(answer.text) === "wrong_state") {
+        this.#holder.end();
+        throw new Error("the study serves no policy any more, so every unit gets the baseline");
+      } else throw new Error(`the service answered ${answer.status}`);
     } catch (error) {
       if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${explained(error)}`);
       return this.#backoff.failed(answer?.retryAfter);

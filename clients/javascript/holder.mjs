@@ -10,6 +10,7 @@ export class Holder {
   #study;
   #now;
   #contact = -Infinity;
+  #ended = false;
   #arrived;
   #arrival;
 
@@ -24,7 +25,7 @@ export class Holder {
 
   /** Whether there is a policy that has not expired. */
   get fresh() {
-    return this.policy !== null && this.age < this.policy.expiresAfter;
+    return this.policy !== null && !this.#ended && this.age < this.policy.expiresAfter;
   }
 
   /** Seconds since the service last confirmed the policy; null where none is held. */
@@ -59,8 +60,14 @@ export class Holder {
     this.confirm();
   }
 
+  /** The service says that the study serves no policy any more: what is held is stale from now on. */
+  end() {
+    this.#ended = true;
+  }
+
   /** The service says that the policy held is still the one. */
   confirm() {
+    this.#ended = false;
     this.#contact = this.#now();
     this.#arrived();
   }

@@ -39,3 +39,18 @@ export class Requests {
     }
   }
 }
+
+/** A text as JSON; null where it is none. */
+export function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** The code of an error that is the service's own; null for one of something on the way. */
+export function codeOf(text) {
+  const code = parsed(text)?.error?.code;
+  return typeof code === "string" ? code : null;
+}

@@ -2,6 +2,7 @@
 
 import { Backoff, LEAST } from "./backoff.mjs";
 import { explained } from "./journal.mjs";
+import { codeOf, parsed } from "./requests.mjs";
 
 export const BATCH = 1000;
 /** Seconds for an answer. */
@@ -140,13 +141,5 @@ function isRefusal(item) {
 
 /** Whether it is what was sent that the service will not take, and not something on the way. */
 function isAboutTheBatch({ status, text }) {
-  return status === 413 || ((status === 400 || status === 422) && typeof parsed(text)?.error?.code === "string");
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
+  return status === 413 || ((status === 400 || status === 422) && codeOf(text) !== null);
 }

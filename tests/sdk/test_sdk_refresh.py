@@ -49,6 +49,7 @@ FAULTS = {
     "401": answers(401),
     "403": answers(403),
     "404": answers(404),
+    "409 of something on the way": answers(409, b"<html>conflict</html>"),
     "410": answers(410),
     "429": answers(429, Retry_After="7"),
     "429 for long": answers(429, Retry_After="86400"),
@@ -125,6 +126,23 @@ def test_ten_minutes_of_a_fault_change_nothing_and_end_with_it(
     while drive.version == 1:
         drive.step()
     assert max(drive.moments) <= max(end, back)
+
+
+def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
+    service: Rehearsal, clock: Clock, policy: Make
+) -> None:
+    drive = Drive(service, clock)
+    drive.run(30)
+    service.fault = answers(409, b'{"error": {"code": "out_of_date", "message": ""}}')
+    drive.run(60)
+    assert drive.holder.fresh()  # that is not what it says
+    service.fault = answers(409, b'{"error": {"code": "wrong_state", "message": "it is archived"}}')
+    drive.run(CAP)
+    assert not drive.holder.fresh()
+    assert drive.version == 1  # whose baseline is served
+    service.fault = None
+    drive.run(CAP)
+    assert drive.holder.fresh()
 
 
 def test_no_two_clients_wait_alike(service: Rehearsal, clock: Clock) -> None:

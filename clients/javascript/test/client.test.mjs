@@ -174,6 +174,19 @@ for (const [name, fault] of Object.entries(faults)) {
   });
 }
 
+withClient("a study that is over is served the baseline", {}, async ({ service, clock, client }) => {
+  service.text = documentOf(2);
+  await client.start();
+  assert.equal(client.assign("user-1").reason, "SPLIT");
+  const said = '{"error": {"code": "wrong_state", "message": "it is archived"}}';
+  service.fault = (request, response) => (response.writeHead(409).end(said), true);
+  await clock.pass(60);
+  assert.equal(client.assign("user-1").reason, "STALE");
+  service.fault = null;
+  await clock.pass(65);
+  assert.equal(client.assign("user-1").reason, "SPLIT");
+});
+
 withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {
   service.text = documentOf(9);
   await client.start();

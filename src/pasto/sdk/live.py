@@ -105,6 +105,10 @@ class Holder:
         self._confirm(self.live.policy, self.live.remembered, 0.0)
         return True
 
+    def end(self) -> None:
+        """The service says that the study serves no policy any more: what is held is stale from now on."""
+        self.live = replace(self.live, until=-math.inf)
+
     def fresh(self) -> bool:
         """Whether there is a policy to decide by."""
         return self.live.policy is not None and self.clock() < self.live.until

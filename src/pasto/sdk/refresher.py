@@ -116,6 +116,9 @@ class Refresher:
             return (
                 None if self._holder.confirm() else "the service says that nothing changed, and nothing is known here"
             )
+        if response.status == 409 and response.error == "wrong_state":
+            self._holder.end()
+            return "the study serves no policy any more, so every unit gets the baseline"
         if response.status != 200:
             return f"the service answered {response.status}"
         claimed = _CHECKSUM.match(response.header("etag"))

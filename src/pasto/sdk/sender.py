@@ -92,7 +92,7 @@ class Sender:
         answer = _answer(response)
         if answer is None and response.status != TOO_LARGE:
             problem = f"the service answered {response.status} and does not account for the batch"
-            if response.status in ABOUT_THE_BATCH and _from_the_service(response):
+            if response.status in ABOUT_THE_BATCH and response.error:
                 self._split(problem)
             return self._failed(problem, response.header("retry-after"))
         if answer is None:
@@ -172,11 +172,3 @@ def _answer(response: Response) -> dict[int, str] | None:
         return {int(refused["index"]): str(refused["reason"])[:300] for refused in found["refused"]}
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _from_the_service(response: Response) -> bool:
-    """Whether an error is the service's own, and not that of something on the way."""
-    try:
-        return isinstance(json.loads(response.body)["error"]["code"], str)
-    except (ValueError, KeyError, TypeError):
-        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,19 @@ class Response:
     def header(self, name: str) -> str:
         """A header's value by its name in any case; empty where it is missing."""
         return next((value for key, value in self.headers.items() if key.lower() == name.lower()), "")
+
+    @property
+    def error(self) -> str:
+        """The code of an error that is the service's own; empty for one of something on the way.
+
+        >>> Response(409, {}, b'{"error": {"code": "wrong_state", "message": ""}}').error, Response(502).error
+        ('wrong_state', '')
+        """
+        try:
+            code = json.loads(self.body)["error"]["code"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return ""
+        return code if isinstance(code, str) else ""
 
 
 Transport = Callable[[Request], Response]
