@@ -2,14 +2,18 @@
 
 Older SQLite cannot order the terms of a sum, and newer ones round it differently; so SQL picks and filters, and the
 sums, which must come out the same to the last bit on every machine that replays a round, are made of sorted numbers.
+Numbers leave the database as the digits that were sent, many to a text: a row apiece costs Python twice the time.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,35 +21,77 @@ from pasto.measure.definitions import Column, Condition
 from pasto.measure.engines.request import Request
 from pasto.measure.moments import Array, Moments, moments
 
-AT_ONCE = 500
-"""Rows taken from the database at a time: few enough to stay in the processor's own memory."""
+AT_ONCE = 2_000
+"""Sequences that are read together: few enough to stay in the processor's own memory."""
+TICKS = 2**22
+"""Of a second: our days' moments are whole numbers of them, which pass through a text without loss."""
 
-_SPAN = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND unit <> ''"
+_ROUND = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND unit <> ''"
+_PAST = "+study = ? AND sequence > ? AND sequence <= ? AND kind = 1 AND unit <> ''"
 """The pluses keep SQLite from an index over other columns: a round lies together in the sequence."""
-_EXPOSURES = f"SELECT unit, arm, candidate FROM events WHERE {_SPAN} AND kind = 0"  # noqa: S608 -- constants only
+_FIRST = "SELECT min(sequence) FROM events WHERE sequence > ?"
+_LAST = "SELECT max(sequence) FROM events WHERE sequence <= ?"
+_TICK = f"CAST(received_at * {TICKS} AS INTEGER)"
+_NOTHING = "json_array(NULL, NULL)"
 Parameters = list[object]
-Cell = tuple[str, int]
-Picked = tuple[NDArray[np.intp], Array, Array | None]
+Places = NDArray[np.intp]
+Picked = tuple[Places, Array, Array | None]
 """For one column's events: whose, the number, and what says which is the latest."""
+_read = msgspec.json.Decoder(list).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A list to make of some rows: SQL for its items and for the rows it is of, what is bound there, how it is read."""
+
+    items: str
+    rows: str
+    parameters: Parameters
+    read: Callable[[str], NDArray[Any]]
+
+
+class Met:
+    """Names by the place at which each was met first.
+
+    >>> met = Met()
+    >>> met('["ann","bob"]').tolist(), met('["bob","cid"]').tolist(), met.size
+    ([0, 1], [1, 3], 4)
+    """
+
+    def __init__(self) -> None:
+        self._firsts: dict[str, int] = {}
+        self._numbers = count()
+        self.size = 0
+        """Places there are; not all of them are a name's."""
+
+    def __call__(self, text: str) -> Places:
+        """Where the names of a list are."""
+        names = _read(text)
+        self.size += len(names)
+        return np.fromiter(map(self._firsts.setdefault, names, self._numbers), dtype=np.intp, count=len(names))
+
+    @property
+    def names(self) -> dict[int, str]:
+        """By their place."""
+        return {place: name for name, place in self._firsts.items()}
 
 
 def measure(connection: sqlite3.Connection, request: Request) -> tuple[Moments, ...]:
     """The moments of every cell, sorted by arm and candidate."""
-    places, cells = _population(connection, request)
-    if not places:
+    met, arms = Met(), Met()
+    exposed, picks = _round(connection, request, met, arms)
+    picks |= _past(connection, request, met)
+    distinct, owners, places, seen = _population(exposed, met.size, arms.names)
+    if not distinct:
         return ()
-    values = np.zeros((len(cells), len(request.columns)))
+    values = np.zeros((len(owners), len(request.columns)))
     clipped = np.zeros(values.shape, dtype=np.bool_)
-    for place, picked in enumerate(_events(connection, request, places)):
-        column = request.columns[place]
-        numbers = _per_unit(column, len(cells), *picked)
+    for place, column in enumerate(request.columns):
+        numbers = _per_unit(column, len(owners), *_picked(column, picks[place], places, seen))
         low = -np.inf if column.low is None else column.low
         high = np.inf if column.high is None else column.high
         clipped[:, place] = (numbers < low) | (numbers > high)
         values[:, place] = np.clip(numbers, low, high)
-    distinct = sorted(set(cells))
-    codes = {cell: code for code, cell in enumerate(distinct)}
-    owners = np.fromiter(map(codes.__getitem__, cells), dtype=np.intp, count=len(cells))
     # Within a cell by the numbers themselves: an order that neither arrival nor a unit's name can change.
     order = np.lexsort((*values.T, owners))
     values, clipped = values[order], clipped[order]
@@ -56,86 +102,165 @@ def measure(connection: sqlite3.Connection, request: Request) -> tuple[Moments, 
     )
 
 
-def _population(connection: sqlite3.Connection, request: Request) -> tuple[dict[str, int], list[Cell]]:
-    """Every exposed unit's place, and the cell at each place."""
-    places: dict[str, int] = {}
-    cells: list[Cell] = []
-    for unit, arm, candidate in connection.execute(_EXPOSURES, _span(request)):
-        place = places.setdefault(unit, len(cells))
-        if place == len(cells):
-            cells.append((arm, candidate))
-        else:  # a policy draws a unit the same cell each time; were it not so, arrival must still not matter
-            cells[place] = min(cells[place], (arm, candidate))
-    return places, cells
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The events that one column reads."""
+
+    units: Places
+    """Whose, by where each unit was met."""
+    pairs: Array | None
+    """Number and key, NaN where one is not there; None where each event counts."""
+    ticks: Places | None
+    """When, where that matters."""
 
 
-def _events(connection: sqlite3.Connection, request: Request, places: dict[str, int]) -> Iterator[Picked]:
-    """What each column picks of the events, in the order of the columns, from one pass over them.
-
-    A row holds its event's code, and then as many numbers as the event with most columns needs.
-    """
-    wanted: dict[str, list[tuple[str, Parameters]]] = {column.event: [] for column in request.columns}
-    spots = []
-    for column in request.columns:
-        spots.append(len(wanted[column.event]))
-        wanted[column.event] += _expressions(column)
-    names = list(wanted)
-    parameters: Parameters = list(names)
-    cases = " ".join(f"WHEN ? THEN {code}" for code in range(len(names)))
-    selected = ["unit", f"CASE name {cases} END"]
-    for slot in range(max(map(len, wanted.values()))):
-        filled = [(name, *expressions[slot]) for name, expressions in wanted.items() if slot < len(expressions)]
-        for name, _, bound in filled:
-            parameters += [name, *bound]
-        selected.append(f"CASE name {' '.join(f'WHEN ? THEN {expression}' for _, expression, _ in filled)} END")
-    # Nothing in this text was written by a user: names, paths and values are all bound.
-    query = (
-        f"SELECT {', '.join(selected)} FROM events WHERE {_SPAN} AND kind = 1 "  # noqa: S608
-        f"AND name IN ({', '.join('?' * len(names))})"
-    )
-    cursor = connection.execute(query, [*parameters, *_span(request), *names])
-    units, codes, *slots = _table(cursor, len(selected), places)
-    for column, spot in zip(request.columns, spots, strict=True):
-        numbers, keys = slots[spot], None if column.by is None else slots[spot + 1]
-        # An event counts where its number (and key) is there and its unit was exposed.
-        counts = (codes == names.index(column.event)) & (units >= 0) & ~np.isnan(numbers)
-        if keys is not None:
-            counts &= ~np.isnan(keys)
-        yield units[counts].astype(np.intp), numbers[counts], None if keys is None else keys[counts]
+def _round(
+    connection: sqlite3.Connection, request: Request, met: Met, arms: Met
+) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+    """Unit, arm, candidate and time of every exposure; and the events of each column, from one pass over the round."""
+    own = [place for place, column in enumerate(request.columns) if column.lookback is None]
+    timed = any(request.columns[place].window is not None for place in own)
+    asked = [
+        Asked("unit", "kind = 0", [], met),
+        Asked("arm", "kind = 0", [], arms),
+        Asked("candidate", "kind = 0", [], _whole),
+        *([Asked(_TICK, "kind = 0", [], _whole)] if timed else []),
+    ]
+    bound: Parameters = [request.study, request.version]
+    lists, picks = _listed(connection, request, own, asked, (_ROUND, bound, request.after, request.until), met, timed)
+    return lists, picks
 
 
-def _table(cursor: sqlite3.Cursor, width: int, places: dict[str, int]) -> list[Array]:
-    """A query's rows as columns of numbers, the unit in front by its place (−1 for one that was never exposed)."""
-    chunks: list[list[Array]] = [[] for _ in range(width)]
-    while rows := cursor.fetchmany(AT_ONCE):
-        units, *others = zip(*rows, strict=True)
-        chunks[0].append(np.fromiter(map(places.get, units, repeat(-1)), dtype=np.float64, count=len(units)))
-        for chunk, column in zip(chunks[1:], others, strict=True):
-            chunk.append(np.array(column, dtype=np.float64))
-    return [np.concatenate(chunk) if chunk else np.empty(0) for chunk in chunks]
+def _past(connection: sqlite3.Connection, request: Request, met: Met) -> dict[int, Pick]:
+    """The events of each column that looks back."""
+    looking = [place for place, column in enumerate(request.columns) if column.lookback is not None]
+    if not looking:
+        return {}
+    past = request.past
+    where: tuple[str, Parameters, int, int] = (_PAST, [request.study], past.after, past.until)
+    return _listed(connection, request, looking, [], where, met, timed=False)[1]
 
 
-def _span(request: Request) -> tuple[int, int, int, int]:
-    return request.study, request.version, request.after, request.until
-
-
-def _expressions(column: Column) -> list[tuple[str, Parameters]]:
-    """SQL for a column's number (NULL where the event does not count), and for its key where it has one."""
-    found = []
-    for field in [column.value] if column.by is None else [column.value, column.by]:
+def _listed(
+    connection: sqlite3.Connection,
+    request: Request,
+    columns: Sequence[int],
+    asked: Sequence[Asked],
+    where: tuple[str, Parameters, int, int],
+    met: Met,
+    timed: bool,
+) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+    """What was asked of a stretch of the log, and the events that some columns read there."""
+    names = sorted({request.columns[place].event for place in columns})
+    own = "kind = 1 AND name = ?"
+    wanted = [*asked, *(Asked("unit", own, [name], met) for name in names)]
+    if timed:
+        wanted += [Asked(_TICK, own, [name], _whole) for name in names]
+    read = [place for place in columns if not _counted(request.columns[place])]
+    for place in read:
         parameters: Parameters = []
-        tests = [_condition(condition, parameters) for condition in column.where]
-        number = "1" if field is None else _number(field, parameters)
-        text = f"CASE WHEN {' AND '.join(tests)} THEN {number} END" if tests else number
-        found.append((text, parameters))
-    return found
+        numbers = _numbers(request.columns[place], request, parameters)
+        wanted.append(Asked(numbers, own, [*parameters, request.columns[place].event], _pairs))
+    found = _lists(connection, wanted, where, names)
+    lists, rest = found[: len(asked)], found[len(asked) :]
+    units = dict(zip(names, rest, strict=False))
+    ticks = dict(zip(names, rest[len(names) :], strict=False)) if timed else {}
+    pairs = dict(zip(read, rest[len(rest) - len(read) :], strict=True))
+    events = {place: request.columns[place].event for place in columns}
+    return lists, {place: Pick(units[event], pairs.get(place), ticks.get(event)) for place, event in events.items()}
 
 
-def _number(field: str, parameters: Parameters) -> str:
-    """A field's number; true is 1 and false 0, and text is none."""
-    path = _path(field)
-    parameters += [path, path]
-    return "CASE WHEN json_type(fields, ?) IN ('integer', 'real', 'true', 'false') THEN json_extract(fields, ?) END"
+def _lists(
+    connection: sqlite3.Connection,
+    asked: Sequence[Asked],
+    where: tuple[str, Parameters, int, int],
+    names: Sequence[str],
+) -> list[NDArray[Any]]:
+    """Every list that was asked for, made of a stretch of the log a piece at a time."""
+    rows, bound, after, until = where
+    shown = ", ".join(f"json_group_array({one.items}) FILTER (WHERE {one.rows})" for one in asked)
+    parameters = [*chain.from_iterable(one.parameters for one in asked), *bound]
+    # Nothing in this text was written by a user: names, paths and values are all bound.
+    query = f"SELECT {shown} FROM events WHERE {rows} AND (kind = 0 OR name IN ({', '.join('?' * len(names))}))"  # noqa: S608
+    (first,) = connection.execute(_FIRST, (after,)).fetchone()
+    (last,) = connection.execute(_LAST, (until,)).fetchone()
+    starts = range(0) if first is None or last is None else range(first - 1, last, AT_ONCE)
+    chunks: list[list[NDArray[Any]]] = [[one.read("[]")] for one in asked]
+    for start in starts:
+        span = (start, min(start + AT_ONCE, last))
+        found = connection.execute(query, [*parameters, *span, *names]).fetchone()
+        for chunk, one, text in zip(chunks, asked, found, strict=True):
+            chunk.append(one.read(text))
+    return [np.concatenate(chunk) for chunk in chunks]
+
+
+def _whole(text: str) -> Places:
+    return np.array(_read(text), dtype=np.intp)
+
+
+def _pairs(text: str) -> Array:
+    """Two numbers an event; what is text, or not there, is NaN."""
+    found = list(chain.from_iterable(_read(text)))
+    if '"' in text:
+        found = [None if isinstance(value, str) else value for value in found]
+    return np.array(found, dtype=np.float64).reshape(-1, 2)
+
+
+def _population(
+    exposed: Sequence[NDArray[Any]], size: int, arms: dict[int, str]
+) -> tuple[list[tuple[str, int]], Places, Places, Places | None]:
+    """The cells in order; each exposed unit's cell; where each unit that was met is, −1 if not exposed; and since when.
+
+    A policy draws a unit the same cell each time; were it not so, arrival must still not matter: it is the least.
+    """
+    units, codes, candidates, *times = exposed
+    order = sorted(arms, key=arms.__getitem__)
+    ranks = np.zeros(max(arms, default=0) + 1, dtype=np.intp)
+    ranks[order] = np.arange(len(order))
+    width = int(candidates.max(initial=0)) + 1
+    never = np.iinfo(np.intp).max
+    cells = np.full(size, never, dtype=np.intp)
+    np.minimum.at(cells, units, ranks[codes] * width + candidates)
+    known = np.flatnonzero(cells < never)
+    places = np.full(size, -1, dtype=np.intp)
+    places[known] = np.arange(len(known))
+    found, owners = np.unique(cells[known], return_inverse=True)
+    seen = None
+    if times:
+        since = np.full(size, never, dtype=np.intp)
+        np.minimum.at(since, units, times[0])
+        seen = since[known]
+    return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, seen
+
+
+def _picked(column: Column, pick: Pick, places: Places, seen: Places | None) -> Picked:
+    """The events that count: where number (and key) is there and the unit was exposed, in time."""
+    units = places[pick.units]
+    counts = units >= 0
+    if pick.pairs is not None:
+        counts &= ~np.isnan(pick.pairs).any(axis=1)
+    if column.window is not None and pick.ticks is not None and seen is not None and len(seen):
+        counts &= pick.ticks - seen[units] <= column.window * TICKS
+    numbers = np.ones((len(units), 2)) if pick.pairs is None else pick.pairs
+    return units[counts], numbers[counts, 0], None if column.by is None else numbers[counts, 1]
+
+
+def _counted(column: Column) -> bool:
+    """Whether each of its events counts, whatever is in it: then nothing of it need be read."""
+    return column.value is None and column.lookback is None and not column.where
+
+
+def _numbers(column: Column, request: Request, parameters: Parameters) -> str:
+    """SQL for a column's number and key of one event, as they were sent; twice the number where there is no key."""
+    tests = [_condition(condition, parameters) for condition in column.where]
+    if column.lookback is not None:
+        tests.append("received_at >= ?")
+        parameters.append(request.past.at - column.lookback)
+    pair = "json_array(1, 1)"
+    if column.value is not None:
+        parameters += [_path(column.value), _path(column.value if column.by is None else column.by)]
+        pair = f"coalesce(json_extract(fields, ?, ?), {_NOTHING})"
+    return f"CASE WHEN {' AND '.join(tests)} THEN {pair} ELSE {_NOTHING} END" if tests else pair
 
 
 def _condition(condition: Condition, parameters: Parameters) -> str:
@@ -165,19 +290,19 @@ def _path(field: str) -> str:
     return f'$."{field}"'
 
 
-def _per_unit(column: Column, count: int, units: NDArray[np.intp], numbers: Array, keys: Array | None) -> Array:
+def _per_unit(column: Column, size: int, units: NDArray[np.intp], numbers: Array, keys: Array | None) -> Array:
     """One number for each unit, 0 where it has no event; from sorted numbers, so that arrival does not matter."""
     if column.per_unit in ("count", "any"):
-        counts = np.bincount(units, minlength=count).astype(np.float64)
+        counts = np.bincount(units, minlength=size).astype(np.float64)
         return counts if column.per_unit == "count" else np.minimum(counts, 1.0)
     order = np.lexsort((numbers, units) if keys is None else (numbers, keys, units))
     units, numbers = units[order], numbers[order]
     if column.per_unit in ("max", "last"):
-        values = np.zeros(count)
+        values = np.zeros(size)
         ends = np.flatnonzero(np.diff(units, append=-1))
         values[units[ends]] = numbers[ends]
         return values
-    sums = np.bincount(units, weights=numbers, minlength=count)
+    sums = np.bincount(units, weights=numbers, minlength=size)
     if column.per_unit == "sum":
         return np.asarray(sums, dtype=np.float64)
-    return np.asarray(sums / np.maximum(np.bincount(units, minlength=count), 1), dtype=np.float64)
+    return np.asarray(sums / np.maximum(np.bincount(units, minlength=size), 1), dtype=np.float64)
