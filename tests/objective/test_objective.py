@@ -183,3 +183,8 @@ def test_an_objective_survives_being_saved(objective: Objective) -> None:
 def test_a_broken_saved_objective_is_refused(saved: dict[str, Any]) -> None:
     with pytest.raises(BadState):
         from_saved(saved)
+
+
+def test_weighted_goals_are_told_as_a_sum() -> None:
+    assert str(pasto.maximize({"x": 2, "y": -1.5, "z": 1})) == "maximize 2 x - 1.5 y + 1 z"
+    assert str(pasto.maximize({"x": -2, "y": 1})) == "maximize - 2 x + 1 y"

@@ -169,7 +169,8 @@ class Objective:
             case weights if len(weights) == 1 and next(iter(weights.values())) == 1.0:
                 aim = next(iter(weights))
             case weights:
-                aim = " + ".join(f"{weight:g} {name}" for name, weight in weights.items())
+                terms = [f"{'-' if weight < 0 else '+'} {abs(weight):g} {name}" for name, weight in weights.items()]
+                aim = " ".join(terms).removeprefix("+ ")
         verb = "maximize" if self.sign > 0 else "minimize"
         return ", ".join([f"{verb} {aim}", *(f"keep {rail}" for rail in self.guardrails)])
 
