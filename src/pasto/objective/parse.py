@@ -71,7 +71,7 @@ def parse_objective(
     """Read a whole objective: goals to raise and to lower, each with a weight where one is given, and guardrails.
 
     >>> print(parse_objective(maximize=["watch_time", "comments=0.3"], minimize=["load=2"], keep=["likes >= 3"]))
-    maximize 1 watch_time + 0.3 comments + -2 load, keep likes >= 3
+    maximize 1 watch_time + 0.3 comments - 2 load, keep likes >= 3
     >>> print(parse_objective(minimize=["cost/sales"]))
     minimize cost/sales
     """
