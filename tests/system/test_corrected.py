@@ -254,10 +254,12 @@ def test_the_end_of_learning_makes_every_round_final(
         events = world(run.service.board.current("feed"), 60)
         run.send(events[:-2])
         run.close()
+    run.send(world(run.service.board.current("feed"), 60))
     row = run.service.change("feed", action, who="ann", reason="enough")
     run.service.board.refresh()
     assert not Details.from_text(run.service.board.standing("feed").row.details).correctable
     assert [one["round"] for one in run.closes()[-1]["settled"]] == [1, 2, 3]
+    assert run.closes()[-1]["problems"] == []
     if row["state"] == "confirming":
         run.send(events[-2:])
         assert run.service.report("feed")["accounting"]["late"]["events"] == 2

@@ -84,7 +84,7 @@ def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> 
     problems: list[str] = []
     before = json.loads(text)["version"]
     study = Study.from_state(json.loads(text))
-    if revision != NOTHING:
+    if revision != NOTHING or study.correctable:
         study, text = _revised(study, text, revision, problems)
     final = len(lessons) if revision.final is None else revision.final
     for place, lesson in enumerate(lessons):

@@ -1,0 +1,134 @@
+"""Corrections at the pure step: when things came does not matter, and a learner that fails does not stop its study."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pasto
+from pasto.errors import SolverFailed
+from pasto.optimize.learners import Thompson
+from pasto.records import Observation
+from pasto.service.rounds.late import revision
+from pasto.service.rounds.step import Lesson, Revision, begun, step
+from pasto.study import Study
+
+COVARIANCE = ((0.02, 0.0), (0.0, 0.03))
+
+
+def study() -> Study:
+    rows = [{"w": k} for k in range(3)]
+    objective = pasto.maximize("x").keep("y", at_least=0)
+    return Study(rows, objective, learner=Thompson(draws=2), seed=7, baseline=0, control=0.1)
+
+
+def lesson(number: int, units: int) -> Lesson:
+    """What a round is known to have measured when so many units' events have come; nothing before the first."""
+    values = np.random.default_rng(number).normal(size=(3, 50, 2)) if units else np.empty((0, 0, 2))
+    seen = [
+        Observation(number - 1, k, units, tuple(row[:units].mean(axis=0).tolist()), COVARIANCE)
+        for k, row in enumerate(values)
+    ]
+    control = Observation(number - 1, 0, 20, (0.1, 0.2), COVARIANCE, control=True)
+    return Lesson(number, (*seen, control))
+
+
+def taught(known: list[list[int]], window: int) -> str:
+    """A study after closes that know of each round so many units, one row for each close, and keep a window open."""
+    text = begun(study()).text
+    open_: list[int] = []
+    for now, units in enumerate(known, start=1):
+        due = [now] if now <= len(units) else []
+        stay = [number for number in (*open_, *due) if number + window > now]
+        before = known[now - 2] if now > 1 else units
+        corrected = [number for number in open_ if units[number - 1] != before[number - 1]]
+        now_known = {number: lesson(number, units[number - 1]) for number in (*open_, *due)}
+        told = revision(open_, corrected, due, stay, now_known.__getitem__)
+        text = step(text, [now_known[number] for number in due], told).text
+        open_ = stay
+    return text
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None:
+    rounds, window = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
+    whole = [data.draw(st.integers(1, 50)) for _ in range(rounds)]
+    closes = rounds + window
+    late = np.zeros((closes, rounds), dtype=int)
+    for place, units in enumerate(whole):
+        came = sorted(data.draw(st.lists(st.integers(0, units), min_size=window, max_size=window)))
+        late[place : place + window, place] = came
+        late[place + window :, place] = units
+    on_time = [whole] * closes
+    ends = [json.loads(taught(known, window)) for known in (late.tolist(), on_time)]
+    assert ends[0]["learned"] == ends[1]["learned"]
+    assert ends[0]["learned_rounds"] == ends[1]["learned_rounds"] == rounds
+    assert "correctable" not in ends[0]
+
+
+def test_a_step_that_corrects_publishes_on_what_is_known_now() -> None:
+    first = step(begun(study()).text, [lesson(1, 5)], Revision(final=0))
+    again = step(first.text, [], Revision(again=(lesson(1, 50),), ended=False))
+    assert (again.study.rounds, again.study.policy.version, again.problems) == (1, 2, ())
+    assert again.text == step(first.text, [], Revision(again=(lesson(1, 50),), ended=False)).text
+    assert again.study.policy.probabilities != step(first.text, []).study.policy.probabilities
+    served = dict(again.study.state()["correctable"]["policies"])
+    assert served[0] == list(study().policy.probabilities)
+
+
+def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = step(
+        begun(study()).text,
+        [
+            lesson(1, 5),
+        ],
+        Revision(final=0),
+    ).text
+    text = step(text, [lesson(2, 5)], Revision(ended=False, final=0)).text
+    learn = Thompson.learn
+
+    def failing(self: Thompson, problem: Any, state: Any, round: Any) -> Any:
+        if round.units.max() == 41:
+            raise SolverFailed("no")
+        return learn(self, problem, state, round)
+
+    monkeypatch.setattr(Thompson, "learn", failing)
+    again = step(text, [lesson(3, 9)], Revision(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0))
+    assert again.problems == ("round 1 could not be learned again: SolverFailed: no",)
+    assert (again.study.rounds, again.study.correctable) == (2, (1, 2))
+    better = step(again.text, [], Revision(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
+    assert (better.problems, better.study.correctable) == ((), (0, 1, 2))
+
+
+def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = begun(study()).text
+    for number in (1, 2):
+        text = step(text, [lesson(number, 5)], Revision(ended=False, final=0)).text
+
+    def failing(self: Study, observations: Any) -> None:
+        raise SolverFailed("no")
+
+    monkeypatch.setattr(Study, "settle", failing)
+    after = step(text, [lesson(3, 9)], Revision(settled=(lesson(1, 5),), ended=False, final=0))
+    assert after.problems == ("learned rounds could not be corrected: SolverFailed: no; they are final now",)
+    assert (after.study.rounds, after.study.correctable) == (3, (2,))
+
+
+@pytest.mark.parametrize("trouble", [MemoryError, OSError])
+def test_trouble_of_the_machine_is_no_reason_to_lose_a_round(
+    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]
+) -> None:
+    text = step(begun(study()).text, [lesson(1, 5)], Revision(final=0)).text
+
+    def failing(*given: Any, **named: Any) -> None:
+        raise trouble
+
+    monkeypatch.setattr(Thompson, "learn", failing)
+    with pytest.raises(trouble):
+        step(text, [], Revision(again=(lesson(1, 9),), ended=False))
