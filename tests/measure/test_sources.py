@@ -182,6 +182,19 @@ def test_tables_in_postgres(database: Any, own: tuple[Moments, ...], tables: Tab
 
 
 @pytest.mark.services
+def test_a_hundred_columns_in_postgres(database: Any) -> None:
+    many = tuple(Column(f"c{cap}", "watch", "seconds", "sum", 0.0, 1.0 + cap) for cap in range(100))
+    seen, deeds = rows(POLICY)
+    fill(database, "%s", seen, deeds)
+    with duckdb.connect() as connection:
+        fill(connection, "?", seen, deeds)
+        agree(
+            measure_tables(database, "postgres", TABLES, POLICY, many),
+            measure_tables(connection, "duckdb", TABLES, POLICY, many),
+        )
+
+
+@pytest.mark.services
 def test_files_on_spark(spark: Any, lake: Path, own: tuple[Moments, ...]) -> None:
     spark_over(spark, {"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"})
     agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)

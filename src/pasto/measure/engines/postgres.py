@@ -14,6 +14,7 @@ import numpy as np
 from pasto.measure.definitions import Column, Condition
 from pasto.measure.engines.request import Request
 from pasto.measure.moments import Moments
+from pasto.measure.sql import Draft, Relation, moments_from, sums_query, units_query
 
 PAIRS_AT_ONCE = 1000
 """Products in one statement: PostgreSQL gives at most 1,664 columns."""
@@ -65,6 +66,23 @@ def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
             )
         )
     return tuple(found)
+
+
+def measure_relation(
+    connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
+) -> tuple[Moments, ...]:
+    """The moments of every cell of any exposures and events, sorted by arm and candidate.
+
+    The products come as one array, for a hundred columns have more of them than a row may have columns.
+    """
+    width = len(columns)
+    units = units_query(draft, relation, columns)
+    query = sums_query("units", width, f"units {draft.dialect.materialized} (\n{units}\n), ", "ARRAY[{}]")
+    if width * (width + 1) // 2 > PAIRS_AT_ONCE:
+        # What parallel workers hand on is a row again, with a column for each product.
+        connection.execute("SET max_parallel_workers_per_gather = 0")
+    rows = connection.execute(query, draft.parameters).fetchall()
+    return moments_from([(*row[:-1], *row[-1]) for row in rows], width)
 
 
 def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:

@@ -7,7 +7,7 @@ from typing import Any
 from pasto.assign import Published
 from pasto.errors import BadOption
 from pasto.measure.definitions import Column
-from pasto.measure.engines import duckdb, spark
+from pasto.measure.engines import duckdb, postgres, spark
 from pasto.measure.moments import Moments
 from pasto.measure.sources.tables import Tables, team_events
 from pasto.measure.sql import DIALECTS, Draft
@@ -15,6 +15,11 @@ from pasto.measure.sql.reading import Kind
 
 _NUMBERS = ("int", "double", "float", "real", "decimal", "numeric", "bigint", "smallint", "hugeint", "long", "short")
 _TEXTS = ("char", "text", "string", "enum", "uuid")
+_ENGINES = {
+    "duckdb": duckdb.measure_relation,
+    "postgres": postgres.measure_relation,
+    "spark": spark.measure_relation,
+}
 
 
 def measure_tables(
@@ -38,8 +43,7 @@ def measure_tables(
     names = [tables.exposures.table, *(table.table for table in tables.events)]
     kinds = {name: _columns(connection, draft, name) for name in names}
     relation = team_events(draft, tables, policy, columns, kinds, since)
-    run = spark.measure_relation if dialect == "spark" else duckdb.measure_relation
-    return run(connection, draft, relation, columns)
+    return _ENGINES[dialect](connection, draft, relation, columns)
 
 
 def _columns(connection: Any, draft: Draft, table: str) -> dict[str, Kind]:

@@ -11,11 +11,11 @@ import numpy as np
 from pasto.measure.moments import Moments
 
 
-def sums_query(units: str, width: int, prelude: str = "") -> str:
+def sums_query(units: str, width: int, prelude: str = "", products: str = "{}") -> str:
     """The query for every cell's units, means, rests, clipped counts and sums of products, given a table of units.
 
     Products are of deviations from the cell's mean, so that a mean that dwarfs its deviation costs no digits; what
-    rounding left of the mean is told as well.
+    rounding left of the mean is told as well. `products` is what to make of the sums of products, which are many.
 
     >>> sums_query("units", 1).splitlines()[-1]
     ') AS deviations GROUP BY arm, candidate'
@@ -27,7 +27,7 @@ def sums_query(units: str, width: int, prelude: str = "") -> str:
         *(f"min(c{i})" for i in places),
         *(f"sum(d{i})" for i in places),
         *(f"sum(o{i})" for i in places),
-        *(f"sum(d{i} * d{j})" for i, j in combinations_with_replacement(places, 2)),
+        products.format(", ".join(f"sum(d{i} * d{j})" for i, j in combinations_with_replacement(places, 2))),
     ]
     return f"""WITH {prelude}centres AS (
     SELECT arm, candidate, {centres} FROM {units} GROUP BY arm, candidate
