@@ -16,16 +16,14 @@ from numpy.typing import NDArray
 from pasto.errors import BadOption
 from pasto.objective import Array, Objective, maximize
 from pasto.optimize import solve
-from pasto.paper.data import core, split
 from pasto.paper.data.kuairand import load as load_feed
-from pasto.paper.data.movielens import load as load_movies
 from pasto.paper.ensemble_sort import LEAST, METRICS, TODAY, TOP
 from pasto.paper.ensemble_sort import objective as feed_objective
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
-from pasto.paper.models.autoencoder import Settings
 from pasto.paper.models.feedback import predict
 from pasto.paper.models.sorting import Lists
 from pasto.paper.movielens import METRICS as MOVIES
+from pasto.paper.movielens import prepared, settings
 from pasto.paper.replay.learned import PARALLEL, Pool, standard_error
 from pasto.paper.two_goals import models
 from pasto.records import Blend, Value
@@ -131,11 +129,9 @@ def run(size: Size) -> Outcome:
 
 def _movies(size: Size) -> Terrain:
     """α between the two models of `pasto paper movielens`, soft as there."""
-    assert size.data is not None  # noqa: S101 -- run has looked
-    parts = split(core(load_movies(size.data)), seed=size.seed)
-    settings = Settings(epochs=3 if size.quick else 100, seed=size.seed)
+    parts = prepared(size)
     alphas = np.linspace(0.0, 1.0, 41 if size.quick else FINE)
-    values = models(parts, "documentary", MOVIES, settings, size).values(alphas.tolist())
+    values = models(parts, "documentary", MOVIES, settings(size), size).values(alphas.tolist())
     middle = float(np.nanmean(values[1, len(alphas) // 2], dtype=np.float64))
 
     def at(row: dict[str, Value]) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ TODAY = {"long_view": 0.5, "like": 0.2, "forward": 0.2}
 """The baseline: some of everything."""
 TARGET, PENALTY = -2.0, 5.0
 """Percent of the baseline at which soft guardrails begin to pull, and λ, in percent of watch time."""
-MARKS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
+MARKS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 SHORT = 100
 """The default learner is run no longer than this."""
 METRICS = ("time", "like", "forward")

@@ -36,7 +36,7 @@ MIDDLE = 0.5
 """The α whose second metric is the threshold; it is not among the hundred."""
 ALPHAS = np.linspace(0.0, 1.0, CHOICES)
 MARKS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000)
-DEFAULT_ROUNDS = 200
+DEFAULT_ROUNDS = 100
 """The default learner is run no longer than this."""
 
 

@@ -276,4 +276,4 @@ def _kind(goal: Goal) -> str:
 
 
 def _slug(one: Played) -> str:
-    return one.split.pairs.name.split()[-1].lower()
+    return one.split.pairs.name.split(" (")[0].split()[-1].lower()

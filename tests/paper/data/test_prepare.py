@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.errors import BadInput
-from pasto.paper.data import Interactions, core, priced, split
+from pasto.paper.data import Interactions, busiest, core, priced, split
 
 PAIRS = st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1)
 
@@ -72,3 +72,13 @@ def test_a_split_is_random_and_the_seed_decides() -> None:
     assert (first == again).all()
     assert (first != other).any()
     assert len({tuple(row) for row in first.tolist()}) > 5
+
+
+@given(PAIRS, st.integers(1, 14))
+def test_the_busiest_users_keep_all_their_pairs(pairs: set[tuple[int, int]], count: int) -> None:
+    whole = core(of(pairs), 1)
+    kept = busiest(whole, count)
+    before = sorted(np.bincount(whole.users).tolist(), reverse=True)
+    assert sorted(np.bincount(kept.users).tolist(), reverse=True) == before[:count]
+    assert kept.item_count == len(np.unique(kept.items))
+    assert (kept.name == "tiny") == (count >= whole.user_count)

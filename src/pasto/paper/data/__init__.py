@@ -4,7 +4,7 @@ A new data set is a new file here.
 """
 
 from pasto.paper.data.interactions import Interactions
-from pasto.paper.data.prepare import Split, core, priced, split
+from pasto.paper.data.prepare import Split, busiest, core, priced, split
 from pasto.paper.data.text import Source, find
 
-__all__ = ["Interactions", "Source", "Split", "core", "find", "priced", "split"]
+__all__ = ["Interactions", "Source", "Split", "busiest", "core", "find", "priced", "split"]

@@ -34,6 +34,23 @@ def priced(pairs: Interactions, worth: str) -> Interactions:
     return _kept(pairs, np.isfinite(pairs.worth[worth])[pairs.items])
 
 
+def busiest(pairs: Interactions, count: int) -> Interactions:
+    """The users with the most pairs, and the items that these have; the name tells it where anybody is left out.
+
+    >>> import numpy as np
+    >>> some = Interactions("tiny", np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32), 2, 3)
+    >>> busiest(some, 1).name, busiest(some, 1).item_count, busiest(some, 2).name
+    ('tiny (the busiest 1 of 2 users)', 2, 'tiny')
+    """
+    if pairs.user_count <= count:
+        return pairs
+    order = np.argsort(-np.bincount(pairs.users, minlength=pairs.user_count), kind="stable")
+    chosen = np.zeros(pairs.user_count, dtype=bool)
+    chosen[order[:count]] = True
+    name = f"{pairs.name} (the busiest {count:,} of {pairs.user_count:,} users)"
+    return replace(_kept(pairs, chosen[pairs.users]), name=name)
+
+
 def core(pairs: Interactions, least: int = 5) -> Interactions:
     """Users and items with at least so many pairs each, leaving out the others until none is left to leave out.
 
