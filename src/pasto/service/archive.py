@@ -20,6 +20,8 @@ import numpy as np
 
 from pasto.errors import BadOption, StoreError
 from pasto.measure import Column, Moments, measure
+from pasto.service.rounds.past import needed_from
+from pasto.service.spec import parse_spec
 from pasto.store import CloseRow, Store, StudyRow
 
 AT_ONCE = 50_000
@@ -59,7 +61,8 @@ class Archive:
     def take(self, store: Store, row: StudyRow) -> dict[str, Any]:
         """Move the events that rounds were learned from out of the store; how many files and events that made.
 
-        What came later, too late to be learned, stays in the store.
+        What came later, too late to be learned, stays in the store, and so does what covariates of rounds to come
+        still look back at.
         """
         taken, events = 0, 0
         for version, after, until in _spans(store, row):
@@ -189,7 +192,10 @@ def _spans(store: Store, row: StudyRow) -> list[tuple[int, int, int]]:
     """
     found: list[tuple[int, int, int]] = []
     last = 0
+    needed = needed_from(store, parse_spec(json.loads(row.document)), row)
     for close in _closes(store, row):
+        if close.closed_at >= needed:
+            break
         last = close.high_water
         told = json.loads(close.observed)
         found += [(one["round"], one["after"], last) for one in told["rounds"] if not one.get("open")]

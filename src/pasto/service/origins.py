@@ -21,26 +21,34 @@ SPARK = ("sc://", "spark://", "local[", "yarn", "k8s://")
 
 
 def measure_there(
-    source: Sourced, policy: Published, columns: tuple[Column, ...], environment: Mapping[str, str] | None = None
+    source: Sourced,
+    policy: Published,
+    columns: tuple[Column, ...],
+    environment: Mapping[str, str] | None = None,
+    *,
+    since: int | None = None,
 ) -> tuple[Moments, ...]:
     """What a policy's units did, from a team's own tables.
 
     The place is what the variable PASTO_SOURCE_NAME says: postgresql://…, Spark's master or remote address, or a folder
-    in which each table is a folder or file of Parquet or CSV.
+    in which each table is a folder or file of Parquet or CSV. `since` is the first version that deals units as the
+    policy does, which covariates end before.
     """
     variable = f"PASTO_SOURCE_{source.origin.upper()}"
     place = (os.environ if environment is None else environment).get(variable, "")
     if not place:
         raise BadOption(f"the study's source is {source.origin!r}, and {variable} is not set; set it to where that is")
     if place.startswith(("postgresql://", "postgres://")):
-        return _postgres(place, source, policy, columns)
+        return _postgres(place, source, policy, columns, since)
     if place.startswith(SPARK):
-        return measure_tables(_spark(place), "spark", source.tables, policy, columns)
+        return measure_tables(_spark(place), "spark", source.tables, policy, columns, since)
     with closing(duckdb_over(_files(Path(place), source.tables))) as connection:
-        return measure_tables(connection, "duckdb", _single(source.tables), policy, columns)
+        return measure_tables(connection, "duckdb", _single(source.tables), policy, columns, since)
 
 
-def _postgres(place: str, source: Sourced, policy: Published, columns: tuple[Column, ...]) -> tuple[Moments, ...]:
+def _postgres(
+    place: str, source: Sourced, policy: Published, columns: tuple[Column, ...], since: int | None
+) -> tuple[Moments, ...]:
     try:
         import psycopg
     except ImportError as error:
@@ -48,7 +56,7 @@ def _postgres(place: str, source: Sourced, policy: Published, columns: tuple[Col
     try:
         with psycopg.connect(place) as connection:
             connection.read_only = True
-            return measure_tables(connection, "postgres", source.tables, policy, columns)
+            return measure_tables(connection, "postgres", source.tables, policy, columns, since)
     except psycopg.Error as error:
         raise StoreError(f"the source {source.origin!r} could not be read: {error}") from error
 

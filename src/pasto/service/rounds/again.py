@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from pasto.measure import Moments
 from pasto.service.details import Waiting
 from pasto.service.rounds.close import OWN_TABLES, moments_of
+from pasto.service.rounds.past import past_of
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow
 
@@ -23,6 +25,7 @@ DIGITS = 1e-9
 _LET_GO = (
     "SELECT count(*) FROM events WHERE +study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
 )
+_PAST_LET_GO = "SELECT count(*) FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
 
 
 class Again:
@@ -45,6 +48,8 @@ class Again:
         """Rounds whose events are no longer kept, or whose archive is not at hand."""
         self.elsewhere: list[int] = []
         """Rounds that were measured in a team's own tables, which go on changing."""
+        self.remembered: list[int] = []
+        """Rounds whose covariates are taken from the record, because the events before them are no longer all here."""
 
     def measure(
         self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str, spec: Spec | None = None
@@ -58,6 +63,7 @@ class Again:
         if engine == OWN_TABLES:
             self.elsewhere.append(one.round)
             return record
+        remembering = bool(spec.covariates) and (one.round in self._archived or self._past_let_go(one.round))
         if one.round in self._archived and self._archive is not None:
             measured = self._archive.measure(self._row, one.round, one.after, until, spec.columns)
             exact = engine == "sqlite"
@@ -65,14 +71,18 @@ class Again:
             self.gone.append(one.round)
             return record
         else:
-            measured = moments_of(self._store, spec, self._row.number, one, until)
+            measured = moments_of(self._store, spec, self._row.number, one, until, covariates=not remembering)
             exact = engine == self._store.dialect
-        if self._units[one.round] and measured != record:
+        known = record
+        if remembering:  # units are added up in the order of all their numbers, so without some the last digits differ
+            self.remembered.append(one.round)
+            exact, known = False, _narrowed(record, len(spec.columns))
+        if self._units[one.round] and measured != known:
             self.touched.append(one.round)
-            return record if _lacks(record, measured, self._units[one.round]) else None
+            return record if _lacks(known, measured, self._units[one.round]) else None
         if exact:
             return measured
-        return record if agree(record, measured) else None
+        return record if agree(known, measured) else None
 
     def exceptions(self) -> dict[str, Any]:
         """What is identical only by its record, in words for a machine; nothing where all was computed again."""
@@ -83,12 +93,23 @@ class Again:
             told["deleted_events"] = {"rounds": self.gone}
         if self.elsewhere:
             told["own_tables"] = {"rounds": self.elsewhere}
+        if self.remembered:
+            told["covariates"] = {"rounds": self.remembered}
         return {"except": told} if told else {}
 
     def _let_go(self, one: Waiting, until: int) -> int:
-        query = _LET_GO.replace("?", "%s") if self._store.dialect == "postgres" else _LET_GO
+        return self._count(_LET_GO, (self._row.number, one.round, one.after, until))
+
+    def _past_let_go(self, version: int) -> bool:
+        """Whether an event is gone that a round's covariates may have read."""
+        past = past_of(self._store, self._spec, self._row.number, version)
+        return past is not None and self._count(_PAST_LET_GO, (self._row.number, past.after, past.until)) > 0
+
+    def _count(self, query: str, bound: tuple[int, ...]) -> int:
         with self._store.reading() as connection:
-            found = connection.execute(query, (self._row.number, one.round, one.after, until)).fetchone()
+            found = connection.execute(
+                query.replace("?", "%s") if self._store.dialect == "postgres" else query, bound
+            ).fetchone()
         return int(found[0])
 
 
@@ -104,6 +125,19 @@ def agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
         if not (np.abs(np.subtract(one.cross, other.cross)) <= DIGITS * one.units * np.outer(scale, scale)).all():
             return False
     return True
+
+
+def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:
+    """The first columns alone."""
+    return tuple(
+        replace(
+            cell,
+            mean=cell.mean[:width],
+            cross=tuple(line[:width] for line in cell.cross[:width]),
+            clipped=cell.clipped[:width],
+        )
+        for cell in measured
+    )
 
 
 def _lacks(recorded: Sequence[Moments], measured: Sequence[Moments], units: int) -> bool:

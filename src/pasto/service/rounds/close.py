@@ -28,6 +28,7 @@ from pasto.service.rounds.judging import (
 )
 from pasto.service.rounds.late import Corrections, corrections, recorded, revision
 from pasto.service.rounds.looks import PHASES
+from pasto.service.rounds.past import dealt_first, past_of
 from pasto.service.rounds.step import Lesson, Revision, Stepped, begun, step, unchanged
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import holding, reason
@@ -213,13 +214,18 @@ def publication(
     return frozen, policy
 
 
-def moments_of(store: Store, spec: Spec, study: int, one: Waiting, until: int) -> tuple[Moments, ...]:
-    """What a round measured, as far as events had come."""
+def moments_of(
+    store: Store, spec: Spec, study: int, one: Waiting, until: int, *, covariates: bool = True
+) -> tuple[Moments, ...]:
+    """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
+    columns = spec.measured if covariates else spec.columns
     if spec.source is not None:
         policy = store.policy(study, one.round)
         if policy is None:
             raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
-        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), spec.columns)
+        since = dealt_first(store, study, one.round).version if spec.covariates else None
+        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), columns, since=since)
+    before = past_of(store, spec, study, one.round) if covariates else None
     with store.reading() as connection:
         return measure(
             connection,
@@ -228,7 +234,8 @@ def moments_of(store: Store, spec: Spec, study: int, one: Waiting, until: int) -
             version=one.round,
             after=one.after,
             until=until,
-            columns=spec.columns,
+            columns=columns,
+            before=before,
         )
 
 

@@ -52,7 +52,7 @@ def lengthened(spec: Spec, elapsed: float) -> Spec:
 
 
 def _lengthened(column: Column, elapsed: float) -> Column:
-    if column.per_unit not in ("sum", "count"):
+    if column.window is not None or column.per_unit not in ("sum", "count"):
         return column
     low = column.low if column.low is None or column.low > 0 else column.low * elapsed
     return replace(column, low=low, high=None if column.high is None else column.high * elapsed)

@@ -128,7 +128,9 @@ def _steady(spec: Spec, watched: Sequence[Floor], levels: Sequence[float]) -> li
     found = []
     for floor in watched:
         metric = metrics[floor.name]
-        grows = metric.denominator is None and metric.numerator.per_unit in GROWING and spec.unit != "request"
+        column = metric.numerator
+        grows = metric.denominator is None and column.per_unit in GROWING and column.window is None
+        grows = grows and spec.unit != "request"
         if floor.relative or not grows:
             found.append(floor)
         elif levels and (level := levels[floor.quantity.numerator]) > 0:

@@ -1,0 +1,188 @@
+"""Windows and covariates of a running study: what a close measures, and what a replay still can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.service.archive import Archive
+from pasto.service.keeping import Keeping
+from pasto.service.packing import read_cells
+from pasto.service.rounds.past import dealt_first, needed_from, past_of
+from pasto.service.service import Service
+from pasto.service.spec import parse_spec
+from pasto.store.sqlite import SqliteStore
+
+HOUR = 3600.0
+DOCUMENT: dict[str, Any] = {
+    "name": "feed",
+    "baseline": {"w": 1},
+    "parameters": {"w": [0, 1, 2]},
+    "metrics": {
+        "seen": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "covariate": "2h"},
+        "soon": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "window": "30m"},
+        "rate": {"ratio": [{"event": "see", "value": "x", "cap": 50}, {"event": "see"}], "covariate": "90m"},
+    },
+    "goal": {"maximize": "seen"},
+    "traffic": {"control": "30%"},
+    "rounds": {"every": "1h", "maturity": "30m"},
+}
+
+
+class Play:
+    """A study whose clock is set by hand, with users who come back every round."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+        self.store = SqliteStore(None, clock=lambda: self.now)
+        self.service = Service(self.store, clock=lambda: self.now, monotonic=lambda: self.now)
+        self.service.create(DOCUMENT, who="ann", seed=7)
+        self.service.change("feed", "start", who="ann")
+        self.log: list[tuple[float, str, float]] = []
+        """When, whose and how much of every metric event."""
+        self.rng = np.random.default_rng(3)
+        self._sent = 0
+
+    def send(self, users: int = 60) -> None:
+        """Everyone is exposed, and sees something at once and three quarters of an hour later."""
+        policy = self.service.board.current("feed")
+        for late, exposing in ((0.0, True), (0.75 * HOUR, False)):
+            self.now += late
+            events: list[dict[str, Any]] = []
+            for number in range(users):
+                unit, self._sent = f"user {number}", self._sent + 1
+                drawn = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+                x = float(np.round(number / 10.0 + self.rng.standard_normal(), 3))
+                if exposing:
+                    events.append({"type": "exposure", "id": f"e{self._sent}", **drawn})
+                told = {"type": "metric", "id": f"m{self._sent}", "name": "see", "fields": {"x": x}, **drawn}
+                events.append(told)
+                self.log.append((self.now, unit, x))
+            answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
+            assert answer["refused"] == []
+
+    def close(self) -> None:
+        self.now += 0.25 * HOUR
+        self.service.close_round("feed", who="ann")
+
+    def observed(self, round: int) -> dict[str, Any]:
+        (close,) = self.store.closes(self.number, after=round - 1, limit=1)
+        return dict(json.loads(close.observed))
+
+    @property
+    def number(self) -> int:
+        row = self.store.study("feed")
+        assert row is not None
+        return row.number
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    made = Play()
+    yield made
+    made.service.shutdown()
+
+
+def means(cells: Any, column: int) -> float:
+    """A column's mean over all units of all cells."""
+    found = read_cells(cells)
+    units = sum(cell.units for cell in found)
+    return sum(cell.units * cell.mean[column] for cell in found) / units
+
+
+def test_what_a_close_measures(play: Play) -> None:
+    began = []
+    for _ in range(5):
+        began.append(play.now)
+        play.send()
+        play.close()
+    told = [one for round in range(1, 6) for one in play.observed(round)["rounds"]]
+    assert [one["round"] for one in told] == [1, 2, 3, 4]
+    for one, start in zip(told, began, strict=False):
+        during = [(at, x) for at, _, x in play.log if start <= at < start + HOUR]
+        assert means(one["moments"], 0) == pytest.approx(sum(x for _, x in during) / 60)
+        soon = [x for at, x in during if at <= start + HOUR / 2]
+        names = [column.name for column in parse_spec(DOCUMENT).measured]
+        assert means(one["moments"], names.index("soon")) == pytest.approx(sum(soon) / 60)
+        for name, back in (("seen.covariate", 2.0), ("rate.covariate.numerator", 1.5)):
+            before = [x for at, _, x in play.log if start - back * HOUR <= at < start]
+            assert means(one["moments"], names.index(name)) == pytest.approx(sum(before) / 60)
+        before = [x for at, _, x in play.log if start - 1.5 * HOUR <= at < start]
+        assert means(one["moments"], names.index("rate.covariate.denominator")) == len(before) / 60
+    assert play.service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
+
+
+def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_policy(play: Play) -> None:
+    for _ in range(3):
+        play.send()
+        play.close()
+    play.service.change("feed", "confirm", who="ann")
+    first = play.service.board.current("feed").version
+    began = play.now
+    play.send()
+    play.service.change("feed", "pause", who="ann", reason="lunch")
+    play.now += HOUR
+    play.service.change("feed", "resume", who="ann")
+    play.send()
+    again = play.service.board.current("feed").version
+    assert again > first + 1
+    play.close()
+    spec = parse_spec(DOCUMENT)
+    assert dealt_first(play.store, play.number, again).version == first
+    assert dealt_first(play.store, play.number, first - 1).version == first - 1
+    past = past_of(play.store, spec, play.number, again)
+    assert past is not None
+    assert past.at == began
+    row = play.store.study("feed")
+    assert row is not None
+    (close,) = play.store.closes(play.number, after=row.round - 2, limit=1)
+    cells = json.loads(close.observed)["look"]["moments"]
+    names = [column.name for column in spec.measured]
+    before = [x for at, _, x in play.log if began - 2 * HOUR <= at < began]
+    assert means(cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
+    assert play.service.replay("feed")["identical"]
+
+
+def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_path: Path) -> None:
+    for _ in range(6):
+        play.send()
+        play.close()
+    keeping = Keeping(play.store, Archive(tmp_path), clock=lambda: play.now)
+    row = play.store.study("feed")
+    assert row is not None
+    spec = parse_spec(DOCUMENT)
+    needed = needed_from(play.store, spec, row)
+    assert needed < play.now - 2 * HOUR
+    keeping.archive("feed")
+    with play.store.reading() as connection:
+        (oldest,) = connection.execute("SELECT min(received_at) FROM events WHERE unit <> ''").fetchone()
+        (gone,) = connection.execute("SELECT count(*) FROM events WHERE unit = ''").fetchone()
+    assert gone > 0
+    assert oldest <= needed + HOUR
+    replayed = keeping.replay("feed")
+    assert replayed["identical"]
+    assert replayed["except"].keys() == {"covariates"}
+    start = play.now
+    play.send()
+    play.close()
+    play.send()
+    play.close()
+    names = [column.name for column in spec.measured]
+    (one,) = (one for one in play.observed(8)["rounds"] if one["round"] == 7)
+    before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
+    assert means(one["moments"], names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
+    keeping.forget("feed", "user 3", who="ann")
+    assert keeping.replay("feed")["identical"]
+
+
+def test_without_covariates_nothing_is_held_back(play: Play) -> None:
+    plain = parse_spec({**DOCUMENT, "metrics": {"seen": {"event": "see", "value": "x"}}})
+    row = play.store.study("feed")
+    assert row is not None
+    assert needed_from(play.store, plain, row) == float("inf")
+    assert past_of(play.store, plain, row.number, 1) is None
