@@ -68,8 +68,8 @@ lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 		--output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
 
-realdata: $(TORCH) ## Run the tests that need torch or files of real size.
-	$(BIN)/pytest -q -m realdata tests/paper
+realdata: $(TORCH) ## Run the tests that need torch or files of real size; DATA=DIR adds the paper's commands on real data.
+	PASTO_DATA='$(DATA)' $(BIN)/pytest -q -n auto --maxprocesses 2 -m realdata tests/paper
 
 # torch is large and needed for nothing but training, so it stays outside the pinned files.
 $(TORCH): $(DEV)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LOOKS = {"Algorithm 1": ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOURS[3])}
+SLOW = "Algorithm 1"
+"""The learner whose way is drawn: it is long."""
+LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOURS[3])}
 """Of each learner: its mark and colour."""
 
 
@@ -43,17 +45,16 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
     for learned in goal.learned:
         shape, colour = LOOKS[learned.learner]
         path = learned.metrics(one.truth).mean(axis=0)
-        axes.plot(path[:, 1], path[:, 0], "-", color=colour, linewidth=1.0, alpha=0.7, zorder=3)
+        if learned.learner == SLOW:
+            axes.plot(path[:, 1], path[:, 0], "-", color=colour, linewidth=1.0, alpha=0.7, zorder=3)
         marks.append((f"{learned.learner}, {learned.marks[-1]:,} rounds", path[-1], shape, colour, 7))
     for name, at, shape, colour, side in marks:
         axes.plot(at[1], at[0], shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
     if not goal.soft:
         _closer(axes, np.array([*(at for _, at, *_ in marks), *ends]))
     kind = "λ = 5" if goal.soft else "hard guardrail, closer"
-    figures.label(
-        axes, title=f"{one.split.pairs.name}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0]
-    )
-    figures.legend(axes, "lower left")
+    figures.label(axes, title=f"{_short(one)}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0])
+    figures.legend(axes, "best")
 
 
 def _closer(axes: Axes, points: Array) -> None:
@@ -90,7 +91,7 @@ def learning(one: Played) -> Figure:
     _room(axes, np.array([goal.best.value]))
     figures.label(
         axes,
-        title=f"{one.split.pairs.name}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
+        title=f"{_short(one)}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
         x="rounds (ten folds of users each)",
         y="f of the answer, λ = 5",
     )
@@ -102,3 +103,8 @@ def _room(axes: Axes, tops: Array) -> None:
     """Room above the highest line for what is written on it."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, float(tops.max())) + 0.06 * (high - low))
+
+
+def _short(one: Played) -> str:
+    """The name of the data, without what was left out of it."""
+    return one.split.pairs.name.split(" (")[0]
