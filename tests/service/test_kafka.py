@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from pasto.errors import BadOption, StoreBusy, UnknownStudy
+from pasto.errors import BadOption, StoreBusy, StoreError
 from pasto.service.kafka import consume, subscribe
 from pasto.service.service import Service
 
@@ -124,17 +124,101 @@ def test_a_busy_store_makes_the_topic_wait(
     assert taken.accepted == len(events)
 
 
-@pytest.mark.services
-def test_a_failure_commits_nothing(
-    learning: Service, traffic: Traffic, producer: Producer, consumers: Callable[..., Any]
-) -> None:
+class Message:
+    """A message as the client gives it."""
+
+    def __init__(self, body: bytes, topic: str = "t", offset: int = 0) -> None:
+        self._body, self._topic, self._offset = body, topic, offset
+
+    def error(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self._body
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class Topic:
+    """A consumer of messages that are there already; it stops whoever reads it when they are all committed."""
+
+    def __init__(self, *bodies: bytes, topic: str = "t") -> None:
+        self.messages = [Message(body, topic, offset) for offset, body in enumerate(bodies)]
+        self.committed = 0
+
+    def consume(self, batch: int, wait: float) -> list[Message]:
+        return self.messages[self.committed : self.committed + batch]
+
+    def commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
+        assert not asynchronous
+        self.committed = offsets[0].offset
+
+    def done(self) -> bool:
+        return self.committed == len(self.messages)
+
+
+def test_a_study_that_is_not_there_blocks_nothing(learning: Service, traffic: Traffic) -> None:
     events = traffic(learning, 5)
-    send(producer, "failing", [json.dumps(event).encode() for event in events])
-    first = consumers("failing")
-    with pytest.raises(UnknownStudy):
-        consume(learning, "nothing", first, stop=until(learning, 10**9))
-    first.close()
-    assert consume(learning, "feed", consumers("failing"), stop=until(learning, len(events))).accepted == len(events)
+    topic = Topic(json.dumps(events).encode())
+    taken = consume(learning, "nothing", topic, stop=topic.done)
+    assert (taken.accepted, taken.refused, topic.committed) == (0, len(events), 1)
+    assert taken.events == {("", "refused"): len(events)}, "nobody can fill the counters with names"
+
+
+def test_events_name_their_study_where_the_topic_does_not(learning: Service, traffic: Traffic) -> None:
+    events = traffic(learning, 8)
+    named = [json.dumps({**event, "study": "feed"}).encode() for event in events]
+    other = [json.dumps({**events[0], "study": "other"}).encode(), json.dumps({**events[0], "study": 7}).encode()]
+    bad = [b"[1", b"no event", json.dumps(events[1]).encode(), b'{"study": "feed"}', b"\xff", b""]
+    array = b"[" + b",".join(named[3:]) + b"]"
+    topic = Topic(named[0], b"\n".join(named[1:3]), array, *other, *bad)
+    taken = consume(learning, {"t": None}, topic, stop=topic.done)
+    assert taken.accepted == len(events)
+    assert taken.events["feed", "refused"] == 1
+    assert taken.refused == len(other) + len(bad) - 1, "an empty message has no event to refuse"
+    assert topic.done()
+
+
+def test_a_message_that_no_store_keeps_is_passed_over(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = traffic(learning, 6)
+    real = learning.ingest
+
+    def picky(name: str, batch: Any) -> Any:
+        if any(getattr(event, "id", None) == events[3]["id"] for event in batch):
+            raise StoreError("this cannot be written")
+        return real(name, batch)
+
+    monkeypatch.setattr(learning, "ingest", picky)
+    topic = Topic(*(json.dumps(event).encode() for event in events))
+    taken = consume(learning, "feed", topic, stop=topic.done)
+    assert (taken.accepted, taken.lost, topic.done()) == (len(events) - 1, 1, True)
+
+
+def test_a_store_out_of_reach_is_waited_for(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = traffic(learning, 6)
+    real, failures = learning.store.append, iter(range(4))
+
+    def append(*arguments: Any) -> Any:
+        if next(failures, None) is not None:
+            raise StoreError("the database cannot be reached")
+        return real(*arguments)
+
+    monkeypatch.setattr(learning.store, "append", append)
+    monkeypatch.setattr("pasto.service.kafka.PATIENCE", 0.0)
+    topic = Topic(json.dumps(events).encode())
+    taken = consume(learning, "feed", topic, stop=topic.done)
+    assert (taken.accepted, taken.lost) == (len(events), 0)
 
 
 def test_settings_that_would_lose_events_are_refused() -> None:
@@ -142,3 +226,5 @@ def test_settings_that_would_lose_events_are_refused() -> None:
         subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "enable.auto.commit": True})
     with pytest.raises(BadOption, match=r"group\.id is missing"):
         subscribe("t", {"bootstrap.servers": "x"})
+    with pytest.raises(BadOption, match="refuses its settings"):
+        subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "no.such.setting": "1"})

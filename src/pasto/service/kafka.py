@@ -1,31 +1,40 @@
-"""Events from a Kafka topic: read at least once, counted once, and its offsets committed only after they are durable.
+"""Events from Kafka topics: read at least once, counted once, and offsets committed only after they are durable.
 
-A message holds what a request to the events endpoint would: one event, an array of events, or lines of them.
+A message holds what a request to the events endpoint would: one event, an array of events, or lines of them. A topic is
+one study's, or its events name theirs in a field `study`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.errors import BadOption, StoreBusy
+import msgspec
+
+from pasto.errors import BadInput, BadOption, PastoError, StoreBusy, StoreError, UnknownStudy, WrongState
 from pasto.service.service import Service
 from pasto.service.wire import Event, Refusal
 
 BATCH = 1000
 """Messages that are taken in together."""
 PATIENCE = 0.2
-"""Seconds to wait before a store that is busy is asked again."""
+"""Seconds to wait before a store that is busy, or out of reach, is asked again."""
+SHOWN = 10
+"""Refusals of a batch that are logged."""
 
-_log = logging.getLogger(__name__)
+Studies = str | Mapping[str, str | None]
+"""The study of all events, or by topic: its study, or None where each event names its own."""
+_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+_log = logging.getLogger("pasto.kafka")
 
 
 @dataclass(slots=True)
 class Taken:
-    """What came of a topic so far."""
+    """What came of topics so far."""
 
     messages: int = 0
     accepted: int = 0
@@ -33,20 +42,37 @@ class Taken:
     refused: int = 0
     uncommitted: int = 0
     """Batches whose offsets could not be committed: they come again, and their events are duplicates then."""
+    lost: int = 0
+    """Messages that no store would keep, though it works: they are passed over."""
+    errors: int = 0
+    """Troubles that the client reported and went on from, or that made it begin again."""
+    events: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By study and by what became of them: accepted, duplicate or refused; an unknown study's are under ""."""
+
+    def add(self, study: str, answer: Mapping[str, Any]) -> None:
+        """Count one answer of the service."""
+        told = {
+            "accepted": answer["accepted"],
+            "duplicate": answer["duplicates"],
+            "refused": len(answer["refused"]),
+        }
+        self.accepted += told["accepted"]
+        self.duplicates += told["duplicate"]
+        self.refused += told["refused"]
+        self.events.update({(study, result): number for result, number in told.items() if number})
 
 
-def subscribe(topic: str, settings: Mapping[str, Any]) -> Any:
-    """A consumer of one topic from its beginning, that commits nothing by itself.
+def subscribe(topics: str | Sequence[str], settings: Mapping[str, Any]) -> Any:
+    """A consumer of topics from their beginning, that commits nothing by itself.
 
     `settings` are the Kafka client's own, such as bootstrap.servers and group.id; those that would commit offsets
     before events are durable are refused.
     """
     try:
-        from confluent_kafka import Consumer
+        from confluent_kafka import Consumer, KafkaException
     except ImportError as error:
         raise BadOption("reading a Kafka topic needs its client: pip install 'pasto[kafka]'") from error
-    fixed = {"enable.auto.commit": False, "enable.auto.offset.store": False}
-    for name, value in fixed.items():
+    for name, value in _FIXED.items():
         if settings.get(name, value) != value:
             raise BadOption(
                 f"{name} is {settings[name]!r}; leave it out, offsets are committed after events are durable"
@@ -54,70 +80,146 @@ def subscribe(topic: str, settings: Mapping[str, Any]) -> Any:
     for name in ("bootstrap.servers", "group.id"):
         if not settings.get(name):
             raise BadOption(f"{name} is missing from the Kafka settings; name it")
-    consumer = Consumer({"auto.offset.reset": "earliest", **settings, **fixed})
-    consumer.subscribe([topic])
+    try:
+        consumer = Consumer({"auto.offset.reset": "earliest", **settings, **_FIXED})
+    except (KafkaException, TypeError, ValueError) as error:
+        raise BadOption(f"the Kafka client refuses its settings: {error}") from error
+    consumer.subscribe([topics] if isinstance(topics, str) else list(topics))
     return consumer
 
 
 def consume(
     service: Service,
-    study: str,
+    studies: Studies,
     consumer: Any,
     *,
     stop: Callable[[], bool],
     batch: int = BATCH,
     wait: float = 0.5,
+    taken: Taken | None = None,
+    looked: Callable[[Any], None] = lambda consumer: None,
 ) -> Taken:
-    """Take a topic's events into a study until told to stop; what came of it.
+    """Take topics' events in until told to stop; what came of it, counted in `taken` as it goes.
 
     A batch is durable before its offsets are committed, so whatever dies in between comes again and is known by its
-    ids. Where the store is busy the topic waits; any other failure ends this with nothing committed of the batch.
+    ids. What is no event, or a study's that is not there or takes none, is counted, logged and passed over; where the
+    store is busy or out of reach the topics wait. `looked` is called with the consumer after every look.
     """
-    taken = Taken()
+    taken = Taken() if taken is None else taken
     while not stop():
-        messages = [_checked(message) for message in consumer.consume(batch, wait)]
-        if not messages:
-            continue
-        events: list[Event | Refusal] = []
-        for message in messages:
-            body = message.value() or b""
-            events += service.decode(body, lines=not body.lstrip().startswith(b"["))
-        answer = _ingested(service, study, events, stop)
-        if answer is None:
-            break
-        taken.messages += len(messages)
-        taken.accepted += answer["accepted"]
-        taken.duplicates += answer["duplicates"]
-        taken.refused += len(answer["refused"])
-        for refusal in answer["refused"][:10]:
-            _log.warning("an event from Kafka was refused: %s", refusal["reason"], extra={"study": study})
-        taken.uncommitted += not _committed(consumer, messages)
+        messages = [message for message in consumer.consume(batch, wait) if _sound(message, taken)]
+        if messages:
+            if not _ingested(service, studies, messages, stop, taken):
+                break
+            taken.messages += len(messages)
+            taken.uncommitted += not _committed(consumer, messages)
+        looked(consumer)
     return taken
 
 
 def _ingested(
-    service: Service, study: str, events: list[Event | Refusal], stop: Callable[[], bool]
-) -> dict[str, Any] | None:
-    """The answer once the events are durable; None where it was told to stop before the store took them."""
-    while True:
+    service: Service, studies: Studies, messages: Sequence[Any], stop: Callable[[], bool], taken: Taken
+) -> bool:
+    """Whether all that can be kept of some messages is durable; False where it was told to stop before.
+
+    Where a working store refuses some messages, each is tried alone, and the one that it refuses is passed over.
+    """
+    for study, events in _by_study(service, studies, messages).items():
+        while True:
+            try:
+                answer = service.ingest(study, events).result()
+            except (UnknownStudy, WrongState) as error:
+                reason = str(error) if study else "it names no study; send a field study, or say whose its topic is"
+                answer = {"accepted": 0, "duplicates": 0, "refused": [{"reason": reason}] * len(events)}
+                study = study if isinstance(error, WrongState) else ""
+            except StoreError as error:
+                if isinstance(error, StoreBusy) or not _works(service):
+                    if stop():
+                        return False
+                    time.sleep(PATIENCE)
+                    continue
+                if len(messages) > 1:
+                    return all(_ingested(service, studies, [message], stop, taken) for message in messages)
+                _log.error("a message from Kafka cannot be kept, and is passed over: %s", error, extra={"study": study})
+                taken.lost += 1
+                break
+            taken.add(study, answer)
+            for refusal in answer["refused"][:SHOWN]:
+                _log.warning("an event from Kafka was refused: %s", refusal["reason"], extra={"study": study})
+            break
+    return True
+
+
+def _works(service: Service) -> bool:
+    """Whether the store takes a write that has nothing in it."""
+    try:
+        service.store.append(0, ()).result()
+    except PastoError:
+        return False
+    return True
+
+
+def _by_study(service: Service, studies: Studies, messages: Sequence[Any]) -> dict[str, list[Event | Refusal]]:
+    """The events of some messages by their study, each study's in their order."""
+    found: dict[str, list[Event | Refusal]] = {}
+    for message in messages:
+        body = message.value() or b""
+        study = studies if isinstance(studies, str) else studies.get(message.topic())
+        parts = [(study, body)] if study is not None else _named(body)
+        for name, part in parts:
+            try:
+                events = service.decode(part, lines=not part.lstrip().startswith(b"["))
+            except BadInput as error:
+                events = [Refusal(0, None, str(error))]
+            found.setdefault(name, []).extend(events)
+    return found
+
+
+def _named(body: bytes) -> list[tuple[str, bytes]]:
+    """A message's events by the study that each names, as they are without that name; "" where one names none.
+
+    >>> _named(b'{"study": "feed", "type": "metric"}')
+    [('feed', b'[{"type":"metric"}]')]
+    """
+    found: dict[str, list[bytes]] = {}
+    for item in _items(body):
+        name, event = "", item
         try:
-            return service.ingest(study, events).result()
-        except StoreBusy:
-            if stop():
-                return None
-            time.sleep(PATIENCE)
+            fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+            name = msgspec.json.decode(fields.pop("study", b'""'), type=str)
+            event = msgspec.json.encode(fields)
+        except msgspec.MsgspecError:
+            pass  # no event, which will be told where events are read
+        found.setdefault(name, []).append(event)
+    return [(name, b"[" + b",".join(events) + b"]") for name, events in found.items()]
 
 
-def _checked(message: Any) -> Any:
-    """The message; what the client reports instead of one is raised."""
-    if message.error() is not None:
+def _items(body: bytes) -> list[bytes]:
+    """A message's events one by one, as they were written."""
+    text = body.strip()
+    if not text.startswith(b"["):
+        return [line for line in text.split(b"\n") if line.strip()]
+    try:
+        return [bytes(item) for item in msgspec.json.decode(text, type=list[msgspec.Raw])]
+    except msgspec.MsgspecError:
+        return [text]
+
+
+def _sound(message: Any, taken: Taken) -> bool:
+    """Whether it is a message; what the client reports instead of one is counted and logged, and raised if fatal."""
+    error = message.error()
+    if error is None:
+        return True
+    if error.fatal():
         from confluent_kafka import KafkaException
 
-        raise KafkaException(message.error())
-    return message
+        raise KafkaException(error)
+    taken.errors += 1
+    _log.warning("the Kafka client reports: %s", error)
+    return False
 
 
-def _committed(consumer: Any, messages: list[Any]) -> bool:
+def _committed(consumer: Any, messages: Sequence[Any]) -> bool:
     """Commit the place behind the last message of each partition; False where the group has moved on meanwhile."""
     from confluent_kafka import KafkaException, TopicPartition
 

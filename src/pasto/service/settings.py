@@ -125,6 +125,15 @@ class Settings:
         "",
         "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
     )
+    kafka_servers: str = _setting("", "Kafka brokers to read events from, such as kafka-1:9092,kafka-2:9092.")
+    kafka_topic: str = _setting(
+        "",
+        "Topics to read, with commas between: TOPIC=STUDY, or TOPIC alone where each event has a field study.",
+    )
+    kafka_group: str = _setting("pasto", "The consumer group; the nodes of one store share it, and the partitions.")
+    kafka_properties: str = _setting(
+        "", "A file of further settings of the Kafka client, such as its security: one NAME=VALUE a line."
+    )
     body_limit: int = _setting(5_000_000, "Bytes of a request's body, unpacked.", 1_000, 1_000_000_000)
     batch_limit: int = _setting(10_000, "Events, or units to assign, in one request.", 1, 1_000_000)
     depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)

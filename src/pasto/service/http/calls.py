@@ -18,7 +18,7 @@ from pasto.assign import Published
 from pasto.service.http.answers import CLOSE, Answer, Refused, explained, problem, retry
 from pasto.service.http.body import Receive, Sent, content_type, drained, read_body, read_json
 from pasto.service.http.guard import Guard, who
-from pasto.service.http.meters import Meters
+from pasto.service.http.meters import Look, Meters
 from pasto.service.keys import Keys
 from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
@@ -58,6 +58,8 @@ class Context:
     """Requests in work now."""
     replays: int = 0
     """Replays under way: they take long, and may not take every thread."""
+    looks: list[Look] = field(default_factory=list)
+    """What else tells Prometheus something when it asks."""
     known: set[str] = field(default_factory=set)
     """Studies that this process has met, so that asking for them reads no store."""
 

@@ -64,6 +64,8 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[st
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
     yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None
+    for look in context.looks:
+        yield from look()
     now = time.time()
     try:
         rows = context.store.studies()

@@ -22,6 +22,7 @@ from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
+from pasto.service.topics import Topics
 from pasto.service.webhook import Webhook
 from pasto.store import open_store
 
@@ -79,6 +80,9 @@ class Running:
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
             self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
+            self._topics = Topics.of(self.service, settings)
+            if self._topics is not None:
+                self.application.context.looks.append(self._topics.told)
             self._socket = _listen(settings.host, settings.port)
         except BaseException:
             store.close()
@@ -104,6 +108,8 @@ class Running:
         if self._webhook is not None:
             self._webhook.start()
         self.scheduler.start()
+        if self._topics is not None:
+            self._topics.start()
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -114,6 +120,8 @@ class Running:
         """Let go of everything; `serve` does so by itself."""
         if self._said is not None:
             self._said.unlink(missing_ok=True)
+        if self._topics is not None:
+            self._topics.stop()
         self.scheduler.stop()
         if self._webhook is not None:
             self._webhook.stop()
