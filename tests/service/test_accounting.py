@@ -11,6 +11,7 @@ import pytest
 
 from pasto.errors import StoreError
 from pasto.service.accounting import Ledger
+from pasto.service.books import Books
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -158,6 +159,37 @@ def test_books_read_in_many_parts_are_the_same_books(
     monkeypatch.setattr("pasto.service.accounting.SPAN", 7)
     monkeypatch.setattr("pasto.service.accounting.AT_ONCE", 1)
     assert Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
+
+
+def test_books_go_on_from_their_note_and_read_nothing_twice(
+    learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, number = learning.store, learning.board.standing("feed").row.number
+    first = traffic(learning, 40)
+    _send(learning, [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first[:60])])
+    learning.close_round("feed", who="ann")
+    names = (["a", "b", "c", "d"], ["watch", "likes"])
+    Ledger(store, number).shown(*names)
+    assert store.note(f"books/{number}") is None  # too little for a note
+    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 1)
+    Ledger(store, number).keep_up()
+    _send(learning, first[60:] + traffic(learning, 40))
+    learning.close_round("feed", who="ann")
+    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 99)
+    asked: list[int] = []
+    read = store.closes
+
+    def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
+        asked.append(after)
+        return read(study, after=after, limit=limit)
+
+    monkeypatch.setattr(store, "closes", closes)
+    noted = Ledger(store, number).shown(*names)
+    assert min(asked) == 1
+    store.set_note(f"books/{number}", Books(until=10**9).text())  # of a store that has lost events since
+    assert Ledger(store, number).shown(*names) == noted
+    assert min(asked) == 0
+    assert noted["late"]["events"] > 0
 
 
 def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(

@@ -456,6 +456,16 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
 
 
+def test_notes_are_kept_by_name(store: Store, study: StudyRow) -> None:
+    assert store.note("books/1") is None
+    assert store.note("schema") is None
+    store.set_note("books/1", "seven")
+    store.set_note("books/2", "eight")
+    store.set_note("books/1", "nine ?%s'")
+    assert (store.note("books/1"), store.note("books/2")) == ("nine ?%s'", "eight")
+    assert list(store.check()) == []
+
+
 def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
     assert list(store.check()) == []
     fill(store, study)

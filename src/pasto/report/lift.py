@@ -146,10 +146,8 @@ def history(
     error = chance_of_error(confidence)
     sides = _Sides(record, running=True)
     along = sides.compare(target, quantity, covariate, running=True)
-    alone = [sides.compare(target, quantity, covariate, only=number) for number in range(len(record.versions))]
-    single = [one.relative(error, sequential=False) for one in alone]
-    stacked = Interval(*(np.array([getattr(one, end) for one in single]) for end in ("estimate", "low", "high")))
-    return History(stacked, along.relative(error, sequential=True))
+    alone = sides.compare(target, quantity, covariate, alone=True)
+    return History(alone.relative(error, sequential=False), along.relative(error, sequential=True))
 
 
 class _Sides:
@@ -184,11 +182,11 @@ class _Sides:
         covariate: int | None,
         *,
         running: bool = False,
-        only: int | None = None,
+        alone: bool = False,
     ) -> Comparison:
         both = self._side(target), self._control()
-        if only is not None:
-            both = both[0].round(only), both[1].round(only)
+        if alone:
+            both = both[0].alone(), both[1].alone()
         return compare(*both, quantity, weights=target.weights, covariate=covariate, running=running)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
+from pasto.errors import StoreError
+from pasto.service.books import Book, Books, Sender
 from pasto.service.packing import clipped_of
 from pasto.store import Store
 
@@ -20,6 +22,10 @@ MOST_SENDERS = 10_000
 """Numbered senders that are followed; the longest silent ones are let go first."""
 AT_ONCE = 20
 """Closes that are read at a time."""
+NOTED_ROUNDS = 64
+"""Closes after which a note of the books is left in the store, so that a restart does not count from the beginning."""
+NOTED_EVENTS = 100_000
+"""The same in events of the store."""
 SPAN = 1_000_000
 """Events of the store that are read at a time, so that no question takes a database long."""
 
@@ -41,37 +47,6 @@ GROUP BY kind, arm
 """
 
 
-@dataclass(slots=True)
-class Book:
-    """One policy's events so far, by candidate."""
-
-    logged: Counter[int | None] = field(default_factory=Counter)
-    """Exposures, excluded ones too."""
-    excluded: Counter[int | None] = field(default_factory=Counter)
-    """Exposures by fallback or override."""
-    numbered: Counter[int | None] = field(default_factory=Counter)
-    """Exposures of senders that number their events, and so keep tallies."""
-    arms: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(slots=True)
-class Sender:
-    """One numbered stream.
-
-    >>> Sender(events=9, first=1, last=12).missing
-    3
-    """
-
-    events: int
-    first: int
-    last: int
-
-    @property
-    def missing(self) -> int:
-        """Numbers up to its last that never came: lost, or dropped by the sender; streams begin at 0 or 1."""
-        return max(0, self.last - min(self.first, 1) + 1 - self.events)
-
-
 class Ledger:
     """The books of one study, brought up to date by reading each event once.
 
@@ -81,126 +56,113 @@ class Ledger:
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
-        self._until: int | None = None
-        """The last event counted; None before the first look, which begins with the study and not with the store."""
-        self._closed = 0
-        self._observed: dict[int, int] = {}
-        """By policy version: the last event that was seen when its round was learned."""
-        self._unsettled: dict[int, int] = {}
-        """Those of them whose late events are not in the books yet."""
-        self.events: Counter[str] = Counter()
-        self.candidates = Book()
-        self.books: dict[int, Book] = {}
-        self.senders: dict[str, Sender] = {}
-        self.late: dict[int, Counter[tuple[str, str]]] = {}
-        """By round: events behind the mark up to which it was learned, by kind and arm."""
-        self.clipped: Counter[int] = Counter()
-        """By column: units whose number was cut to the stated range, in all rounds learned."""
-        self._correctable: dict[int, Counter[int]] = {}
-        """The same by round, of rounds that are open to correction: nothing comes too late for those yet."""
+        self.books: Books | None = None
+        """None before the first look."""
+        self._noted = 0, 0
+        """Up to which close and event a note is in the store."""
         self._lock = Lock()
 
     def shown(self, names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
         """Bring the books up to date and show them."""
         with self._lock:
-            self._refresh()
-            versions = sorted(self.books)[-SHOWN:]
+            books = self._refresh()
             return {
-                "events": {kind: self.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
-                "candidates": _lines(names, self.candidates),
-                "versions": [self._version(version, names) for version in versions],
-                "senders": self._senders(),
+                "events": {kind: books.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
+                "candidates": _lines(names, books.candidates),
+                "versions": [self._version(version, names) for version in sorted(books.versions)[-SHOWN:]],
+                "senders": _senders(books),
                 "late": {
-                    "events": sum(sum(late.values()) for late in self.late.values()),
-                    "rounds": [_late(one, self.late[one]) for one in sorted(self.late)[-SHOWN:]],
+                    "events": sum(sum(late.values()) for late in books.late.values()),
+                    "rounds": [_late(one, books.late[one]) for one in sorted(books.late)[-SHOWN:]],
                 },
-                "clipped": {name: self.clipped[place] for place, name in enumerate(columns)},
+                "clipped": {name: books.clipped[place] for place, name in enumerate(columns)},
             }
 
-    def _refresh(self) -> None:
+    def keep_up(self) -> None:
+        """Bring the books up to date, so that whoever looks at them later does not wait."""
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self) -> Books:
         """Read on to the last event, some at a time: each part is in the books whole, or not at all."""
-        since = self._begun()
-        last = max(since, self._store.high_water(self._study))
-        self._look_at_closes()
+        last = self._store.high_water(self._study)
+        if self.books is None:
+            self.books = self._begun(last)
+        books = self.books
+        since = books.until or 0
+        last = max(since, last)
+        self._look_at_closes(books)
         while True:
             until = min(last, since + SPAN)
-            self._read(since, until)
-            self._until = since = until
+            self._read(books, since, until)
+            books.until = since = until
             if until >= last:
                 break
-        for version in sorted(self.books)[:-KEPT]:
-            del self.books[version]
+        for version in sorted(books.versions)[:-KEPT]:
+            del books.versions[version]
+        self._note(books)
+        return books
 
-    def _begun(self) -> int:
-        """The last event that is in the books already, or that was before the study."""
-        if self._until is not None:
-            return self._until
+    def _begun(self, last: int) -> Books:
+        """The books as they were last noted, or from the study's first event on."""
+        if (text := self._store.note(f"books/{self._study}")) is not None:
+            books = Books.from_text(text)
+            if books is not None and books.until is not None and books.until <= last:
+                self._noted = books.closed, books.until
+                return books
         first = self._store.policy(self._study, 1)
-        return 0 if first is None else first.after
+        return Books(until=0 if first is None else first.after)
 
-    def _look_at_closes(self) -> None:
+    def _note(self, books: Books) -> None:
+        """Leave a note in the store once there is enough that nobody wants to count again."""
+        until = books.until or 0
+        if books.closed - self._noted[0] < NOTED_ROUNDS and until - self._noted[1] < NOTED_EVENTS:
+            return
+        self._noted = books.closed, until
+        with suppress(StoreError):  # whoever may only read counts for himself
+            self._store.set_note(f"books/{self._study}", books.text())
+
+    def _look_at_closes(self, books: Books) -> None:
         """Note the rounds that were learned from since the last look.
 
         A close holds all that its rounds measured, which is much with many candidates: few are read at a time, and
         none is kept.
         """
-        while closes := self._store.closes(self._study, after=self._closed, limit=AT_ONCE):
+        while closes := self._store.closes(self._study, after=books.closed, limit=AT_ONCE):
             for close in closes:
                 told = json.loads(close.observed)
                 for one in (*told["rounds"], *told.get("corrected", ())):
                     cut = Counter(dict(enumerate(clipped_of(one["moments"]))))
-                    self.clipped.subtract(self._correctable.get(one["round"], {}))
-                    self.clipped.update(cut)
-                    if one.get("open") or one["round"] in self._correctable:
-                        self._correctable[one["round"]] = cut
+                    books.clipped.subtract(books.correctable.get(one["round"], {}))
+                    books.clipped.update(cut)
+                    if one.get("open") or one["round"] in books.correctable:
+                        books.correctable[one["round"]] = cut
                     else:
-                        self._observed[one["round"]] = self._unsettled[one["round"]] = close.high_water
+                        books.observed[one["round"]] = books.unsettled[one["round"]] = close.high_water
                 for one in told.get("settled", ()):
-                    self._correctable.pop(one["round"], None)
-                    self._observed[one["round"]] = self._unsettled[one["round"]] = one["until"]
-            self._closed = closes[-1].round
+                    books.correctable.pop(one["round"], None)
+                    books.observed[one["round"]] = books.unsettled[one["round"]] = one["until"]
+            books.closed = closes[-1].round
 
-    def _read(self, since: int, until: int) -> None:
+    def _read(self, books: Books, since: int, until: int) -> None:
         """Bring what came in a span into the books; everything is read before anything is counted."""
         late: dict[int, Sequence[tuple[Any, ...]]] = {}
         with self._store.reading() as connection:
             # A close may have been on its way with an older mark while these books were read up to a later one.
-            overtaken = {version: mark for version, mark in self._unsettled.items() if mark < since}
+            overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
             counts = self._rows(connection, _COUNTS, since, until)
             senders = self._rows(connection, _SENDERS, since, until)
             for version in sorted({*overtaken, *(row[1] for row in counts if row[1])}):
-                mark = overtaken.get(version, max(since, self._observed.get(version, until)))
+                mark = overtaken.get(version, max(since, books.observed.get(version, until)))
                 if mark < until:
                     late[version] = self._rows(connection, _LATE, mark, until, version)
-        self._unsettled.clear()
-        self._count(counts)
-        self._follow(senders)
+        books.unsettled.clear()
+        _count(books, counts)
+        _follow(books, senders)
         for version, rows in late.items():
-            counter = self.late.setdefault(version, Counter())
+            counter = books.late.setdefault(version, Counter())
             for kind, arm, count in rows:
                 counter[("metrics" if kind else "exposures"), arm or "none"] += count
-
-    def _count(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        for kind, version, candidate, arm, excluded, numbered, count in rows:
-            self.events["excluded"] += count if excluded else 0
-            if kind:
-                self.events["metrics"] += count
-                self.events["uncredited"] += count if version is None else 0
-                continue
-            self.events["exposures"] += count
-            for book in (self.books.setdefault(version, Book()), self.candidates):
-                book.logged[candidate] += count
-                book.excluded[candidate] += count if excluded else 0
-                book.numbered[candidate] += count if numbered else 0
-                book.arms[arm or "none"] += count
-
-    def _follow(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        for source, count, first, last in rows:
-            known = self.senders.pop(source, Sender(0, first, last))
-            sender = Sender(known.events + count, min(known.first, first), max(known.last, last))
-            self.senders[source] = sender
-        while len(self.senders) > MOST_SENDERS:
-            del self.senders[next(iter(self.senders))]
 
     def _rows(self, connection: Any, statement: str, *values: int) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor()
@@ -213,7 +175,8 @@ class Ledger:
 
     def _version(self, version: int, names: Sequence[str]) -> dict[str, Any]:
         """One policy's books: what senders decided, less what they dropped and what arrived, is the gap."""
-        book = self.books[version]
+        assert self.books is not None  # noqa: S101 -- they were brought up to date before
+        book = self.books.versions[version]
         assigned: Counter[str | None] = Counter()
         dropped: Counter[str | None] = Counter()
         for tally in self._store.tallies(self._study, version):
@@ -231,13 +194,38 @@ class Ledger:
         sums = {key: sum(line[key] for line in lines) for key in ("logged", "excluded", "assigned", "dropped", "gap")}
         return {"version": version, **sums, "arms": dict(book.arms), "candidates": lines}
 
-    def _senders(self) -> dict[str, Any]:
-        gaps = sorted(((s.missing, name) for name, s in self.senders.items() if s.missing), reverse=True)
-        return {
-            "numbered": len(self.senders),
-            "missing": sum(missing for missing, _ in gaps),
-            "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:SHOWN]],
-        }
+
+def _count(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+    for kind, version, candidate, arm, excluded, numbered, count in rows:
+        books.events["excluded"] += count if excluded else 0
+        if kind:
+            books.events["metrics"] += count
+            books.events["uncredited"] += count if version is None else 0
+            continue
+        books.events["exposures"] += count
+        for book in (books.versions.setdefault(version, Book()), books.candidates):
+            book.logged[candidate] += count
+            book.excluded[candidate] += count if excluded else 0
+            book.numbered[candidate] += count if numbered else 0
+            book.arms[arm or "none"] += count
+
+
+def _follow(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+    for source, count, first, last in rows:
+        known = books.senders.pop(source, Sender(0, first, last))
+        sender = Sender(known.events + count, min(known.first, first), max(known.last, last))
+        books.senders[source] = sender
+    while len(books.senders) > MOST_SENDERS:
+        del books.senders[next(iter(books.senders))]
+
+
+def _senders(books: Books) -> dict[str, Any]:
+    gaps = sorted(((s.missing, name) for name, s in books.senders.items() if s.missing), reverse=True)
+    return {
+        "numbered": len(books.senders),
+        "missing": sum(missing for missing, _ in gaps),
+        "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:SHOWN]],
+    }
 
 
 def latest(store: Store) -> int:

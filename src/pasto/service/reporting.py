@@ -31,8 +31,7 @@ class Reporter:
         """Everything that is known of a study."""
         row, spec = standing.row, standing.spec
         learned, names = self._known(standing)
-        with self._lock:
-            ledger = self._ledgers.setdefault(row.number, Ledger(self._store, row.number))
+        ledger = self._ledger(row.number)
         return {
             "name": row.name,
             "state": row.state,
@@ -42,6 +41,14 @@ class Reporter:
             **learned,
             "accounting": ledger.shown(names, [column.name for column in spec.columns]) if row.version else None,
         }
+
+    def keep_up(self, study: int) -> None:
+        """Bring a study's books up to date."""
+        self._ledger(study).keep_up()
+
+    def _ledger(self, study: int) -> Ledger:
+        with self._lock:
+            return self._ledgers.setdefault(study, Ledger(self._store, study))
 
     def _known(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
         row = standing.row

@@ -7,10 +7,11 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from pasto.assign import Cell, Published
-from pasto.errors import BadOption, OutOfDate, UnknownStudy, WrongState
+from pasto.errors import BadOption, OutOfDate, PastoError, UnknownStudy, WrongState
 from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
@@ -39,6 +40,8 @@ MOST_ROWS = 1000
 """Rows of a log that one call returns at most."""
 CLOSES = 20
 """Closes that are read from the store at a time."""
+KEPT_UP = 16
+"""Rounds after which the books are brought up to date, whether anyone looks at them or not."""
 MOST_WORDS = 10_000
 """Characters of a reason."""
 _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "until"), "pause": ("hold",)}
@@ -183,6 +186,9 @@ class Service:
             return 0
         done = self.close_round(name, who="scheduler", reason="due", round=standing.row.round)
         self.board.reread(name)
+        if standing.row.round % KEPT_UP == 0:
+            with suppress(PastoError):  # whoever looks at the books next reads on from where they are
+                self._reporter.keep_up(standing.row.number)
         return int(done["closed"])
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:

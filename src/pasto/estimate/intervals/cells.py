@@ -167,11 +167,10 @@ class Side:
     freedom: Array
     """(…, rounds): degrees of freedom behind the covariance."""
 
-    def round(self, number: int) -> Side:
-        """That round alone."""
-        only = slice(number, number + 1)
+    def alone(self) -> Side:
+        """Every round as a study of its own: (…, rounds, 1)."""
         return Side(
-            self.units[..., only], self.mean[..., only, :], self.covariance[..., only, :, :], self.freedom[..., only]
+            self.units[..., None], self.mean[..., None, :], self.covariance[..., None, :, :], self.freedom[..., None]
         )
 
 

@@ -9,15 +9,17 @@ from threading import Lock
 from typing import Any
 
 from pasto.assign import WHOLE
-from pasto.report.measured import Key, MeasuredRound
+from pasto.report.measured import Key, MeasuredRound, Table
 from pasto.service.packing import table_of
 from pasto.service.trust.breaker import judged_round
 from pasto.store import CloseRow, Store
 
 PAGE = 20
 """Closes that are read at a time: each holds all that its rounds measured."""
-MOST_NUMBERS = 5_000_000
+MOST_NUMBERS = 1_500_000
 """Numbers that one report goes through; of a study with more, it reads the latest rounds."""
+MOST_ROUNDS = 1_000
+"""Rounds that one report goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +140,10 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
     found: dict[Key, float] = {}
     before = 0
     for cell in document["cells"]:
-        key = cell["arm"], cell["candidate"]
-        found[key] = found.get(key, 0.0) + (cell["until"] - before) / WHOLE
-        before = cell["until"]
+        key, until = (cell["arm"], cell["candidate"]), cell["until"]
+        share = (until - before) / WHOLE
+        found[key] = found[key] + share if key in found else share
+        before = until
     return found
 
 
@@ -148,12 +151,14 @@ def latest(rounds: Sequence[MeasuredRound]) -> Sequence[MeasuredRound]:
     """The rounds from the end that are not too many numbers together."""
     keys: set[Key] = set()
     width = max((_width(one) for one in rounds), default=1)
-    for count, one in enumerate(reversed(rounds)):
+    for count, one in enumerate(reversed(rounds[-MOST_ROUNDS:])):
         keys.update(one.shares)
         if count and (count + 1) * len(keys) * width * (width + 1) > MOST_NUMBERS:
             return rounds[len(rounds) - count :]
-    return rounds
+    return rounds[-MOST_ROUNDS:]
 
 
 def _width(one: MeasuredRound) -> int:
-    return len(one.cells[0].mean) if len(one.cells) else 1
+    if isinstance(one.cells, Table):
+        return int(one.cells.mean.shape[1])
+    return max((len(cell.mean) for cell in one.cells), default=1)

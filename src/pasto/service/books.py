@@ -1,0 +1,126 @@
+"""What is counted of a study's events: books by policy, numbered senders, and all of it as a note to go on from."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class Book:
+    """One policy's events so far, by candidate."""
+
+    logged: Counter[int | None] = field(default_factory=Counter)
+    """Exposures, excluded ones too."""
+    excluded: Counter[int | None] = field(default_factory=Counter)
+    """Exposures by fallback or override."""
+    numbered: Counter[int | None] = field(default_factory=Counter)
+    """Exposures of senders that number their events, and so keep tallies."""
+    arms: Counter[str] = field(default_factory=Counter)
+
+    def written(self) -> list[Any]:
+        """As plain JSON."""
+        lines = [[k, self.logged[k], self.excluded[k], self.numbered[k]] for k in self.logged]
+        return [lines, dict(self.arms)]
+
+    @classmethod
+    def read(cls, written: list[Any]) -> Book:
+        """What `written` made.
+
+        >>> Book.read([[[3, 7, 1, 0], [None, 2, 2, 2]], {"learner": 9}]).excluded[None]
+        2
+        """
+        lines, arms = written
+        logged, excluded, numbered = (Counter({line[0]: line[place] for line in lines}) for place in (1, 2, 3))
+        return cls(logged, excluded, numbered, Counter(arms))
+
+
+@dataclass(slots=True)
+class Sender:
+    """One numbered stream.
+
+    >>> Sender(events=9, first=1, last=12).missing
+    3
+    """
+
+    events: int
+    first: int
+    last: int
+
+    @property
+    def missing(self) -> int:
+        """Numbers up to its last that never came: lost, or dropped by the sender; streams begin at 0 or 1."""
+        return max(0, self.last - min(self.first, 1) + 1 - self.events)
+
+
+@dataclass(slots=True)
+class Books:
+    """All that is counted of one study."""
+
+    until: int | None = None
+    """The last event counted; None before the first look, which begins with the study and not with the store."""
+    closed: int = 0
+    """The last close that was looked at."""
+    observed: dict[int, int] = field(default_factory=dict)
+    """By policy version: the last event that was seen when its round was learned."""
+    unsettled: dict[int, int] = field(default_factory=dict)
+    """Those of them whose late events are not in the books yet."""
+    events: Counter[str] = field(default_factory=Counter)
+    candidates: Book = field(default_factory=Book)
+    versions: dict[int, Book] = field(default_factory=dict)
+    senders: dict[str, Sender] = field(default_factory=dict)
+    late: dict[int, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """By round: events behind the mark up to which it was learned, by kind and arm."""
+    clipped: Counter[int] = field(default_factory=Counter)
+    """By column: units whose number was cut to the stated range, in all rounds learned."""
+    correctable: dict[int, Counter[int]] = field(default_factory=dict)
+    """The same by round, of rounds that are open to correction: nothing comes too late for those yet."""
+
+    def text(self) -> str:
+        """As a note that a store keeps."""
+        plain = {
+            "format": FORMAT,
+            "until": self.until,
+            "closed": self.closed,
+            "observed": list(self.observed.items()),
+            "unsettled": list(self.unsettled.items()),
+            "events": dict(self.events),
+            "candidates": self.candidates.written(),
+            "versions": [[version, book.written()] for version, book in self.versions.items()],
+            "senders": {name: [one.events, one.first, one.last] for name, one in self.senders.items()},
+            "late": [[round, [[*key, count] for key, count in counts.items()]] for round, counts in self.late.items()],
+            "clipped": list(self.clipped.items()),
+            "correctable": [[round, list(counts.items())] for round, counts in self.correctable.items()],
+        }
+        return b64encode(zlib.compress(json.dumps(plain, separators=(",", ":")).encode(), 1)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Books | None:
+        """What a note says; None where it was written in another form, and is better counted again.
+
+        >>> Books.from_text(Books(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
+        3
+        """
+        plain: Mapping[str, Any] = json.loads(zlib.decompress(b64decode(text)))
+        if plain["format"] != FORMAT:
+            return None
+        return cls(
+            plain["until"],
+            plain["closed"],
+            dict(plain["observed"]),
+            dict(plain["unsettled"]),
+            Counter(plain["events"]),
+            Book.read(plain["candidates"]),
+            {version: Book.read(book) for version, book in plain["versions"]},
+            {name: Sender(*counts) for name, counts in plain["senders"].items()},
+            {round: Counter({(kind, arm): count for kind, arm, count in counts}) for round, counts in plain["late"]},
+            Counter(dict(plain["clipped"])),
+            {round: Counter(dict(counts)) for round, counts in plain["correctable"]},
+        )
