@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pasto.store import AuditRow, EventRow, Store, StudyRow
-from pasto.store.relational import ARCHIVED_AT_ONCE
+from pasto.store.letting_go import ARCHIVED_AT_ONCE, TRIMMED_AT_ONCE
 from pasto.store.rows import EXPOSURE, METRIC
 
 ROW = StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.0, 0.0)
@@ -73,3 +74,36 @@ def test_a_forgotten_unit_leaves_its_ids_and_a_record(store: Store) -> None:
     assert again.new == (*(False,) * 6, True)
     assert kept(store)[-1] == (None, "u1", "like", "x"), "nothing is credited to an exposure that was forgotten"
     assert store.forget(study, "nobody", FORGET) == 0
+
+
+def test_a_units_events_are_found_and_forgotten_by_their_places(store: Store) -> None:
+    study = filled(store)
+    places = store.events_of(study, "u1")
+    assert [version for _, version in places] == [1, 1, 2, 2]
+    assert store.events_of(study + 1, "u1") == []
+    assert [version for _, version in store.events_of(study, "stranger")] == [0]
+    mine = [sequence for sequence, _ in places]
+    foreign = [sequence for sequence, _ in store.events_of(study, "u2")]
+    assert store.forget(study, "u1", FORGET, [*mine, *foreign]) == 4, "what is another unit's stays"
+    assert store.events_of(study, "u1") == []
+    assert len(store.events_of(study, "u2")) == 4
+
+
+def test_exposures_of_old_policies_are_let_go_and_credit_nothing(store: Store) -> None:
+    study = filled(store)
+    many = TRIMMED_AT_ONCE + 5
+    store.append(study, [EventRow(f"n{k}", EXPOSURE, f"v{k}", 1, "learner", 0) for k in range(many)]).result()
+    before = store.study("feed")
+    assert before is not None
+    assert store.commit(before, replace(before, version=2))
+    assert store.trim(study + 1, 9) == 0
+    assert store.trim(study, 1) == 0
+    assert store.trim(study, 2) == many
+    assert store.trim(study, 2) == 0
+    assert [finding for finding in store.check() if "remembered" in finding] == []
+    store.append(
+        study, [EventRow(f"x{unit}", METRIC, unit, None, None, None, "like") for unit in ("v1", "u1")]
+    ).result()
+    assert [row[0] for row in kept(store)[-2:]] == [None, 2]
+    assert store.trim(study, 3) == 3
+    assert any("not remembered" in finding for finding in store.check()), "what is served must be remembered"

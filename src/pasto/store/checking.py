@@ -33,7 +33,9 @@ def damage(connection: sqlite3.Connection) -> Iterator[str]:
 
 def findings(query: Query) -> Iterator[str]:
     """Each disagreement in a sentence; nothing where all is well."""
-    names = {row[0]: row[1] for row in query("SELECT number, name FROM studies")}
+    studies = list(query("SELECT number, name, version FROM studies"))
+    names = {row[0]: row[1] for row in studies}
+    served = {row[0]: row[2] for row in studies}
     yield from _strays(query)
     for study, version, text, checksum in query("SELECT study, version, text, checksum FROM policies"):
         if hashlib.sha256(text.encode()).hexdigest() != checksum:
@@ -51,7 +53,9 @@ def findings(query: Query) -> Iterator[str]:
         yield f"event {identity!r} of study {names.get(study, study)!r} was kept {count} times"
     for study, unit, *_ in query(f"{_REMEMBERED} EXCEPT {_RECOUNTED}"):
         yield f"unit {unit!r} of study {names.get(study, study)!r} has a latest exposure that is not its latest"
-    for study, unit, *_ in query(f"{_RECOUNTED} EXCEPT {_REMEMBERED}"):
+    for study, unit, version, *_ in query(f"{_RECOUNTED} EXCEPT {_REMEMBERED}"):
+        if version < served.get(study, 0):
+            continue  # under a policy that is no longer served, to which nothing may be credited any more
         yield f"the latest exposure of unit {unit!r} of study {names.get(study, study)!r} is not remembered"
 
 

@@ -107,10 +107,24 @@ class Store(Protocol):
         """
         ...
 
-    def forget(self, study: int, unit: str, audit: AuditRow) -> int:
+    def events_of(self, study: int, unit: str) -> list[tuple[int, int]]:
+        """Where a unit's events are: their sequences, and the policy of each, 0 for none.
+
+        All of the log is looked through, by a reader that holds nobody up.
+        """
+        ...
+
+    def forget(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
         """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down.
 
-        Returns how many of its events there were.
+        `sequences` say where its events are, if that was found out already. Returns how many of them there were.
+        """
+        ...
+
+    def trim(self, study: int, version: int) -> int:
+        """Let go of the latest exposures under policies before a version: nothing is credited to them any more.
+
+        Returns how many there were. A metric event of such a unit that names no policy is then kept uncredited.
         """
         ...
 
@@ -147,16 +161,6 @@ class Store(Protocol):
 
     def keys(self) -> list[KeyRow]:
         """Every key, revoked ones included."""
-        ...
-
-    # Notes
-
-    def note(self, name: str) -> str | None:
-        """What was last noted under a name: only ever something that can be worked out again from the rest."""
-        ...
-
-    def set_note(self, name: str, text: str) -> None:
-        """Keep a note in the place of the last one of that name; backups may leave notes out."""
         ...
 
     # Care

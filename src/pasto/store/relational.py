@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pasto.errors import StoreError, StudyExists
 from pasto.store import statements
+from pasto.store.letting_go import LettingGo
 from pasto.store.plan import Batch, Row
 from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
 
-_NOTES = "note/"
-"""Before the names of notes, which the store's own settings lie beside."""
-ARCHIVED_AT_ONCE = 20_000
-"""Sequences whose archived events are let go in one transaction, so that nobody who writes waits long."""
-
-
-class RelationalStore(ABC):
+class RelationalStore(LettingGo):
     """A store on an SQL database: what is left to each kind is how it connects and how it takes in events."""
 
     dialect: str
@@ -164,25 +158,6 @@ class RelationalStore(ABC):
         """Keep a batch: counted once by id for the study's life, done when durable."""
         return self._writer.append(Batch(study, events, tallies))
 
-    def archived(self, study: int, version: int, after: int, until: int) -> int:
-        """Let go of what the archive holds of a policy's events in (after, until]: all but ids and bookkeeping."""
-        done = 0
-        for start in range(after, until, ARCHIVED_AT_ONCE):
-            values = (study, version, start, min(start + ARCHIVED_AT_ONCE, until))
-            done += self._writing(partial(self._let_go, values=values))
-        return done
-
-    def forget(self, study: int, unit: str, audit: AuditRow) -> int:
-        """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down."""
-
-        def write(connection: Any) -> int:
-            self._do(connection, statements.FORGET_LATEST, (study, unit))
-            count = int(self._do(connection, statements.FORGET_EVENTS, (study, unit)).rowcount)
-            self._add_audit(connection, study, [audit])
-            return count
-
-        return self._writing(write)
-
     @property
     def waiting(self) -> int:
         """How many events are waiting to be written."""
@@ -214,21 +189,7 @@ class RelationalStore(ABC):
         found = [replace(KeyRow(*row), scopes=tuple(json.loads(row[3]))) for row in self._all(statements.KEYS)]
         return sorted(found, key=lambda key: (key.created_at, key.prefix))
 
-    # Notes
-
-    def note(self, name: str) -> str | None:
-        """What was last noted under a name."""
-        found = self._all(statements.NOTE, (_NOTES + name,))
-        return str(found[0][0]) if found else None
-
-    def set_note(self, name: str, text: str) -> None:
-        """Keep a note in the place of the last one of that name."""
-        self._writing(lambda connection: self._do(connection, statements.SET_NOTE, (_NOTES + name, text)))
-
     # Statements
-
-    def _let_go(self, connection: Any, values: Sequence[Any]) -> int:
-        return int(self._do(connection, statements.ARCHIVED, values).rowcount)
 
     def _do(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
         return connection.execute(self._sql(statement), values)

@@ -69,9 +69,6 @@ SET_TALLY: Final = (
     "WHERE excluded.position > tallies.position"
 )
 
-NOTE: Final = "SELECT value FROM meta WHERE name = ?"
-SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-
 LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
@@ -82,8 +79,23 @@ ARCHIVED: Final = (
     "WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
 )
 # The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
-FORGET_EVENTS: Final = "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE study = ? AND unit = ?"
+TO_ARCHIVE: Final = (
+    "SELECT 1 FROM events WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? "
+    "AND unit <> '' LIMIT 1"
+)
+EVENTS_OF: Final = (
+    "SELECT sequence, coalesce(version, 0) FROM events "
+    "WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
+)
+FORGET_EVENT: Final = (
+    "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE sequence = ? AND +study = ? AND unit = ?"
+)
 FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
+OLD_LATEST: Final = (
+    "SELECT max(unit), sum(CASE WHEN version < ? THEN 1 ELSE 0 END) FROM "
+    "(SELECT unit, version FROM latest WHERE study = ? AND unit > ? ORDER BY unit LIMIT ?) AS piece"
+)
+TRIM_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit > ? AND unit <= ? AND version < ?"
 SET_LATEST: Final = (
     "INSERT INTO latest (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
