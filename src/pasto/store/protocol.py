@@ -163,6 +163,16 @@ class Store(Protocol):
         """Every key, revoked ones included."""
         ...
 
+    # Notes
+
+    def note(self, name: str) -> str | None:
+        """What was last noted under a name: only ever something that can be worked out again from the rest."""
+        ...
+
+    def set_note(self, name: str, text: str) -> None:
+        """Keep a note in the place of the last one of that name; backups may leave notes out."""
+        ...
+
     # Care
 
     def backup(self, target: Path) -> None:

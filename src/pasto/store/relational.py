@@ -20,6 +20,10 @@ from pasto.store.writer import Writer
 
 T = TypeVar("T")
 
+_NOTES = "note/"
+"""Before the names of notes, which the store's own settings lie beside."""
+
+
 class RelationalStore(LettingGo):
     """A store on an SQL database: what is left to each kind is how it connects and how it takes in events."""
 
@@ -188,6 +192,17 @@ class RelationalStore(LettingGo):
         """Every key, revoked ones included."""
         found = [replace(KeyRow(*row), scopes=tuple(json.loads(row[3]))) for row in self._all(statements.KEYS)]
         return sorted(found, key=lambda key: (key.created_at, key.prefix))
+
+    # Notes
+
+    def note(self, name: str) -> str | None:
+        """What was last noted under a name."""
+        found = self._all(statements.NOTE, (_NOTES + name,))
+        return str(found[0][0]) if found else None
+
+    def set_note(self, name: str, text: str) -> None:
+        """Keep a note in the place of the last one of that name."""
+        self._writing(lambda connection: self._do(connection, statements.SET_NOTE, (_NOTES + name, text)))
 
     # Statements
 

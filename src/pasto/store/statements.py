@@ -69,6 +69,9 @@ SET_TALLY: Final = (
     "WHERE excluded.position > tallies.position"
 )
 
+NOTE: Final = "SELECT value FROM meta WHERE name = ?"
+SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
 LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
