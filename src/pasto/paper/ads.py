@@ -166,7 +166,7 @@ def _panel(axes: Axes, one: Quotas) -> None:
 EXPERIMENT = Experiment(
     name="ads",
     summary="Section 7: quotas of ads retrieval on iPinYou's logs and the demo's ads, cold start kept (needs --data)",
-    runs=20,
+    runs=10,
     rounds=60,
     quick_runs=2,
     quick_rounds=20,
