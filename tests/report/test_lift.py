@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Quantity
+from pasto.estimate.intervals import Cells, Quantity
 from pasto.measure.moments import moments
 from pasto.report.lift import Target, history, lifts
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
@@ -55,16 +55,44 @@ def test_candidates_blends_and_all_that_was_served() -> None:
     assert str(found["best", "watch_time"]).startswith("best: watch_time rose by")
 
 
-def test_a_covariate_narrows_the_interval() -> None:
+@pytest.mark.parametrize(
+    ("target", "truth"),
+    [
+        (Target("learner"), 0.0375),
+        (Target("best", shares={2: 1.0}), 0.1),
+        (Target("half", shares={1: 0.5, 2: 0.5}), 0.05),
+    ],
+)
+def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: Target, truth: float) -> None:
     record = measured(6)
-    target = [Target("learner")]
-    plain, adjusted = (
-        lifts(record, {"watch_time": Quantity(0)}, target, covariates=covariates)[0]
-        for covariates in (None, {"watch_time": 3})
-    )
-    width, narrow = (one.relative.high - one.relative.low for one in (plain, adjusted))
+    (plain,) = lifts(record, {"watch_time": Quantity(0)}, [target])
+    told, other = lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
+    assert told.relative == plain.relative
+    assert plain.adjusted is None
+    assert plain.best == plain
+    assert other.adjusted is None
+    assert told.adjusted is not None
+    assert told.best.relative == told.adjusted.relative
+    width, narrow = (one.high - one.low for one in (told.relative, told.adjusted.relative))
     assert narrow < 0.45 * width
-    assert adjusted.relative.low <= 0.0375 <= adjusted.relative.high
+    assert told.adjusted.reduction == pytest.approx(0.9, abs=0.03)
+    assert told.adjusted.relative.low <= truth <= told.adjusted.relative.high
+
+
+def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
+    record = measured(3)
+    blank = np.zeros((*record.cells.mean.shape[:2], 2))
+    cells = Cells(
+        record.cells.units,
+        np.concatenate([record.cells.mean, blank], axis=-1),
+        np.pad(record.cells.cross, [(0, 0), (0, 0), (0, 2), (0, 2)]),
+    )
+    empty = Record(record.keys, record.versions, cells, record.shares)
+    for covariate in (Quantity(4), Quantity(4, 5)):
+        (told,) = lifts(empty, {"watch_time": Quantity(0)}, [Target("learner")], covariates={"watch_time": covariate})
+        assert told.adjusted is not None
+        assert told.adjusted.relative == told.relative
+        assert told.adjusted.reduction == 0.0
 
 
 def test_one_look_is_narrower_than_every_look() -> None:

@@ -18,6 +18,8 @@ def paragraph(
 ) -> str:
     """Say what a report's numbers allow to be said, and nothing else; `names` are the candidates'.
 
+    Of a lift that is adjusted by what units did before, the adjusted one is told.
+
     >>> from pasto.report.lift import Estimate
     >>> def lift(metric, low, value, high):
     ...     told = Estimate(value, low, high)
@@ -40,6 +42,9 @@ def paragraph(
         first = lifts[0]
         when = "however often it is looked at" if first.sequential else "at this one look, set beforehand"
         told.append(f"Each interval holds with {first.confidence:.0%} confidence, {when}.")
+        if adjusted := list(dict.fromkeys(lift.metric for lift in lifts if lift.adjusted is not None)):
+            verb = "is" if len(adjusted) == 1 else "are"
+            told.append(f"{' and '.join(adjusted)} {verb} adjusted by what units did before.")
     return " ".join(told) if told else "Nothing was measured yet, and nothing can be claimed."
 
 
@@ -48,6 +53,7 @@ def _of_target(lifts: Sequence[Lift]) -> str:
     if not rounds:
         return f"Nothing can be said of {lifts[0].target}: no round had units both there and in the control."
     parts = []
+    lifts = [lift.best for lift in lifts]
     for lift in lifts:
         span = f"({lift.relative.low:.1%} to {lift.relative.high:.1%})"
         if lift.absolute.told == "unclear":

@@ -35,6 +35,16 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Adjusted:
+    """The same lift with what units did before taken into account (CUPED)."""
+
+    absolute: Estimate
+    relative: Estimate
+    reduction: float
+    """The share of the variance that is gone; 0 where the past explains nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lift:
     """One metric of one side against the control."""
 
@@ -49,6 +59,15 @@ class Lift:
     confidence: float
     sequential: bool
     """Whether it may be looked at whenever one likes."""
+    adjusted: Adjusted | None = None
+    """None where the metric has no covariate."""
+
+    @property
+    def best(self) -> Lift:
+        """The lift to rely on: the adjusted one where there is one, for the covariate was named before the study."""
+        if self.adjusted is None:
+            return self
+        return replace(self, absolute=self.adjusted.absolute, relative=self.adjusted.relative)
 
     def __str__(self) -> str:
         span = f"{self.relative.low:+.2%} to {self.relative.high:+.2%}"
@@ -85,13 +104,14 @@ def lifts(
     *,
     confidence: float = 0.95,
     sequential: bool = True,
-    covariates: Mapping[str, int] | None = None,
+    covariates: Mapping[str, Quantity] | None = None,
     elapsed: float | None = None,
 ) -> tuple[Lift, ...]:
     """Every target's lift in every metric, all rounds together.
 
-    `covariates` names, by metric, a column measured before the study: it takes noise away and leaves the lift. Where
-    one record holds a whole phase because units stay in their arm, `elapsed` is how many rounds it has run.
+    `covariates` are, by metric, what was settled before units were dealt: beside the raw lift stands one that is
+    adjusted by it, with less noise. Where one record holds a whole phase because units stay in their arm, `elapsed` is
+    how many rounds it has run.
 
     >>> from pasto.report.measured import CellMoments, MeasuredRound, recorded
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
@@ -110,20 +130,24 @@ def lifts(
     for target in targets:
         rounds = sides.rounds(target)
         for name, quantity in metrics.items():
-            comparison = sides.compare(target, quantity, (covariates or {}).get(name))
-            if elapsed is not None:
-                comparison = replace(comparison, information=np.asarray(float(elapsed)))
+            raw = _phase(sides.compare(target, quantity, None), elapsed)
+            absolute, relative = _both(raw, error, sequential)
+            adjusted = None
+            if (covariate := (covariates or {}).get(name)) is not None:
+                other = _phase(sides.compare(target, quantity, covariate), elapsed)
+                adjusted = Adjusted(*_both(other, error, sequential), _reduction(raw, other))
             found.append(
                 Lift(
                     target=target.name,
                     metric=name,
-                    level=float(comparison.treated),
-                    control=float(comparison.control),
-                    absolute=_estimate(comparison.lift(error, sequential=sequential)),
-                    relative=_estimate(comparison.relative(error, sequential=sequential)),
+                    level=float(raw.treated),
+                    control=float(raw.control),
+                    absolute=absolute,
+                    relative=relative,
                     rounds=rounds,
                     confidence=confidence,
                     sequential=sequential,
+                    adjusted=adjusted,
                 )
             )
     return tuple(found)
@@ -140,7 +164,7 @@ class History:
 
 
 def history(
-    record: Record, quantity: Quantity, target: Target, *, confidence: float = 0.95, covariate: int | None = None
+    record: Record, quantity: Quantity, target: Target, *, confidence: float = 0.95, covariate: Quantity | None = None
 ) -> History:
     """A target's relative lift as it came in."""
     error = chance_of_error(confidence)
@@ -179,7 +203,7 @@ class _Sides:
         self,
         target: Target,
         quantity: Quantity,
-        covariate: int | None,
+        covariate: Quantity | None,
         *,
         running: bool = False,
         alone: bool = False,
@@ -188,6 +212,22 @@ class _Sides:
         if alone:
             both = both[0].alone(), both[1].alone()
         return compare(*both, quantity, weights=target.weights, covariate=covariate, running=running)
+
+
+def _phase(comparison: Comparison, elapsed: float | None) -> Comparison:
+    return comparison if elapsed is None else replace(comparison, information=np.asarray(float(elapsed)))
+
+
+def _both(comparison: Comparison, error: float, sequential: bool) -> tuple[Estimate, Estimate]:
+    """A difference, and the same as a share of the control."""
+    lift, share = comparison.lift(error, sequential=sequential), comparison.relative(error, sequential=sequential)
+    return _estimate(lift), _estimate(share)
+
+
+def _reduction(raw: Comparison, adjusted: Comparison) -> float:
+    """The share of the difference's variance that an adjustment takes away."""
+    before, after = float(raw.variance), float(adjusted.variance)
+    return max(0.0, 1.0 - after / before) if np.isfinite(before) and before > 0 else 0.0
 
 
 def _estimate(interval: Interval) -> Estimate:

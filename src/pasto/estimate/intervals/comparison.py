@@ -100,7 +100,7 @@ def compare(
     quantity: Quantity,
     *,
     weights: Weights = "traffic",
-    covariate: int | None = None,
+    covariate: Quantity | int | None = None,
     running: bool = False,
 ) -> Comparison:
     """Compare two sides round by round and combine.
@@ -108,7 +108,8 @@ def compare(
     `traffic` weighs a round by the treated side's units: the lift of what was served, whatever changed meanwhile.
     `even` weighs every round's standardised contrast alike: for a candidate whose share rises and falls with what it
     showed, only that leaves a normal law (information that depends on outcomes does not). Either way a weight knows
-    counts and shares only. `covariate` is a column measured before the study, used to take noise away.
+    counts and shares only. `covariate` is a column, or a ratio of two, that was settled before units were dealt to
+    their sides: it takes noise away.
     """
     if weights not in ("traffic", "even"):
         raise BadOption(f"rounds are weighed by 'traffic' or 'even', got {weights!r}")
@@ -126,7 +127,8 @@ def compare(
     found = [_value(level, quantity) for level in levels]
     values, forms = [value for value, _ in found], [form for _, form in found]
     if covariate is not None:
-        values, forms = _adjusted(values, forms, levels, spreads, covariate)
+        known = covariate if isinstance(covariate, Quantity) else Quantity(covariate)
+        values, forms = _adjusted(values, forms, levels, spreads, known)
     variances = [
         np.einsum("...i,...ij,...j->...", form, spread, form) for form, spread in zip(forms, spreads, strict=True)
     ]
@@ -167,21 +169,29 @@ def _value(level: Array, quantity: Quantity) -> tuple[Array, Array]:
 
 
 def _adjusted(
-    values: list[Array], forms: list[Array], levels: list[Array], spreads: list[Array], covariate: int
+    values: list[Array], forms: list[Array], levels: list[Array], spreads: list[Array], covariate: Quantity
 ) -> tuple[list[Array], list[Array]]:
-    """Values less what the covariate explains of them (CUPED), both sides moved to the same covariate."""
-    explained = [
-        np.einsum("...i,...i->...", form, spread[..., covariate]) for form, spread in zip(forms, spreads, strict=True)
-    ]
-    noise = [spread[..., covariate, covariate] for spread in spreads]
+    """Values less what the covariate explains of them (CUPED), both sides moved to the same covariate.
+
+    The slope θ is that of the smallest variance of the difference: of all units within their sides and rounds, each
+    side weighed by what it adds to the noise. A ratio goes in by its linear form.
+    """
+    found = [_known(*_value(level, covariate)) for level in levels]
+    here, along = [value for value, _ in found], [form for _, form in found]
+    explained, noise = (
+        [np.einsum("...i,...ij,...j->...", *parts) for parts in zip(one, spreads, along, strict=True)]
+        for one in (forms, along)
+    )
     whole = noise[0] + noise[1]
-    slope = np.where(whole > 0, (explained[0] + explained[1]) / np.where(whole > 0, whole, 1.0), 0.0)
-    here = [level[..., covariate] for level in levels]
-    middle = np.where(whole > 0, (noise[1] * here[0] + noise[0] * here[1]) / np.where(whole > 0, whole, 1.0), here[0])
+    filled = np.where(whole > 0, whole, 1.0)
+    slope = np.where(whole > 0, (explained[0] + explained[1]) / filled, 0.0)
+    middle = np.where(whole > 0, (noise[1] * here[0] + noise[0] * here[1]) / filled, here[0])
     moved = [np.asarray(value - slope * (place - middle)) for value, place in zip(values, here, strict=True)]
-    lean = []
-    for form in forms:
-        less = form.copy()
-        less[..., covariate] -= slope
-        lean.append(less)
+    lean = [np.asarray(form - slope[..., None] * less) for form, less in zip(forms, along, strict=True)]
     return moved, lean
+
+
+def _known(value: Array, form: Array) -> tuple[Array, Array]:
+    """A covariate that explains nothing where it is none, as a ratio of units without a past."""
+    there = np.isfinite(value) & np.isfinite(form).all(axis=-1)
+    return np.asarray(np.where(there, value, 0.0)), np.asarray(np.where(there[..., None], form, 0.0))

@@ -49,7 +49,8 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
             f"{learning['confidence']:.0%} confidence at any look. The blend and the best single candidate were chosen "
             "on these rounds and look better here than they are; a confirmation tells them fairly."
         )
-        yield Section("Lift while learning", (told,), *lift_table(learning["lifts"]), drawing="lifts")
+        words = (told, *adjusted_words(learning["lifts"]))
+        yield Section("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
         if learning.get("winner"):
             yield Section("Single candidates", (_winner(learning["winner"]),))
     if report.get("blend") or report.get("frozen"):
@@ -84,21 +85,47 @@ def _opening(report: Mapping[str, Any]) -> Section:
 
 
 def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Targets down, metrics across, each with its relative and absolute lift."""
+    """Targets down, metrics across, each with its relative and absolute lift, and the adjusted one if there is any."""
+    some = any(lift.get("adjusted") for lift in lifts)
     rows = []
     for lift in lifts:
+        adjusted = lift.get("adjusted")
+        beside = (
+            (span(adjusted["relative"], percent=True), share(adjusted["variance_reduced_by"])) if adjusted else ("", "")
+        )
         rows.append(
             (
                 lift["target"],
                 lift["metric"],
                 span(lift["relative"], percent=True),
+                *(beside if some else ()),
                 span(lift["absolute"]),
                 number(lift["level"]),
                 number(lift["control"]),
-                {"up": "rose", "down": "fell", "unclear": "cannot be told"}[lift["told"]],
+                {"up": "rose", "down": "fell", "unclear": "cannot be told"}[(adjusted or lift)["told"]],
             )
         )
-    return ("", "metric", "relative", "absolute", "level", "control", ""), tuple(rows)
+    more = ("adjusted", "variance reduced by") if some else ()
+    return ("", "metric", "relative", *more, "absolute", "level", "control", ""), tuple(rows)
+
+
+def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What adjusting by the past did for each metric, in a sentence; nothing where no metric is adjusted.
+
+    >>> adjusted_words([{"metric": "likes", "adjusted": {"variance_reduced_by": 0.434}}, {"metric": "watch"}])
+    ('Adjusted by what units did before they were dealt, variance is reduced by 43% in likes.',)
+    """
+    found: dict[str, list[float]] = {}
+    for lift in lifts:
+        if lift.get("adjusted"):
+            found.setdefault(lift["metric"], []).append(lift["adjusted"]["variance_reduced_by"] or 0.0)
+    parts = []
+    for metric, reductions in found.items():
+        least, most = share(min(reductions)), share(max(reductions))
+        parts.append(f"{least if least == most else f'{least} to {most}'} in {metric}")
+    if not parts:
+        return ()
+    return (f"Adjusted by what units did before they were dealt, variance is reduced by {', '.join(parts)}.",)
 
 
 def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
@@ -108,6 +135,7 @@ def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
         told["claims"],
         f"Units stay in their arm and count once: {units}. Intervals hold with {told['confidence']:.0%} confidence "
         f"{when}.",
+        *adjusted_words(told["lifts"]),
     ]
     if told.get("note"):
         words.append(told["note"])
@@ -132,10 +160,14 @@ def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
 
 
 def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Arms down, metrics across, relative lifts with their intervals."""
-    metrics = list(dict.fromkeys(lift["metric"] for lift in lifts))
-    targets = list(dict.fromkeys(lift["target"] for lift in lifts))
-    cells = {(lift["target"], lift["metric"]): span(lift["relative"], percent=True) for lift in lifts}
+    """Arms down, metrics across, relative lifts with their intervals; beside them the adjusted ones."""
+    cells = {}
+    for lift in lifts:
+        cells[lift["target"], lift["metric"]] = span(lift["relative"], percent=True)
+        if lift.get("adjusted"):
+            cells[lift["target"], f"{lift['metric']}, adjusted"] = span(lift["adjusted"]["relative"], percent=True)
+    metrics = list(dict.fromkeys(metric for _, metric in cells))
+    targets = list(dict.fromkeys(target for target, _ in cells))
     return ("", *metrics), tuple((target, *(cells[target, metric] for metric in metrics)) for target in targets)
 
 
@@ -264,6 +296,15 @@ def percentage(value: float | None) -> str:
     ('+3.44%', 'unknown')
     """
     return "unknown" if value is None else f"{value:+.2%}"
+
+
+def share(value: float | None) -> str:
+    """A part of something, in whole percents.
+
+    >>> share(0.434), share(None)
+    ('43%', '')
+    """
+    return "" if value is None else f"{value:.0%}"
 
 
 def signed(value: float) -> str:

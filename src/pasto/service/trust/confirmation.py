@@ -9,7 +9,7 @@ from pasto.report.balance import balance
 from pasto.report.lift import Lift, Target, lifts
 from pasto.report.measured import recorded
 from pasto.service.spec import Spec
-from pasto.service.trust.lifted import claimed, shown_balance, shown_lift
+from pasto.service.trust.lifted import claimed, covariates, shown_balance, shown_estimate, shown_lift
 from pasto.service.trust.measured import Look
 from pasto.service.trust.quantities import quantities
 
@@ -67,6 +67,7 @@ def confirmation(
         targets,
         confidence=spec.confidence,
         sequential=not reached,
+        covariates=covariates(spec),
         elapsed=look.elapsed,
     )
     checked = balance(record)
@@ -102,7 +103,8 @@ def _predicted(found: Sequence[Lift], promised: Mapping[str, Mapping[str, float]
         expected = promised.get(arm, {}).get(lift.metric)
         if expected is None:
             continue
-        realised = shown_lift(lift)["relative"]
+        told = lift.best.relative
+        realised = shown_estimate(told)
         known = realised["low"] is not None and realised["high"] is not None
         rows.append(
             {
@@ -110,7 +112,7 @@ def _predicted(found: Sequence[Lift], promised: Mapping[str, Mapping[str, float]
                 "metric": lift.metric,
                 "predicted": expected,
                 "realised": realised,
-                "inside": lift.relative.low <= expected <= lift.relative.high if known else None,
+                "inside": told.low <= expected <= told.high if known else None,
             }
         )
     return rows

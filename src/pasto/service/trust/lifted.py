@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Interval
+from pasto.estimate.intervals import Interval, Quantity
 from pasto.report.balance import Balance, balance
 from pasto.report.claims import paragraph
-from pasto.report.lift import Estimate, Lift, Target, history, lifts
+from pasto.report.lift import Adjusted, Estimate, Lift, Target, history, lifts
 from pasto.report.measured import MeasuredRound, Record, recorded
 from pasto.report.winner import winners
 from pasto.service.spec import Spec
@@ -43,7 +43,7 @@ def learned(
     record = recorded(chosen)
     targets = _targets(record, names, answer)
     metrics = quantities(spec)
-    found = lifts(record, metrics, targets, confidence=spec.confidence)
+    found = lifts(record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec))
     checked = balance(record)
     recent = record if len(chosen) <= HISTORY else recorded(chosen[-HISTORY:])
     series = [
@@ -66,10 +66,26 @@ def learned(
 def claimed(spec: Spec, found: Sequence[Lift], checked: Balance | None, names: Sequence[str]) -> str:
     """What can be said, in one paragraph, of the goal and the guardrails."""
     aims = aimed(spec)
-    telling = [lift for lift in found if lift.metric in aims and math.isfinite(lift.relative.low + lift.relative.high)]
+    ends = [(lift, lift.best.relative) for lift in found if lift.metric in aims]
+    telling = [lift for lift, told in ends if math.isfinite(told.low + told.high)]
     if not telling and not (checked is not None and checked.alarm):
         return TOO_LITTLE
     return paragraph(telling, balance=checked, names=names)
+
+
+def covariates(spec: Spec) -> dict[str, Quantity]:
+    """By metric: where what it is adjusted by was measured, behind the study's own columns.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> covariates(read_spec(EXAMPLE.replace("cap: 7200}", "cap: 7200, covariate: 7d}"), "yaml"))
+    {'watch_time': Quantity(numerator=3, denominator=None)}
+    """
+    places = {column: place for place, column in enumerate(spec.measured)}
+    return {
+        name: Quantity(*(places[column] for column in metric.covariate.columns))
+        for name, metric in spec.metrics.items()
+        if metric.covariate is not None
+    }
 
 
 def aimed(spec: Spec) -> list[str]:
@@ -95,9 +111,19 @@ def shown_lift(lift: Lift) -> dict[str, Any]:
         "absolute": shown_estimate(lift.absolute),
         "relative": shown_estimate(lift.relative),
         "told": lift.absolute.told,
+        "adjusted": None if lift.adjusted is None else _shown_adjusted(lift.adjusted),
         "rounds": lift.rounds,
         "confidence": lift.confidence,
         "sequential": lift.sequential,
+    }
+
+
+def _shown_adjusted(adjusted: Adjusted) -> dict[str, Any]:
+    return {
+        "absolute": shown_estimate(adjusted.absolute),
+        "relative": shown_estimate(adjusted.relative),
+        "told": adjusted.absolute.told,
+        "variance_reduced_by": finite(adjusted.reduction),
     }
 
 

@@ -1,0 +1,118 @@
+"""Lifts adjusted by what units did before, from events to the report's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pasto.report.telling import page, text
+
+Make = Callable[..., Any]
+SEEN = {"event": "seen", "per_unit": "sum"}
+METRICS = {
+    "x": {**SEEN, "value": "x", "range": [0, 60], "covariate": "3h"},
+    "y": {**SEEN, "value": "y", "range": [0, 60]},
+    "rate": {
+        "ratio": [{**SEEN, "value": "likes", "cap": 90}, {**SEEN, "value": "views", "cap": 40}],
+        "covariate": "3h",
+    },
+}
+LIFT = {"w=0": 1.0, "w=1": 0.0, "w=2": 0.3, "w=3": -0.5}
+"""Of x by candidate; w=1 is the baseline."""
+
+
+def come_back(place: Any, users: int = 400) -> None:
+    """The same users every round, whose tastes differ far more than candidates do."""
+    policy = place.service.board.current("feed")
+    rng = np.random.default_rng([policy.version, users, int(place.now)])
+    taste = np.random.default_rng(5).normal(10.0, 3.0, users)
+    events = []
+    for number in range(users):
+        unit = f"user {number}"
+        cell = policy.draw(unit)
+        x = float(taste[number] + LIFT[cell.name] + rng.standard_normal())
+        views = 4.0 + number % 5
+        fields = {"x": x, "y": float(10.0 + rng.standard_normal()), "likes": max(x, 0.0) * views / 8.0, "views": views}
+        drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}
+        stamp = f"{policy.version}/{place.now}/{number}"
+        events.append({"type": "exposure", "id": f"e/{stamp}", **drawn})
+        events.append({"type": "metric", "id": f"m/{stamp}", "name": "seen", "fields": fields, **drawn})
+    answer = place.service.ingest("feed", place.service.decode(json.dumps(events).encode())).result(timeout=60)
+    assert answer["refused"] == []
+
+
+def rounds(place: Any, count: int) -> None:
+    for _ in range(count):
+        come_back(place)
+        place.now += 3600.0
+        place.service.close_round("feed", who="ann")
+
+
+def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
+    (found,) = [one for one in told["lifts"] if (one["target"], one["metric"]) == (target, metric)]
+    return dict(found)
+
+
+def widths(lift: dict[str, Any]) -> tuple[float, float]:
+    raw, adjusted = (one["relative"]["high"] - one["relative"]["low"] for one in (lift, lift["adjusted"]))
+    return raw, adjusted
+
+
+@pytest.fixture
+def place(playground: Make) -> Any:
+    return playground(metrics=METRICS, guardrails=[], goal={"maximize": "x"})
+
+
+def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
+    rounds(place, 8)
+    report = place.service.report("feed")
+    told = report["learning"]
+    blend = report["blend"]["probabilities"]
+    for target, true in (
+        ("the blend", sum(share * LIFT[name] for name, share in blend.items())),
+        ("the best single candidate", LIFT[report["blend"]["single"]]),
+    ):
+        lift = lift_of(told, target, "x")
+        absolute = lift["adjusted"]["absolute"]
+        assert absolute["low"] < true < absolute["high"]
+        raw, adjusted = widths(lift)
+        assert adjusted < 0.7 * raw
+        assert lift["adjusted"]["variance_reduced_by"] > 0.5
+    served = lift_of(told, "the learner's traffic", "rate")
+    assert widths(served)[1] < 0.8 * widths(served)[0]
+    assert lift_of(told, "the blend", "y")["adjusted"] is None
+    assert report["claims"].endswith("x is adjusted by what units did before.")
+    assert "cannot be told" not in report["claims"]
+    for shown in (text(report), page(report)):
+        assert "variance reduced by" in shown
+        assert "variance is reduced by" in " ".join(shown.split())
+    json.dumps(report, allow_nan=False)
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_confirmation_is_adjusted_too(place: Any) -> None:
+    rounds(place, 6)
+    place.service.change("feed", "confirm", who="ann")
+    rounds(place, 2)
+    report = place.service.report("feed")
+    lift = lift_of(report["confirmation"], "the blend", "x")
+    raw, adjusted = widths(lift)
+    assert adjusted < 0.7 * raw
+    assert lift["adjusted"]["variance_reduced_by"] > 0.5
+    for shown in (text(report), page(report)):
+        assert "x, adjusted" in shown
+    assert report["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:
+    place = playground()
+    for _ in range(3):
+        place.round()
+    report = place.service.report("feed")
+    assert all(lift["adjusted"] is None for lift in report["learning"]["lifts"])
+    assert "adjusted" not in text(report)
