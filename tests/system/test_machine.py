@@ -30,7 +30,7 @@ DOCUMENT: dict[str, Any] = {
     "metrics": {"x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]}},
     "goal": {"maximize": "x"},
     "traffic": {"control": "20%", "explore": "90%"},
-    "rounds": {"every": "1h", "maturity": "1h"},
+    "rounds": {"every": "1h", "maturity": "1h", "late": "2h"},
     "learner": "pasto",
 }
 ACTIONS = ("pause", "resume", "confirm", "deploy")
@@ -193,11 +193,27 @@ class Machine(RuleBasedStateMachine):
         assert len(learned) == len(set(learned))
         assert all("had no units of the learner" in problem for close in told for problem in close["problems"])
 
+    def _came_too_late(self) -> int:
+        """Events behind the marks up to which rounds are known, of rounds that nothing corrects any more."""
+        row = self.store.study("feed")
+        assert row is not None
+        marks: dict[int, int] = {}
+        for close in self.store.closes(row.number):
+            told = json.loads(close.observed)
+            marks |= {one["round"]: close.high_water for one in told["rounds"] if not one.get("open")}
+            marks |= {one["round"]: one["until"] for one in told.get("settled", ())}
+        with self.store.reading() as connection:
+            events = connection.execute("SELECT version, sequence FROM events").fetchall()
+        return sum(sequence > marks.get(version, sequence) for version, sequence in events)
+
     def teardown(self) -> None:
         if not hasattr(self, "store"):
             return
         service = self._node()
         assert service.replay("feed") == {"identical": True, "rounds": self.round - 1, "first_difference": None}
+        late = self._came_too_late()
+        for node in (*self.nodes, service):
+            assert node.report("feed")["accounting"]["late"]["events"] == late
         books = service.report("feed")["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(self.acked)
         self.store.close()
