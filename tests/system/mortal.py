@@ -17,11 +17,13 @@ from pasto.service.service import Service
 from pasto.store import open_store
 
 
-def batch(policy: Published, number: int) -> list[dict[str, object]]:
+def batch(policy: Published, before: Published | None, number: int) -> list[dict[str, object]]:
+    """Events of twenty users; the first comes late, from the round before, if there was one."""
     events: list[dict[str, object]] = []
     for user in range(20):
         unit = f"user {number % 7}/{user}"
-        drawn = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+        served = policy if user or before is None else before
+        drawn = {"unit": unit, "version": served.version, "candidate": served.draw(unit).name}
         events.append({"type": "exposure", "id": f"e/{number}/{user}", **drawn})
         fields = {"x": user / 3 - number % 5, "y": number % 3 - 1}
         events.append({"type": "metric", "id": f"m/{number}/{user}", "name": "seen", "fields": fields, **drawn})
@@ -43,7 +45,9 @@ def live(place: str) -> None:
         if number % 2:
             say(f"closed {service.close_round('feed', who='mortal')['round']}")
         number += 1
-        events = batch(service.board.current("feed"), number)
+        policy = service.board.current("feed")
+        before = service.board.published(service.board.standing("feed"), policy.version - 1)
+        events = batch(policy, before, number)
         fresh = queue.with_suffix(".new")
         fresh.write_text(json.dumps([number, events]))
         fresh.rename(queue)

@@ -23,7 +23,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
 ) -> None:
     place = tmp_path / "store"
     service = Service(open_store(str(place)))
-    service.create(quick, who="ann", seed=7)
+    service.create({**quick, "rounds": {"every": "1h", "late": "500ms"}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     service.shutdown()
     lines = _lives_and_deaths(place, kills)
@@ -82,8 +82,11 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         books = service.report("feed")["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(kept)
         rounds: list[int] = []
+        corrected: list[int] = []
         while more := service.rounds("feed", after=len(rounds), limit=1000):
             rounds += [one["round"] for one in more]
+            corrected += [number for one in more for number in one["corrected"]]
+        assert corrected
         assert rounds == list(range(1, len(rounds) + 1))
         assert set(closed) <= set(rounds)
         assert service.show("feed")["round"] == len(rounds) + 1
