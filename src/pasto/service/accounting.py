@@ -26,6 +26,8 @@ NOTED_ROUNDS = 64
 """Closes after which a note of the books is left in the store, so that a restart does not count from the beginning."""
 NOTED_EVENTS = 100_000
 """The same in events of the store."""
+MARKS = 1_000
+"""Policies whose late events one question asks for."""
 SPAN = 1_000_000
 """Events of the store that are read at a time, so that no question takes a database long."""
 
@@ -40,10 +42,13 @@ SELECT source, COUNT(*), MIN(position), MAX(position)
 FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
 GROUP BY source ORDER BY source
 """
+# Events are gone through once, however many rounds they belong to: SQLite keeps the order of a cross join.
 _LATE = """
-SELECT kind, arm, COUNT(*)
-FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND version = ?
-GROUP BY kind, arm
+WITH marks(version, mark) AS (VALUES {marks})
+SELECT events.version, kind, arm, COUNT(*)
+FROM events CROSS JOIN marks
+WHERE +study = ? AND sequence > ? AND sequence <= ? AND marks.version = events.version AND sequence > mark
+GROUP BY events.version, kind, arm
 """
 
 
@@ -146,23 +151,31 @@ class Ledger:
 
     def _read(self, books: Books, since: int, until: int) -> None:
         """Bring what came in a span into the books; everything is read before anything is counted."""
-        late: dict[int, Sequence[tuple[Any, ...]]] = {}
+        late: list[tuple[Any, ...]] = []
         with self._store.reading() as connection:
             # A close may have been on its way with an older mark while these books were read up to a later one.
             overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
             counts = self._rows(connection, _COUNTS, since, until)
             senders = self._rows(connection, _SENDERS, since, until)
-            for version in sorted({*overtaken, *(row[1] for row in counts if row[1])}):
-                mark = overtaken.get(version, max(since, books.observed.get(version, until)))
-                if mark < until:
-                    late[version] = self._rows(connection, _LATE, mark, until, version)
+            came = {row[1] for row in counts if row[1]} - set(overtaken)
+            others = {version: books.observed[version] for version in came if version in books.observed}
+            late += self._late(connection, overtaken, min(overtaken.values(), default=since), until)
+            late += self._late(connection, others, since, until)
         books.unsettled.clear()
         _count(books, counts)
         _follow(books, senders)
-        for version, rows in late.items():
+        for version, kind, arm, count in late:
             counter = books.late.setdefault(version, Counter())
-            for kind, arm, count in rows:
-                counter[("metrics" if kind else "exposures"), arm or "none"] += count
+            counter[("metrics" if kind else "exposures"), arm or "none"] += count
+
+    def _late(self, connection: Any, marks: Mapping[int, int], since: int, until: int) -> list[tuple[Any, ...]]:
+        """Events of a span behind the marks of their policies' rounds."""
+        known = sorted((version, mark) for version, mark in marks.items() if mark < until)
+        found: list[tuple[Any, ...]] = []
+        for first in range(0, len(known), MARKS):
+            written = ", ".join(f"({version}, {mark})" for version, mark in known[first : first + MARKS])
+            found += self._rows(connection, _LATE.replace("{marks}", written), since, until)
+        return found
 
     def _rows(self, connection: Any, statement: str, *values: int) -> Sequence[tuple[Any, ...]]:
         cursor = connection.cursor()
