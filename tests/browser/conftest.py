@@ -22,7 +22,7 @@ from pasto.service.settings import Settings
 if TYPE_CHECKING:  # what is collected without a browser must not need one
     from playwright.sync_api import Browser, Dialog, Page, Request
 
-WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark")}
+WIDTHS = {"desk": (1280, "light"), "phone": (390, "dark"), "picture": (1100, "light")}
 WATCH = """
 window.trouble = [];
 document.addEventListener('securitypolicyviolation', event => window.trouble.push(event.violatedDirective));
@@ -69,11 +69,14 @@ class Watched:
 
         return expect(self.page.locator(place))
 
-    def shoot(self, name: str, *, most: int | None = None) -> None:
-        """Keep a picture of the page, whole or its first pixels."""
+    def shoot(self, name: str, *, most: str | None = None) -> None:
+        """Keep a picture of the page, whole or down to a place in it."""
         size = self.page.viewport_size
         assert size is not None
-        clip = None if most is None else {"x": 0, "y": 0, "width": size["width"], "height": most}
+        clip = None
+        if most is not None:
+            end = self.page.locator(most).evaluate("each => each.getBoundingClientRect().bottom + scrollY")
+            clip = {"x": 0, "y": 0, "width": size["width"], "height": round(end) + 12}
         self.page.screenshot(path=self.shots / f"{name}-{self.label}.png", full_page=True, clip=clip)
 
     def check(self) -> None:

@@ -78,7 +78,6 @@ def test_from_nothing_to_a_deployed_blend(site: Any, visit: Any) -> None:
         each.settled()
         each.page.locator("#tradeoff svg circle").first.wait_for()
         each.shoot("5-learning")
-        each.shoot("dashboard", most=1250)
         each.check()
         each.go("/")
         each.shoot("6-list")

@@ -25,6 +25,8 @@ STORIES = {
     "the share of cold-start ads may lose at most 5% each.",
 }
 ROUNDS, FAST = 30, 12
+LOOK = "pasto demo {world} --keep leaves the service and its dashboard running"
+PAGE = "pasto demo {world} --html report.html"
 
 
 @click.command(
@@ -85,7 +87,7 @@ def demo(
     screen = console(stderr=True)
     screen.print(STORIES[world].format(count=len(application.candidates)))
     with TemporaryDirectory(prefix="pasto-demo-") as folder, serving(Path(folder)) as stage:
-        screen.print(f"The service runs at {stage.address}, on a store in {folder}.\n")
+        screen.print(f"The service runs at {stage.address}, on a store in {folder}. Open it in a browser to watch.\n")
         with view(screen, stage.address, limits(application)) as report:
             result = play(application, stage, plan=plan, seed=seed, conditions=conditions, report=report)
         if html is not None:
@@ -101,6 +103,8 @@ def demo(
             screen.print(f"  pasto report {world} --url {stage.address}\nCtrl-C ends it.")
             with suppress(KeyboardInterrupt):
                 stage.wait()
+    if not keep and not as_json:
+        screen.print(f"\nTo look around in it: {LOOK}. To have the report as one page: {PAGE}.".format(world=world))
     if not result.won:
         for check in result.checks:
             if not check.held:

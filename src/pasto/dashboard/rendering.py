@@ -45,16 +45,27 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in percent; a small one is not told as none.
+    """A share in percent; a small one is not told as none, nor one that is nearly all as all.
 
-    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0)
-    ('25.0%', '< 0.1%', '–', '0.0%')
+    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0), percent(0.99999), percent(1.0)
+    ('25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%')
     """
     if value is None or not math.isfinite(value):
         return NONE
     if 0 < value < 0.5 * 10 ** (-digits - 2):
         return f"< {10.0**-digits:g}%"
+    if 1 - 0.5 * 10 ** (-digits - 2) <= value < 1:
+        return f"> {100 - 10.0**-digits:g}%"
     return f"{value:.{digits}%}"
+
+
+def stated(confidence: float) -> str:
+    """A confidence as somebody set it, to its last digit.
+
+    >>> stated(0.95), stated(0.99999), stated(0.975)
+    ('95%', '99.999%', '97.5%')
+    """
+    return f"{100 * confidence:.10g}%"
 
 
 def signed(value: float | None, unit: str = "") -> str:
@@ -109,7 +120,9 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-TEMPLATES.filters.update(number=number, percent=percent, signed=signed, lasting=lasting, moment=moment, pretty=_pretty)
+TEMPLATES.filters.update(
+    number=number, percent=percent, signed=signed, lasting=lasting, moment=moment, pretty=_pretty, stated=stated
+)
 
 
 def page(template: str, values: dict[str, Any], status: int = 200, headers: Headers = ()) -> Answer:

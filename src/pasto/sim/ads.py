@@ -74,7 +74,7 @@ class Ads:
     @property
     def document(self) -> dict[str, Any]:
         """The study file."""
-        shown = {"event": self.event, "value": "shown", "per_unit": "sum"}
+        shown = {"event": self.event, "value": "shown", "per_unit": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
@@ -84,8 +84,10 @@ class Ads:
             "constraints": [BUDGET, AT_LEAST_ONE],
             "metrics": {
                 "revenue": {"event": self.event, "value": "cents", "per_unit": "sum", "cap": 10_000},
-                "click_rate": {"ratio": [{"event": self.event, "value": "clicks", "per_unit": "sum"}, shown]},
-                "cold_start": {"ratio": [{"event": self.event, "value": "cold", "per_unit": "sum"}, shown]},
+                "click_rate": {
+                    "ratio": [{"event": self.event, "value": "clicks", "per_unit": "sum", "cap": 20}, shown]
+                },
+                "cold_start": {"ratio": [{"event": self.event, "value": "cold", "per_unit": "sum", "cap": 20}, shown]},
             },
             "goal": {"maximize": "revenue"},
             "guardrails": [

@@ -79,7 +79,7 @@ class Feed:
     @property
     def document(self) -> dict[str, Any]:
         """The study file."""
-        clips = {"event": self.event, "value": "clips", "per_unit": "sum"}
+        clips = {"event": self.event, "value": "clips", "per_unit": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
@@ -88,8 +88,10 @@ class Feed:
             "parameters": {"like_weight": list(WEIGHTS), "share_weight": list(WEIGHTS)},
             "metrics": {
                 "watch_time": {"event": self.event, "value": "seconds", "per_unit": "sum", "cap": 3600},
-                "like_rate": {"ratio": [{"event": self.event, "value": "likes", "per_unit": "sum"}, clips]},
-                "share_rate": {"ratio": [{"event": self.event, "value": "shares", "per_unit": "sum"}, clips]},
+                "like_rate": {"ratio": [{"event": self.event, "value": "likes", "per_unit": "sum", "cap": 20}, clips]},
+                "share_rate": {
+                    "ratio": [{"event": self.event, "value": "shares", "per_unit": "sum", "cap": 20}, clips]
+                },
             },
             "goal": {"maximize": "watch_time"},
             "guardrails": [

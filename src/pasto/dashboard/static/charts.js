@@ -132,6 +132,7 @@ const Charts = (() => {
     place.querySelector("h3")?.remove();
     place.prepend(title);
     if (!one.rounds.length) return picture.replaceChildren(make("p", "No round has been learned yet.", { class: "quiet" }));
+    if (one.value.every((value) => value == null)) return picture.replaceChildren(make("p", "Nothing was measured yet: no round had units both here and in the control with events of this metric.", { class: "quiet" }));
     const last = one.rounds.length - 1;
     const measured = [...one.value, ...one.low, ...one.high, one.at, one.floor].filter((value) => value != null);
     const [low, high] = spread(one, measured);
@@ -157,7 +158,7 @@ const Charts = (() => {
         if (one.rounds.length === 1) whisker(plot, one, colour);  // a band needs two rounds
       }] },
     }, [one.rounds, clamp(one.low, low, high), clamp(one.high, low, high), one.value]);
-    picture.append(make("p", `Last: ${signs(one.value[last])} (${signs(one.low[last])} to ${signs(one.high[last])}, ${Math.round(100 * one.confidence)}%${one.relative ? " over the control" : ""})`, { class: "quiet" }));
+    picture.append(make("p", `Last: ${signs(one.value[last])} (${signs(one.low[last])} to ${signs(one.high[last])}, ${Number((100 * one.confidence).toPrecision(10))}%${one.relative ? " over the control" : ""})`, { class: "quiet" }));
     const rows = latest(one.rounds.map((round, at) => [round, one.units[at].toLocaleString("en"), short(one.control[at]), short(one.served[at]), signs(one.value[at]), signs(one.low[at]), signs(one.high[at])]));
     picture.append(table(`${one.name} by round, the newest first`, ["Round", "Units", "Control", "Served", one.relative ? "Lift" : "Level", "Low", "High"], rows));
     if (open) picture.querySelector("details").open = true;

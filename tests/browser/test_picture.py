@@ -1,0 +1,53 @@
+"""The picture in the README: a study of the demonstration's own world, as its dashboard shows it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.demo.crowd import Crowd
+from pasto.demo.play import study_file
+from pasto.demo.stage import hear
+from pasto.sdk import Client
+from pasto.sim import feed
+
+pytestmark = pytest.mark.services
+
+ROUNDS, USERS = 16, 4_000
+PICTURE = Path(__file__).parents[2] / "docs" / "figures" / "dashboard.png"
+
+
+def test_a_learned_blend_of_the_demonstration(site: Any, visit: Any) -> None:
+    """With PASTO_PICTURE set, the picture in docs is made anew."""
+    world = feed()
+    document = {**study_file(world), "confidence": 0.95}
+    site.client.post("/v1/studies?seed=1", json=document).raise_for_status()
+    site.client.patch("/v1/studies/feed", json={"action": "start", "reason": "a first blend"}).raise_for_status()
+    crowd = Crowd(world, seed=1)
+    with Client(site.url, study="feed") as client:
+        for round in range(1, ROUNDS + 1):
+            hear(client, round)
+            crowd.come(client, USERS, round)
+            site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
+    desk = visit("picture")
+    desk.go("/studies/feed")
+    desk.settled()
+    desk.page.get_by_text("Who takes part").wait_for()
+    desk.page.locator("#tradeoff svg circle").first.wait_for()
+    assert desk.page.locator("#head .notice").count() == 0
+    assert desk.page.locator("#metrics canvas").count() == 3
+    report = site.client.get("/v1/studies/feed/report").json()
+    assert report["blend"]["certificate"]["certified"]
+    assert report["blend"]["value"] > 0
+    desk.shoot("15-picture")
+    desk.shoot("dashboard", most="#answer .two")
+    if os.environ.get("PASTO_PICTURE"):
+        PICTURE.write_bytes((desk.shots / "dashboard-picture.png").read_bytes())
+    desk.check()
+
+
+def test_the_picture_is_there() -> None:
+    assert PICTURE.read_bytes().startswith(b"\x89PNG")
