@@ -22,6 +22,7 @@ from pasto.bench.trust_checks import (
     sample_ratio,
     sticky_coverage,
 )
+from pasto.bench.trust_covariates import covariate_coverage
 from pasto.bench.trust_studies import SCENES, simulate
 from pasto.estimate.intervals import Cells, Quantity, compare, side, unit_covariances
 from pasto.report.winner import beating
@@ -41,6 +42,16 @@ def test_fixed_horizon_intervals_cover(scene: str, target: str) -> None:
     assert abs(found.covered - 0.95) <= errors(0.95)
     assert abs(found.relative - 0.95) <= errors(0.95)
     assert abs(found.bias) <= 3.0 / np.sqrt(STUDIES) + 0.02
+
+
+@pytest.mark.parametrize("target", ["learner", "candidate", "blend"])
+def test_adjusted_intervals_cover_unless_the_covariate_came_after_exposure(target: str) -> None:
+    found = covariate_coverage(target, STUDIES, seed=2)
+    assert abs(found.covered - 0.95) <= errors(0.95)
+    assert abs(found.relative - 0.95) <= errors(0.95)
+    assert abs(found.bias) <= 3.0 / np.sqrt(STUDIES) + 0.02
+    assert found.reduction == pytest.approx(0.49, abs=0.06)
+    assert found.mutant < 0.5
 
 
 def test_users_who_stay_are_counted_as_users() -> None:

@@ -21,6 +21,7 @@ from pasto.bench.trust_checks import (
     sample_ratio,
     sticky_coverage,
 )
+from pasto.bench.trust_covariates import SCENE, covariate_coverage
 from pasto.bench.trust_studies import SCENES, Scene, simulate
 from pasto.report.figures import COLOURS, curve, label, legend, level, rounds_axis, sheet
 from pasto.sim import Progress
@@ -55,6 +56,13 @@ def _coverage(scene: Scene, target: str, studies: int) -> Any:
     mutant = MUTANTS[target], f"{found.mutant:.1%}"
     note = f"relative {found.relative:.1%}, bias {found.bias:+.2f} errors"
     return _row(f"coverage, {target}", scene.name, f"{found.covered:.1%}", BAND, mutant, note)
+
+
+def _adjusted(target: str, studies: int) -> Any:
+    found = covariate_coverage(target, studies)
+    mutant = "covariate after exposure", f"{found.mutant:.1%}"
+    note = f"relative {found.relative:.1%}, bias {found.bias:+.2f} errors, variance less {found.reduction:.0%}"
+    return _row(f"coverage, {target}", SCENE.name, f"{found.covered:.1%}", BAND, mutant, note)
 
 
 def _sticky(studies: int) -> Any:
@@ -119,6 +127,7 @@ def _winner(candidates: int, studies: int) -> Any:
 
 CHECKS: tuple[Callable[[int], Any], ...] = (
     *(partial(_coverage, scene, target) for scene in SCENES.values() for target in MUTANTS),
+    *(partial(_adjusted, target) for target in MUTANTS),
     _sticky,
     *(partial(_looks, looks) for looks in (100, 1_000)),
     *(partial(_early, kind) for kind in ("rare", "skewed")),

@@ -72,12 +72,19 @@ def coverage(scene: Scene, target: str, studies: int, seed: int = 1) -> Coverage
     return Coverage(*(float(np.concatenate(parts).mean()) for parts in (held, relative, errors, mutant)))
 
 
+def shares_of(scene: Scene, target: str) -> dict[int, float]:
+    """A target's shares over the cells of a scene's studies.
+
+    >>> shares_of(Scene("small", candidates=3), "blend")
+    {3: 0.5, 2: 0.5}
+    """
+    last = scene.candidates
+    return {"learner": {last + 1: 1.0}, "candidate": {last: 1.0}, "blend": {last: 0.5, 2: 0.5}}[target]
+
+
 def both(drawn: Studies, scene: Scene, target: str, *, running: bool = False) -> tuple[Comparison, Comparison]:
     """What was measured of a target, and what is true of it with the same weights."""
-    last = scene.candidates
-    shares: dict[int, float] = {"learner": {last + 1: 1.0}, "candidate": {last: 1.0}, "blend": {last: 0.5, 2: 0.5}}[
-        target
-    ]
+    shares = shares_of(scene, target)
     covariances = unit_covariances(drawn.cells, running=running)
     found, true = (
         compare(
