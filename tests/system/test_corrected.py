@@ -20,7 +20,7 @@ from pasto.service.rounds.close import lesson, moments_of
 from pasto.service.rounds.replay import replay
 from pasto.service.service import Service
 from pasto.service.trust.measured import Reader
-from pasto.store import Store, open_store
+from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
 from pasto.study.observing import observed_round
 
@@ -299,6 +299,24 @@ def test_rounds_that_are_open_stay_in_the_store(
     assert sum(len(told.get("corrected", ())) for told in run.closes()) == 5
     assert run.service.replay("feed")["identical"]
     store.close()
+
+
+def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
+    quick: dict[str, Any], memory: Store, send: Send, world: World
+) -> None:
+    run = Run(memory, quick, send, late="5h")
+    events = world(run.service.board.current("feed"), 40)
+    run.send(events[:-8])
+    run.close()
+    run.send(events[-8:-4])
+    run.close()
+    audit = AuditRow(run.now, "ann", "forget", "asked to", json.dumps({"rounds": {"1": 2}}))
+    assert memory.forget(run.number, events[0]["unit"], audit) == 2
+    run.send(events[-4:])
+    assert run.close()["corrected"] == [1]
+    found = run.service.replay("feed")
+    assert found["identical"]
+    assert found["except"] == {"deleted_units": {"units": 1, "rounds": [1]}}
 
 
 @pytest.mark.parametrize("harm", ["dropped", "changed"])

@@ -88,13 +88,13 @@ class Again:
         """What is identical only by its record, in words for a machine; nothing where all was computed again."""
         told: dict[str, Any] = {}
         if self.touched:
-            told["deleted_units"] = {"units": self.deleted, "rounds": self.touched}
+            told["deleted_units"] = {"units": self.deleted, "rounds": _once(self.touched)}
         if self.gone:
-            told["deleted_events"] = {"rounds": self.gone}
+            told["deleted_events"] = {"rounds": _once(self.gone)}
         if self.elsewhere:
-            told["own_tables"] = {"rounds": self.elsewhere}
+            told["own_tables"] = {"rounds": _once(self.elsewhere)}
         if self.remembered:
-            told["covariates"] = {"rounds": self.remembered}
+            told["covariates"] = {"rounds": _once(self.remembered)}
         return {"except": told} if told else {}
 
     def _let_go(self, one: Waiting, until: int) -> int:
@@ -111,6 +111,11 @@ class Again:
                 query.replace("?", "%s") if self._store.dialect == "postgres" else query, bound
             ).fetchone()
         return int(found[0])
+
+
+def _once(rounds: Sequence[int]) -> list[int]:
+    """Each round once: one that was corrected is measured again for each of its records."""
+    return list(dict.fromkeys(rounds))
 
 
 def agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
