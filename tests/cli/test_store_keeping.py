@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pasto.service.http.server import Running
 from pasto.service.service import Service
+from pasto.service.settings import Settings
 from pasto.store import open_store
 
 
@@ -58,3 +62,21 @@ def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
     nowhere = run("store", "archive", "feed", "--store", "memory:")
     assert nowhere.exit_code == 2
     assert "--archive" in nowhere.stderr
+
+
+def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(Settings(store="pasto-data", port=0))
+    thread = threading.Thread(target=running.serve)
+    thread.start()
+    try:
+        while not running.started and thread.is_alive():
+            time.sleep(0.005)
+        assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
+        assert "deleted 1 events in 1 rounds" in run("store", "forget", "feed", "user-7", "--url", running.url).stderr
+        refused = run("store", "archive", "feed", "--archive", "elsewhere")
+        assert (refused.exit_code, "its own --archive" in refused.stderr) == (2, True)
+        monkeypatch.setenv("PASTO_ARCHIVE", "elsewhere")
+        assert "archived 0 events" in run("store", "archive", "feed").stderr
+    finally:
+        running.stop()
+        thread.join()

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from pasto.errors import MissingExtra, StoreRefused
+from pasto.errors import BadInput, MissingExtra, StoreRefused
 
 if TYPE_CHECKING:
     from pasto.service.desk import Desk
@@ -59,14 +60,19 @@ def opened(store: str) -> Iterator[Store]:
 
 
 @contextmanager
-def reached(store: str, url: str | None, key: str | None) -> Iterator[Desk]:
-    """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself."""
+def reached(store: str, url: str | None, key: str | None, archive: Path | None = None) -> Iterator[Desk]:
+    """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself.
+
+    `archive` is where the store's archive is, if not in its directory; a service knows that of its own.
+    """
     try:
+        from pasto.service.archive import Archive
         from pasto.service.remote import Remote
         from pasto.service.service import Service
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"studies need {missing.name}: pip install 'pasto[serve]'") from missing
     if url:
+        _refuse_archive(archive)
         yield Remote(url, key)
         return
     from pasto.store import open_store
@@ -76,13 +82,21 @@ def reached(store: str, url: str | None, key: str | None) -> Iterator[Desk]:
     except StoreRefused:
         if (running := _running(store)) is None:
             raise
+        _refuse_archive(archive)
         yield Remote(running, key)
         return
-    service = Service(kept)
+    service = Service(kept, archive=None if archive is None else Archive(archive))
     try:
         yield service
     finally:
         service.shutdown()
+
+
+def _refuse_archive(archive: Path | None) -> None:
+    """A flag that would be ignored is refused; the variable is the service's too, and says nothing here."""
+    source = click.get_current_context().get_parameter_source("folder")
+    if archive is not None and source is not ParameterSource.ENVIRONMENT:
+        raise BadInput("--archive is for a store that no service runs on; the service was told by its own --archive")
 
 
 def _running(store: str) -> str | None:

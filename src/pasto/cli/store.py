@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.desk import me, opened, store_option
+from pasto.cli.desk import desk_options, me, opened, reached, store_option
 from pasto.errors import BadInput
-
-if TYPE_CHECKING:
-    from pasto.service.keeping import Keeping
-    from pasto.store import Store
 
 
 @click.group(
@@ -69,16 +64,6 @@ def check(store: str) -> None:
     click.echo("all is well", err=True)
 
 
-def _keeping(kept: Store, folder: Path | None) -> Keeping:
-    from pasto.service.archive import Archive
-    from pasto.service.keeping import Keeping
-
-    archive = Archive.beside(kept) if folder is None else Archive(folder)
-    if archive is None:
-        raise BadInput("this store is in no directory, so --archive must say where its archive is")
-    return Keeping(kept, archive)
-
-
 archive_option = click.option(
     "--archive",
     "folder",
@@ -96,8 +81,10 @@ archive_option = click.option(
 @click.argument("study")
 @click.option("--delete-older", metavar="TIME", help="Then delete archived events of rounds closed longer ago.")
 @archive_option
-@store_option
-def archive(study: str, delete_older: str | None, folder: Path | None, store: str) -> None:
+@desk_options
+def archive(
+    study: str, delete_older: str | None, folder: Path | None, store: str, url: str | None, key: str | None
+) -> None:
     """Move the events of every round that was learned out of the store, into Parquet files by study and round.
 
     Event ids stay, so nothing counts twice, and `pasto study replay` reads the files. Whatever interrupts it, run it
@@ -109,10 +96,9 @@ def archive(study: str, delete_older: str | None, folder: Path | None, store: st
     problems = Problems()
     older = None if delete_older is None else read_span(problems, "--delete-older", delete_older)
     problems.refuse()
-    with opened(store) as kept:
-        keeping = _keeping(kept, folder)
-        done = keeping.archive(study)
-        gone = [] if older is None else keeping.drop(study, older=older)["rounds"]
+    with reached(store, url, key, folder) as desk:
+        done = desk.archive_events(study, who=me(), delete_older=older)
+    gone = done["deleted_rounds"]
     click.echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
     if gone:
         click.echo(f"deleted the events of {len(gone):,} rounds, up to round {max(gone)}", err=True)
@@ -126,13 +112,15 @@ def archive(study: str, delete_older: str | None, folder: Path | None, store: st
 @click.argument("unit")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
 @archive_option
-@store_option
-def forget(study: str, unit: str, reason: str, folder: Path | None, store: str) -> None:
+@desk_options
+def forget(
+    study: str, unit: str, reason: str, folder: Path | None, store: str, url: str | None, key: str | None
+) -> None:
     """Delete all that is kept of a unit in a study, archive included.
 
     What rounds measured stays, and the audit log says how much was deleted, not of whom: `pasto study replay` then
     says identical except for deleted units.
     """
-    with opened(store) as kept:
-        done = _keeping(kept, folder).forget(study, unit, who=me(), reason=reason)
+    with reached(store, url, key, folder) as desk:
+        done = desk.forget(study, unit, who=me(), reason=reason)
     click.echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)

@@ -6,11 +6,13 @@ store let go of its events. So whatever dies at whatever moment, running it agai
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
 import re
-import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +26,10 @@ from pasto.service.rounds.past import needed_from
 from pasto.service.spec import parse_spec
 from pasto.store import CloseRow, Store, StudyRow
 
-AT_ONCE = 50_000
+AT_ONCE = 10_000
 """Sequences whose events are handed on together."""
+MEMORY = "1GiB"
+"""What a round's events may take of memory while they are written; what is more waits on the disk."""
 
 _TYPES = {
     "sequence": "BIGINT",
@@ -58,14 +62,25 @@ class Archive:
         """The archive of a store in a directory, there too; None for other kinds, which must be told where."""
         return None if store.folder is None else cls(store.folder / "archive")
 
-    def take(self, store: Store, row: StudyRow) -> dict[str, Any]:
-        """Move the events that rounds were learned from out of the store; how many files and events that made.
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody else changes files here, and keep them waiting meanwhile, in other processes too."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def take(self, store: Store, row: StudyRow, before: float = math.inf) -> dict[str, Any]:
+        """Move the events of rounds that were learned before a time out of the store; the files and events that made.
 
         What came later, too late to be learned, stays in the store, and so does what covariates of rounds to come
         still look back at.
         """
         taken, events = 0, 0
-        for version, after, until in _spans(store, row):
+        for version, after, until in _spans(store, row, before):
             begun = max([after, *self._done(row.name, version)])
             if begun >= until:
                 continue
@@ -93,34 +108,37 @@ class Archive:
 
     def holding(self, study: str, unit: str) -> dict[int, int]:
         """How many events of a unit there are, by round."""
-        found = {}
-        for version in self.rounds(study):
-            with self._opened(self._files(study, version)) as connection:
-                (count,) = connection.execute("SELECT count(*) FROM events WHERE unit = ?", [unit]).fetchone()
-            if count:
-                found[version] = int(count)
-        return found
+        found: Counter[int] = Counter()
+        for path, count in self._holding(study, unit).items():
+            found[int(path.parent.name.removeprefix("round-"))] += count
+        return dict(sorted(found.items()))
 
     def forget(self, study: str, unit: str) -> int:
         """Write every file that knows a unit anew without it; how many events went."""
-        gone = 0
-        for version, count in self.holding(study, unit).items():
-            gone += count
-            for path in self._files(study, version):
-                with self._opened([path]) as connection:
-                    rest = connection.execute("SELECT count(*) FROM events WHERE unit = ?", [unit]).fetchone()
-                    if rest[0]:
-                        connection.execute("CREATE TABLE kept AS SELECT * FROM events WHERE unit <> ?", [unit])
-                        _replace(connection, "kept", path)
-        return gone
+        found = self._holding(study, unit)
+        for path in found:
+            with self._opened([path]) as connection:
+                connection.execute("CREATE TABLE kept AS SELECT * FROM events WHERE unit <> ?", [unit])
+                _replace(connection, "kept", path)
+        return sum(found.values())
 
     def drop(self, store: Store, row: StudyRow, before: float) -> list[int]:
         """Delete the files of rounds that were closed before a time; which rounds. Their aggregates stay."""
         closed = {close.round: close.closed_at for close in _closes(store, row)}
         old = [version for version in self.rounds(row.name) if closed.get(version, before) < before]
         for version in old:
-            shutil.rmtree(self._round(row.name, version))
+            for path in self._files(row.name, version):
+                path.unlink()
         return old
+
+    def _holding(self, study: str, unit: str) -> dict[Path, int]:
+        """How many events of a unit there are, by file, from one look through all of them."""
+        files = [path for version in self.rounds(study) for path in self._files(study, version)]
+        if not files:
+            return {}
+        query = "SELECT filename, count(*) FROM events WHERE unit = ? GROUP BY filename ORDER BY filename"
+        with self._opened(files, ", filename = true") as connection:
+            return {Path(name): int(count) for name, count in connection.execute(query, [unit]).fetchall()}
 
     def _write(self, store: Store, row: StudyRow, version: int, after: int, until: int) -> int:
         """One file of a policy's events in a span; 0 where there are none."""
@@ -133,7 +151,8 @@ class Archive:
         )
         if store.dialect == "postgres":
             query = query.replace("?", "%s")
-        with duckdb.connect() as connection:
+        spill = str(self.folder / ".spill")
+        with duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": spill}) as connection:
             connection.execute(f"CREATE TABLE taken ({', '.join(f'{name} {kind}' for name, kind in _TYPES.items())})")
             for start in range(after, until, AT_ONCE):
                 with store.reading() as source:
@@ -151,13 +170,13 @@ class Archive:
         return 1
 
     @contextmanager
-    def _opened(self, files: Sequence[Path]) -> Iterator[Any]:
+    def _opened(self, files: Sequence[Path], options: str = "") -> Iterator[Any]:
         """DuckDB with a view of the files' events."""
         import duckdb
 
         with duckdb.connect(config={"autoload_known_extensions": False}) as connection:
             quoted = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
-            source = f"FROM read_parquet([{quoted}], hive_partitioning = false)" if files else _NOTHING
+            source = f"FROM read_parquet([{quoted}], hive_partitioning = false{options})" if files else _NOTHING
             try:
                 connection.execute(f"CREATE VIEW events AS {source}")
                 yield connection
@@ -185,14 +204,15 @@ class Archive:
         return self.folder / study
 
 
-def _spans(store: Store, row: StudyRow) -> list[tuple[int, int, int]]:
+def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, int]]:
     """Version, and the span of sequences to take, of every round that was learned for good; version 0 for no policy's.
 
+    Only closes before a time count.
     A round that is open to correction is measured again whole, so all of it stays in the store until it is final.
     """
     found: list[tuple[int, int, int]] = []
     last = 0
-    needed = needed_from(store, parse_spec(json.loads(row.document)), row)
+    needed = min(before, needed_from(store, parse_spec(json.loads(row.document)), row))
     for close in _closes(store, row):
         if close.closed_at >= needed:
             break

@@ -58,6 +58,14 @@ class Desk(Protocol):
         """Compute every policy again from the log, and compare."""
         ...
 
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+        """Move learned rounds' events to the archive, and delete archived ones that are old."""
+        ...
+
+    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete all that is kept of a unit."""
+        ...
+
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from typing import Any
 
 from pasto.errors import BadOption, UnknownStudy
 from pasto.service.archive import Archive
+from pasto.service.details import Details
 from pasto.service.rounds.replay import replay
 from pasto.service.spec import parse_spec
 from pasto.store import AuditRow, Store, StudyRow
-
-_HELD = "SELECT coalesce(version, 0), count(*) FROM events WHERE study = ? AND unit = ? GROUP BY 1"
 
 
 class Keeping:
@@ -35,15 +35,20 @@ class Keeping:
         self._archive = archive
         self._clock = clock
 
-    def archive(self, name: str) -> dict[str, Any]:
-        """Move the events of every round that was learned into the archive; may be done again at any time."""
-        return self._archive.take(self._store, self._row(name))
+    def archive(self, name: str, *, older: float = 0.0) -> dict[str, Any]:
+        """Move the events of rounds that were learned so many seconds ago to the archive; may be done again."""
+        before = self._clock() - older if older else math.inf
+        row = self._row(name)
+        with self._archive.alone():
+            return self._archive.take(self._store, row, before)
 
     def drop(self, name: str, *, older: float) -> dict[str, Any]:
         """Delete archived events of rounds that were closed more than so many seconds ago; what they measured stays."""
         if not older >= 0:
             raise BadOption(f"older is {older!r}; it is a number of seconds, from 0")
-        gone = self._archive.drop(self._store, self._row(name), self._clock() - older)
+        row = self._row(name)
+        with self._archive.alone():
+            gone = self._archive.drop(self._store, row, self._clock() - older)
         return {"study": name, "rounds": gone}
 
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
@@ -54,17 +59,18 @@ class Keeping:
         if not unit:
             raise BadOption("a unit must have at least one character, got ''")
         row = self._row(name)
-        held = Counter(self._archive.holding(name, unit))
-        query = _HELD.replace("?", "%s") if self._store.dialect == "postgres" else _HELD
-        with self._store.reading() as connection:
-            held.update({int(version): int(count) for version, count in connection.execute(query, (row.number, unit))})
-        if held:
-            detail = {"events": sum(held.values()), "rounds": {str(version): held[version] for version in sorted(held)}}
-            line = AuditRow(self._clock(), who, "forget", reason, json.dumps(detail, separators=(",", ":")))
-            # The record first: were it last, a death in between would leave a difference that nothing explains.
-            self._store.forget(row.number, unit, line)
-            self._archive.forget(name, unit)
-        return {"study": name, "events": sum(held.values()), "rounds": sorted(version for version in held if version)}
+        with self._archive.alone():
+            held = Counter(self._archive.holding(name, unit))
+            places = self._store.events_of(row.number, unit)
+            held.update(version for _, version in places)
+            if held:
+                rounds = {str(version): held[version] for version in sorted(held)}
+                detail = json.dumps({"events": held.total(), "rounds": rounds}, separators=(",", ":"))
+                line = AuditRow(self._clock(), who, "forget", reason, detail)
+                # The record first: were it last, a death in between would leave a difference that nothing explains.
+                self._store.forget(row.number, unit, line, [sequence for sequence, _ in places])
+                self._archive.forget(name, unit)
+        return {"study": name, "events": held.total(), "rounds": sorted(version for version in held if version)}
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again, archived rounds included, and say whether each is identical."""
@@ -76,3 +82,15 @@ class Keeping:
         if row is None:
             raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
         return row
+
+
+def trim(store: Store, row: StudyRow) -> int:
+    """Let go of exposures that nothing can be credited to any more; how many.
+
+    What may still be learned from is the policy that is served, and those of rounds that wait for late events or are
+    open to correction.
+    """
+    details = Details.from_text(row.details)
+    known = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
+    served = row.version + (row.state == "archived")
+    return store.trim(row.number, min([served, *known]))

@@ -120,6 +120,16 @@ class Remote:
         """Compute every policy again from the log, and compare."""
         return self._ask("POST", _path(name, "replay"), {}, patience=REPLAY_PATIENCE)
 
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+        """Move learned rounds' events to the archive, and delete archived ones that are old."""
+        asked = {} if delete_older is None else {"delete_older": delete_older}
+        return self._ask("POST", _path(name, "events/archive"), asked, patience=REPLAY_PATIENCE)
+
+    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete all that is kept of a unit."""
+        asked = {"unit": unit, "reason": reason}
+        return self._ask("POST", _path(name, "forget"), asked, patience=REPLAY_PATIENCE)
+
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:

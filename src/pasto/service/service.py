@@ -16,6 +16,7 @@ from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
 from pasto.service.intake import Intake
+from pasto.service.keeping import Keeping
 from pasto.service.keys import Keys
 from pasto.service.lifecycle import allowed, target
 from pasto.service.overview import audited, closed, overview, summary
@@ -263,6 +264,28 @@ class Service:
     def expose_all(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
         """Log many exposures of one policy together, as `expose` does each."""
         self._intake.expose(name, policy, drawn)
+
+    # What is kept
+
+    @property
+    def keeping(self) -> Keeping:
+        """The upkeep of the store's events; BadOption where nobody said where its archive is."""
+        if self._archive is None:
+            raise BadOption("this store is in no directory, so --archive must say where its archive is")
+        return Keeping(self.store, self._archive, clock=self._clock)
+
+    def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
+        """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
+        self._row(name)
+        done = self.keeping.archive(name)
+        gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
+        return {**done, "deleted_rounds": gone}
+
+    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
+        self._row(name)
+        _audit(0.0, who, "forget", reason, {})  # refuses words that cannot be kept
+        return self.keeping.forget(name, unit, who=who, reason=reason)
 
     @property
     def unlogged(self) -> Mapping[str, int]:

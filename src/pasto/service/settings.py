@@ -13,6 +13,24 @@ from typing import Any
 from pasto.errors import BadOption
 
 
+class Span(float):
+    """A length of time in seconds, from a number of them or as people write it.
+
+    >>> Span("7d"), Span("90"), Span(60)
+    (604800.0, 90.0, 60.0)
+    """
+
+    def __new__(cls, given: str | float) -> Span:
+        """Read it; ValueError where it is none."""
+        text = str(given).strip()
+        unit = text[-1:] if text[-1:] in _SECONDS else ""
+        return super().__new__(cls, float(text.removesuffix(unit)) * _SECONDS.get(unit, 1.0))
+
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_CENTURY = 100 * 366 * 86400.0
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One row of the table.
@@ -45,14 +63,14 @@ class Setting:
         """What to write, in a word."""
         if self.choices:
             return "|".join(self.choices)
-        return {int: "N", float: "SECONDS", bool: "yes|no"}.get(self.kind, "TEXT")
+        return {int: "N", float: "SECONDS", Span: "TIME", bool: "yes|no"}.get(self.kind, "TEXT")
 
     @property
     def shown(self) -> str:
         """The default as one would write it."""
         if self.kind is bool:
             return "yes" if self.default else "no"
-        return f"{self.default:g}" if self.kind is float else str(self.default) or "none"
+        return f"{self.default:g}" if issubclass(self.kind, float) else str(self.default) or "none"
 
     def read(self, given: object, where: str) -> Any:
         """The value, checked; `where` names what the user typed.
@@ -82,6 +100,8 @@ class Setting:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
             return "yes or no"
+        if self.kind is Span:
+            return "a length of time, such as 12h or 7d"
         return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,.10g} to {self.most:,.10g}"
 
 
@@ -124,6 +144,17 @@ class Settings:
     webhook_hosts: str = _setting(
         "",
         "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
+    )
+    archive: str = _setting("", "The archive's folder; none is `archive` in the store's own directory.")
+    archive_after: Span = _setting(  # noqa: RUF009 -- a number, which nobody can change
+        Span(0),
+        "How long after a round was learned its events go to the archive, such as 7d; 0 leaves them in the store.",
+        most=_CENTURY,
+    )
+    archive_keep: Span = _setting(  # noqa: RUF009 -- a number, which nobody can change
+        Span(0),
+        "How long after a round was closed its archived events are kept, such as 400d; 0 keeps them.",
+        most=_CENTURY,
     )
     kafka_servers: str = _setting("", "Kafka brokers to read events from, such as kafka-1:9092,kafka-2:9092.")
     kafka_topic: str = _setting(

@@ -29,6 +29,8 @@ ALLOWED = {
     ("GET", "/v1/studies/{name}/policy"): {"evaluate", "read"},
     ("POST", "/v1/studies/{name}/assign"): {"evaluate"},
     ("POST", "/v1/studies/{name}/events"): {"ingest"},
+    ("POST", "/v1/studies/{name}/events/archive"): {"admin"},
+    ("POST", "/v1/studies/{name}/forget"): {"admin"},
     ("GET", "/v1/studies/{name}/report"): {"read"},
     ("POST", "/v1/studies/{name}/replay"): {"read"},
     ("POST", "/v1/studies/{name}/what-if"): {"read"},
@@ -136,7 +138,7 @@ def test_an_unknown_study_is_not_found_for_a_permitted_key(locked: Site, keys: d
     for route in GUARDED:
         if "{name}" in route.path:
             body: Any = {"POST": {}, "PATCH": {"action": "start"}}.get(route.method)
-            if route.path.endswith("assign"):
+            if route.path.endswith(("assign", "forget")):
                 body = {"unit": "ann"}
             if route.path.endswith("events"):
                 body = []

@@ -35,6 +35,39 @@ class Change(Request, kw_only=True):
     until: Annotated[str, Meta(max_length=40, description="confirm: judge it then (ISO 8601).")] | UnsetType = UNSET
 
 
+class Forget(Request):
+    """Deletes all that is kept of a unit."""
+
+    unit: Unit
+    reason: Reason = ""
+
+
+class Archiving(Request):
+    """Moves the events of learned rounds to the archive."""
+
+    delete_older: Annotated[
+        float | None,
+        Meta(description="Then delete archived events of rounds closed more than so many seconds ago."),
+    ] = None
+
+
+class Forgotten(Struct):
+    """What was kept of a unit, and is no more."""
+
+    study: str
+    events: int
+    rounds: list[int]
+
+
+class Archived(Struct):
+    """What went to the archive, and what left it."""
+
+    study: str
+    files: int
+    events: int
+    deleted_rounds: list[int]
+
+
 class Close(Request):
     """Ends the open round now."""
 

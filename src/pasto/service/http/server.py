@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from pasto.errors import BadOption
+from pasto.service.archive import Archive
 from pasto.service.http.application import Application
 from pasto.service.http.connection import Connection
 from pasto.service.http.guard import check_safe
@@ -23,6 +24,7 @@ from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.service.topics import Topics
+from pasto.service.upkeep import Upkeep
 from pasto.service.webhook import Webhook
 from pasto.store import open_store
 
@@ -76,10 +78,16 @@ class Running:
         try:
             check_safe(Keys(store), settings)
             self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
-            self.service = Service(store) if self._webhook is None else Service(store, notify=self._webhook.send)
+            archive = Archive(settings.archive) if settings.archive else None
+            notify = (lambda message: None) if self._webhook is None else self._webhook.send
+            self.service = Service(store, notify=notify, archive=archive)
+            if settings.archive_after or settings.archive_keep:
+                self.service.keeping  # noqa: B018 -- told at the start where it cannot be done
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
             self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
+            self.upkeep = Upkeep(self.service, settings)
+            self.application.context.looks.append(self.upkeep.told)
             self._topics = Topics.of(self.service, settings)
             if self._topics is not None:
                 self.application.context.looks.append(self._topics.told)
@@ -108,6 +116,7 @@ class Running:
         if self._webhook is not None:
             self._webhook.start()
         self.scheduler.start()
+        self.upkeep.start()
         if self._topics is not None:
             self._topics.start()
         try:
@@ -123,6 +132,7 @@ class Running:
         if self._topics is not None:
             self._topics.stop()
         self.scheduler.stop()
+        self.upkeep.stop()
         if self._webhook is not None:
             self._webhook.stop()
         self.service.shutdown()

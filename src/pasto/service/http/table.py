@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.service.http import events, flags, key_desk, operations, policies, schemas, studies
+from pasto.service.http import events, flags, keeping, key_desk, operations, policies, schemas, studies
 from pasto.service.http.answers import Answer
 from pasto.service.http.calls import Call
 
@@ -138,6 +138,27 @@ ROUTES: tuple[Route, ...] = (
         {200: schemas.Taken, 422: schemas.Taken},
         "Events",
         hot=True,
+    ),
+    Route(
+        "POST",
+        STUDY + "/events/archive",
+        ADMIN,
+        "Move the events of learned rounds to the archive, and delete old ones there.",
+        keeping.archive,
+        {200: schemas.Archived},
+        schemas.Archiving,
+        optional=True,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        STUDY + "/forget",
+        ADMIN,
+        "Delete all that is kept of a unit, archive included; aggregates stay.",
+        keeping.forget,
+        {200: schemas.Forgotten},
+        schemas.Forget,
+        waits=True,
     ),
     Route(
         "GET",

@@ -1,0 +1,81 @@
+"""Archiving and forgetting, asked of a running service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pasto.errors import BadOption
+from pasto.service.http.server import Running
+from pasto.service.remote import Remote
+from pasto.service.settings import Settings, Span
+
+if TYPE_CHECKING:
+    from tests.service.http.conftest import Serve, Site
+
+
+def learned(site: Site) -> None:
+    """A study of one round with twenty users, which was learned."""
+    site.study(rounds={"every": "1h", "maturity": "0s"})
+    policy = site.running.service.board.current("feed")
+    events: list[dict[str, Any]] = [
+        {"type": "exposure", "id": f"e{unit}", "unit": unit, "version": 1, "candidate": policy.draw(unit).name}
+        for unit in (f"user/{number}" for number in range(20))
+    ]
+    site.client.post("/v1/studies/feed/events", json=events).raise_for_status()
+    site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
+
+
+def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -> None:
+    site = serve(store=str(tmp_path / "store"))
+    learned(site)
+    remote = Remote(site.url)
+    assert remote.archive_events("feed", who="ann") == {"study": "feed", "files": 1, "events": 20, "deleted_rounds": []}
+    gone = site.client.post("/v1/studies/feed/forget", json={"unit": "user/7", "reason": "asked to"})
+    assert (gone.status_code, gone.json()) == (200, {"study": "feed", "events": 1, "rounds": [1]})
+    line = remote.audit("feed")[-1]
+    assert (line["action"], line["reason"], "user/7" in json.dumps(line)) == ("forget", "asked to", False)
+    assert remote.forget("feed", "user/7", who="ann")["events"] == 0
+    assert remote.replay("feed")["except"] == {"deleted_units": {"units": 1, "rounds": [1]}}
+    assert remote.archive_events("feed", who="ann", delete_older=0.0)["deleted_rounds"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("feed/forget", {}, 400),
+        ("feed/forget", {"unit": ""}, 400),
+        ("feed/forget", {"unit": "ann", "units": ["bob"]}, 400),
+        ("nothing/forget", {"unit": "ann"}, 404),
+        ("feed/events/archive", {"delete_older": -1}, 400),
+        ("nothing/events/archive", {}, 404),
+    ],
+)
+def test_what_cannot_be_done_is_told(serve_long: Serve, tmp_path: Path, path: str, body: Any, status: int) -> None:
+    site = serve_long(store=str(tmp_path / "store"))
+    site.study()
+    refused = site.client.post(f"/v1/studies/{path}", json=body)
+    assert (refused.status_code, list(refused.json())) == (status, ["error"])
+
+
+def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve, tmp_path: Path) -> None:
+    site = serve()
+    site.study()
+    refused = site.client.post("/v1/studies/feed/forget", json={"unit": "ann"})
+    assert (refused.status_code, "--archive" in refused.json()["error"]["message"]) == (400, True)
+    with pytest.raises(BadOption, match="--archive"):
+        Running(Settings(store="memory:", port=0, archive_after=Span("7d")))
+    site = serve(archive=str(tmp_path / "archive"))
+    site.study()
+    assert site.client.post("/v1/studies/feed/forget", json={"unit": "ann"}).json()["events"] == 0
+
+
+def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pasto.service.upkeep.RARELY", 1)
+    site = serve(store=str(tmp_path / "store"), archive_after=Span(0.001))
+    learned(site)
+    site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)
+    assert site.running.service.replay("feed")["identical"]

@@ -1,0 +1,112 @@
+"""What a running service does by itself about events that are old."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.service.archive import Archive
+from pasto.service.keeping import trim
+from pasto.service.service import Service
+from pasto.service.settings import Settings, Span
+from pasto.service.upkeep import Upkeep
+from pasto.store import Store, StudyRow
+
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+
+
+def feed(service: Service, events: list[dict[str, Any]]) -> None:
+    assert service.ingest("feed", service.decode(json.dumps(events).encode())).result()["refused"] == []
+
+
+@pytest.fixture
+def kept(learning: Service, traffic: Traffic, tmp_path: Path) -> Service:
+    """A study of two closed rounds, with an archive."""
+    learning._archive = Archive(tmp_path / "archive")
+    for _ in range(2):
+        feed(learning, traffic(learning, 30))
+        learning.close_round("feed", who="ann")
+    return learning
+
+
+def latest(service: Service) -> set[int]:
+    with service.store.reading() as connection:
+        return {row[0] for row in connection.execute("SELECT version FROM latest")}
+
+
+def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = kept._clock()
+    monkeypatch.setattr("pasto.service.upkeep.monotonic", lambda: float("inf"))
+    upkeep = Upkeep(kept, Settings(archive_after=Span("1h"), archive_keep=Span("2h")))
+    upkeep.tick()
+    assert (upkeep.archived, upkeep.errors) == (0, 0), "an hour has not passed"
+    kept._clock = lambda: now + 5000.0
+    upkeep.tick()
+    assert upkeep.archived > 60
+    assert kept.keeping._archive.rounds("feed") == [1, 2]
+    assert kept.replay("feed")["identical"]
+    upkeep.tick()
+    assert kept.keeping._archive.rounds("feed") == [1, 2]
+    kept._clock = lambda: now + 8000.0
+    upkeep.tick()
+    assert kept.keeping._archive.rounds("feed") == []
+    assert kept.replay("feed")["except"] == {"deleted_events": {"rounds": [1, 2]}}
+    told = {name: value for name, _, value, _ in upkeep.told()}
+    assert told["pasto_archived_events"] == upkeep.archived
+
+
+def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def take(self: Archive, store: Store, row: StudyRow, before: float) -> dict[str, int]:
+        looks.append(row.name)
+        return {"events": 0}
+
+    monkeypatch.setattr(Archive, "take", take)
+    moment = 50.0
+    monkeypatch.setattr("pasto.service.upkeep.monotonic", lambda: moment)
+    upkeep = Upkeep(kept, Settings(archive_after=Span(1000)))
+    upkeep.tick()
+    upkeep.tick()
+    moment = 61.0
+    upkeep.tick()
+    assert looks == ["feed", "feed"]
+
+
+def test_exposures_that_credit_nothing_any_more_are_let_go(kept: Service) -> None:
+    feed(kept, [{"type": "metric", "id": "late", "unit": "user 3", "name": "like"}])
+    assert latest(kept) == {2}
+    upkeep = Upkeep(kept, Settings())
+    upkeep.tick()
+    assert (latest(kept), upkeep.trimmed, upkeep.errors) == (set(), 30, 0)
+    assert list(kept.store.check()) == []
+    upkeep.tick()
+    assert upkeep.trimmed == 30
+
+
+def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) -> None:
+    row = kept.store.study("feed")
+    assert row is not None
+    waiting = {"round": 2, "learned": 2, "after": 0, "closed_at": 0.0}
+    for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "told": 2}]}):
+        told = {**json.loads(row.details), "waiting": [], "correctable": [], **details}
+        assert trim(kept.store, replace(row, details=json.dumps(told))) == 0
+    assert trim(kept.store, row) == 30
+
+
+def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> int:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pasto.service.upkeep.trim", fail)
+        upkeep = Upkeep(kept, Settings())
+        upkeep.tick()
+        assert (upkeep.errors, upkeep.trimmed) == (1, 0)
+    upkeep.tick()
+    assert (upkeep.errors, upkeep.trimmed) == (1, 30)
