@@ -59,9 +59,6 @@ def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
     bad = run("store", "archive", "feed", "--delete-older", "soon")
     assert bad.exit_code == 2
     assert "--delete-older" in bad.stderr
-    nowhere = run("store", "archive", "feed", "--store", "memory:")
-    assert nowhere.exit_code == 2
-    assert "--archive" in nowhere.stderr
 
 
 def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
