@@ -78,6 +78,26 @@ def test_a_study_learns_from_a_lake(
     assert (again["identical"], again["except"]) == (True, {"own_tables": {"rounds": [1, 2, 3, 4]}})
 
 
+def test_what_tables_say_later_corrects_a_round(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    service.create({**sourced, "rounds": {"every": "1h", "late": "1d"}}, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    for _ in range(2):
+        fill_lake(service, tmp_path)
+        assert service.close_round("feed", who="ann")["corrected"] == []
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 'user 7' AS person, 1 AS policy, 5.0 AS secs) TO '{tmp_path}/logs/plays/late.parquet'"
+        )
+    fill_lake(service, tmp_path)
+    assert service.close_round("feed", who="ann")["corrected"] == [1]
+    assert service.report("feed")["rounds_learned"] == 3
+    again = service.replay("feed")
+    assert (again["identical"], again["except"]) == (True, {"own_tables": {"rounds": [1, 2, 3]}})
+
+
 def test_lies_in_the_exposures_are_left_out(
     service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +113,58 @@ def test_lies_in_the_exposures_are_left_out(
     close = service.store.closes(1)[0]
     (measured,) = json.loads(close.observed)["rounds"]
     assert sum(cell["units"] for cell in measured["moments"]) == 400
+
+
+def test_windows_and_covariates_in_a_lake(
+    service: Service, document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    watch = {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [-20, 20]}
+    timed = {
+        **document,
+        "metrics": {"watch": {**watch, "covariate": "2h"}, "soon": {**watch, "window": "10m"}},
+        "guardrails": [],
+        "rounds": {"every": "1h", "maturity": "10m"},
+        "source": {
+            "from": "lake",
+            "exposures": {"table": "seen", "time": "moment"},
+            "events": [{"table": "plays", "event": "watch", "time": "moment"}],
+        },
+    }
+    now = 1_700_000_000.0
+    service = Service(service.store, clock=lambda: now, monotonic=lambda: now)
+    service.create(timed, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    plays: list[tuple[str, float, float]] = []
+    for name in ("seen", "plays"):
+        (tmp_path / name).mkdir()
+    rng = random.Random(3)
+    for hour in range(4):
+        version = service.board.current("feed").version
+        began = hour * 3600.0
+        seen = [(f"user {number}", version, began + number) for number in range(100)]
+        new = [(unit, at + delay, rng.gauss(0, 1)) for unit, _, at in seen for delay in (60.0, 1800.0)]
+        plays += new
+        with duckdb.connect() as connection:
+            connection.execute("CREATE TABLE seen (unit TEXT, version BIGINT, moment DOUBLE)")
+            connection.execute("CREATE TABLE plays (unit TEXT, moment DOUBLE, seconds DOUBLE)")
+            connection.executemany("INSERT INTO seen VALUES (?, ?, ?)", seen)
+            connection.executemany("INSERT INTO plays VALUES (?, ?, ?)", new)
+            for name in ("seen", "plays"):
+                shown = "* REPLACE (TIMESTAMP '2026-11-01' + to_milliseconds((moment * 1000)::BIGINT) AS moment)"
+                stamped = f"SELECT {shown} FROM {name}"  # noqa: S608
+                connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
+        now += 3600.0
+        service.close_round("feed", who="ann")
+    told = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    assert [one["round"] for one in told] == [1, 2, 3]
+    for hour, one in enumerate(told):
+        totals = [sum(cell["units"] * cell["mean"][place] for cell in one["moments"]) for place in range(3)]
+        exposed = {f"user {number}": hour * 3600.0 + number for number in range(100)}
+        soon = sum(x for unit, at, x in plays if exposed[unit] <= at <= exposed[unit] + 600.0)
+        past = sum(x for unit, at, x in plays if exposed[unit] - 7200.0 <= at < exposed[unit])
+        during = sum(x for unit, at, x in plays if exposed[unit] <= at < exposed[unit] + 3600.0)
+        assert totals == pytest.approx([during, soon, past])
 
 
 @pytest.mark.services
