@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pasto.measure import Moments
 from pasto.service.details import Waiting
+from pasto.service.rounds.agreement import agree
 from pasto.service.rounds.close import OWN_TABLES, moments_of
 from pasto.service.rounds.past import past_of
 from pasto.service.spec import Spec
@@ -20,8 +19,6 @@ from pasto.store import Store, StudyRow
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
 
-DIGITS = 1e-9
-"""Up to which part two engines' sums must agree."""
 _LET_GO = (
     "SELECT count(*) FROM events WHERE +study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
 )
@@ -118,20 +115,6 @@ def _once(rounds: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(rounds))
 
 
-def agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
-    """Whether two engines measured the same, but for the last digits."""
-    if [_cell(one) for one in recorded] != [_cell(one) for one in measured]:
-        return False
-    for one, other in zip(recorded, measured, strict=True):
-        spread = np.sqrt(np.diag(one.cross) / one.units)
-        scale = np.abs(one.mean) + spread
-        if not (np.abs(np.subtract(one.mean, other.mean)) <= DIGITS * scale).all():
-            return False
-        if not (np.abs(np.subtract(one.cross, other.cross)) <= DIGITS * one.units * np.outer(scale, scale)).all():
-            return False
-    return True
-
-
 def _narrowed(measured: Sequence[Moments], width: int) -> tuple[Moments, ...]:
     """The first columns alone."""
     return tuple(
@@ -150,10 +133,6 @@ def _lacks(recorded: Sequence[Moments], measured: Sequence[Moments], units: int)
     left = {(cell.arm, cell.candidate): cell.units for cell in measured}
     missing = [cell.units - left.pop((cell.arm, cell.candidate), 0) for cell in recorded]
     return not left and all(lost >= 0 for lost in missing) and sum(missing) <= units
-
-
-def _cell(one: Moments) -> tuple[Any, ...]:
-    return one.arm, one.candidate, one.units, one.clipped
 
 
 def _forgotten(store: Store, row: StudyRow) -> tuple[Counter[int], Counter[int], int]:

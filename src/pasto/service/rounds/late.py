@@ -10,6 +10,7 @@ from pasto.errors import StoreError
 from pasto.measure import Moments
 from pasto.service.details import Correctable, Waiting
 from pasto.service.packing import read_cells
+from pasto.service.rounds.agreement import agree
 from pasto.service.rounds.step import Lesson, Revision
 from pasto.service.spec import Spec
 from pasto.store import Store
@@ -64,7 +65,11 @@ class Corrections:
 def corrections(
     store: Store, spec: Spec, study: int, known: Sequence[Correctable], until: int, measure: Measure
 ) -> Corrections:
-    """Measure the rounds again that got events since; a team's own tables do not tell, so there all are measured."""
+    """Measure the rounds again that got events since.
+
+    A team's own tables do not tell, so there all are measured; and sums over them may differ in their last digits from
+    one time to the next, which corrects nothing.
+    """
     if not known:
         return Corrections()
     rounds = {one.waiting.round for one in known}
@@ -74,7 +79,8 @@ def corrections(
     for one in known:
         if one.waiting.round in rounds:
             measured = measure(one.waiting)
-            if measured != recorded(store, study, one):
+            before = recorded(store, study, one)
+            if measured != before and (spec.source is None or not agree(before, measured)):
                 found[one.waiting.round] = measured
     return Corrections(tuple(known), found)
 
