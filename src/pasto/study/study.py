@@ -11,7 +11,6 @@ import numpy as np
 
 from pasto.errors import (
     AlreadyTold,
-    BadInput,
     BadMeasurement,
     BadOption,
     BadState,
@@ -20,16 +19,17 @@ from pasto.errors import (
     Unsupported,
 )
 from pasto.objective import Array, Objective, from_saved, to_saved
-from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson, learner
+from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson
 from pasto.optimize.learners.mirror import Mirror
 from pasto.optimize.learners.thompson import LARGEST_JOINT
 from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.correctable import Correctable
-from pasto.study.growth import LEADING, apart, best_point, first_points, leaders
+from pasto.study.growth import LEADING, apart, best_point, leaders
 from pasto.study.measurements import observed, vectors
 from pasto.study.observing import observed_round
+from pasto.study.options import control_share, first_candidates, learner_over, losses, natural, place_of
 from pasto.study.pending import PendingRound, Slot, find
 
 KEPT = 32
@@ -80,15 +80,15 @@ class Study:
         cap: float | None = None,
         entry: float | None = None,
     ) -> None:
-        self.seed = secrets.randbits(63) if seed is None else _natural(seed, "seed")
+        self.seed = secrets.randbits(63) if seed is None else natural(seed, "seed")
         self.space = candidates if isinstance(candidates, Space) else None
-        self.candidates = _candidates(candidates, baseline, self.seed)
+        self.candidates = first_candidates(candidates, baseline, self.seed)
         self.objective = objective
-        self.baseline = _place(self.candidates, baseline)
-        self.control = _share(control, self.baseline)
-        self._learner = _learner(learner, self.space)
+        self.baseline = place_of(self.candidates, baseline)
+        self.control = control_share(control, self.baseline)
+        self._learner = learner_over(learner, self.space)
         self._retired: frozenset[int] = frozenset()
-        self._limits = Limits(confidence, cap, entry, _budget(budget, objective))
+        self._limits = Limits(confidence, cap, entry, losses(budget, objective))
         self._problem = self._described()
         self._learner.check(self._problem)
         self._state = self._learner.start(self._problem)
@@ -132,7 +132,7 @@ class Study:
 
         Asking never learns: asking again before telling opens another round under the same policy.
         """
-        if _natural(parallel, "parallel") < 1:
+        if natural(parallel, "parallel") < 1:
             raise BadOption(f"parallel must be at least 1, got {parallel}")
         if self.control and parallel < 2:
             raise BadOption("a round with a control needs parallel of at least 2: one for the control, one to learn")
@@ -314,7 +314,7 @@ class Study:
 
     def retire(self, *candidates: int | str) -> None:
         """Take candidates out of service: they are neither drawn nor part of the answer any more."""
-        places = {_place(self.candidates, candidate) for candidate in candidates}
+        places = {place_of(self.candidates, candidate) for candidate in candidates}
         retired = self._retired | {place for place in places if place is not None}
         if self.baseline in retired:
             raise BadOption("the baseline cannot be retired; it is what everything is compared with")
@@ -538,35 +538,6 @@ class Study:
             del self._policies[min(self._policies)]
 
 
-def _learner(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
-    """The learner meant; over a continuous space, one that can share strength and take in new points."""
-    if space is None:
-        return learner(choice)
-    if choice == "thompson":
-        return Thompson(structure="process")
-    if isinstance(choice, Thompson) and choice.structure == "process" and choice.contrast is None:
-        return choice
-    raise Unsupported(
-        "a continuous space needs learner='thompson' (or Thompson(structure='process') without contrast); for other "
-        "learners draw candidates from it first, with space.grid() or space.sobol(64)"
-    )
-
-
-def _candidates(given: Candidates | Space | Sequence[Mapping[str, Value]], baseline: object, seed: int) -> Candidates:
-    """The candidates to begin with; of a space, a spread of points with the baseline first."""
-    if isinstance(given, Candidates):
-        return given
-    if not isinstance(given, Space):
-        return Candidates.from_rows(given)
-    spread = first_points(given, seed)
-    if not isinstance(baseline, Mapping):
-        return spread
-    if not given.contains(baseline):
-        raise BadInput(f"the baseline {dict(baseline)!r} does not lie in the space {given!r}")
-    rows = [row for row in spread if row != dict(baseline)]
-    return Candidates.from_rows([dict(baseline), *rows])
-
-
 def _saveable(objective: Objective) -> bool:
     return "utility" not in to_saved(objective)
 
@@ -576,40 +547,3 @@ def _identities(assignments: Assignment | str | Sequence[Assignment | str]) -> l
     if not several:
         raise BadMeasurement("no assignment was given")
     return [given.id if isinstance(given, Assignment) else given for given in several]
-
-
-def _natural(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise BadOption(f"{name} must be a whole number that is not negative, got {value!r}")
-    return int(value)
-
-
-def _share(control: float, baseline: int | None) -> float:
-    if isinstance(control, bool) or not isinstance(control, (int, float)) or not 0 <= control < 1:
-        raise BadOption(f"control is a share of traffic from 0 to below 1, got {control!r}")
-    if control and baseline is None:
-        raise BadOption("control= holds a share of traffic on the baseline, and none was named; pass baseline=")
-    return float(control)
-
-
-def _budget(budget: float | Mapping[str, float] | None, objective: Objective) -> dict[str, float]:
-    """One loss for every guardrail, or each its own."""
-    if budget is None:
-        return {}
-    if isinstance(budget, Mapping):
-        return {name: float(loss) for name, loss in budget.items()}
-    return dict.fromkeys(objective.names, float(budget))
-
-
-def _place(candidates: Candidates, baseline: int | str | Mapping[str, Value] | None) -> int | None:
-    """The baseline's index, from its index, its name or its values."""
-    if baseline is None:
-        return None
-    if isinstance(baseline, Mapping):
-        return candidates.find(baseline)
-    if isinstance(baseline, str):
-        return candidates.index(baseline)
-    place = _natural(baseline, "baseline")
-    if place >= len(candidates):
-        raise BadInput(f"baseline {place} is not a candidate; this study has 0 to {len(candidates) - 1}")
-    return place
