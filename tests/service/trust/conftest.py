@@ -19,10 +19,10 @@ TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.
 class Playground:
     """A service with one study, a clock that is set by hand, and a crowd."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: dict[str, Any], where: str = "memory:") -> None:
         self.now = 1_700_000_000.0
         self.told: list[dict[str, Any]] = []
-        self.store = open_store("memory:")
+        self.store = open_store(where)
         self.service = self.node()
         self.service.create(document, who="ann", seed=7)
         self.service.change("feed", "start", who="ann")
@@ -94,10 +94,22 @@ def document() -> dict[str, Any]:
 def playground() -> Iterator[Callable[..., Playground]]:
     made: list[Playground] = []
 
-    def make(**changes: Any) -> Playground:
-        made.append(Playground(stated(**changes)))
+    def make(where: str = "memory:", **changes: Any) -> Playground:
+        made.append(Playground(stated(**changes), where))
         return made[-1]
 
     yield make
     for each in made:
         each.service.shutdown()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def everywhere(request: pytest.FixtureRequest, playground: Callable[..., Playground]) -> Callable[..., Playground]:
+    """The same on every kind of store, one playground a test."""
+    if request.param == "memory":
+        where = "memory:"
+    elif request.param == "sqlite":
+        where = str(request.getfixturevalue("tmp_path") / "store")
+    else:
+        where = request.getfixturevalue("postgres_url")
+    return lambda **changes: playground(where, **changes)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadOption
+from pasto.service.details import Details
 from pasto.service.rounds import judging
 from pasto.service.rounds.scheduler import Scheduler
 
@@ -24,8 +25,8 @@ def rounds_until_trip(place: Any, *, harm: float, most: int) -> int | None:
     return None
 
 
-def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(playground: Make) -> None:
-    place = playground()
+def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(everywhere: Make) -> None:
+    place = everywhere()
     for _ in range(4):
         place.round()
     assert place.service.show("feed")["state"] == "learning"
@@ -66,8 +67,8 @@ def test_a_study_without_harm_is_not_stopped(playground: Make) -> None:
     assert place.service.report("feed")["guardrails"][0]["state"] == "holds"
 
 
-def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(playground: Make) -> None:
-    place = playground()
+def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywhere: Make) -> None:
+    place = everywhere()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
     with pytest.raises(BadOption, match=r"stopped by its breaker .*needs a reason"):
@@ -96,8 +97,8 @@ def test_a_warning_comes_before_and_is_told_once(playground: Make) -> None:
     assert place.told[0]["verdicts"][0]["name"] == "y"
 
 
-def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(playground: Make) -> None:
-    place = playground()
+def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make) -> None:
+    place = everywhere()
     for _ in range(4):
         place.round()
     place.service.change("feed", "deploy", who="ann", without_confirmation=True)
@@ -131,6 +132,24 @@ def test_a_restart_goes_on_with_the_same_evidence(playground: Make) -> None:
             if place is two:
                 place.service = place.node()
     assert one.service.show("feed")["breaker"] == two.service.show("feed")["breaker"]
+
+
+def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Make) -> None:
+    place = everywhere()
+    for _ in range(4):
+        place.round(users=60, harm=1.0)
+    row = place.store.study("feed")
+    details = Details.from_text(row.details)
+    older = replace(details, breaker=replace(details.breaker, carried=None))
+    assert place.store.commit(row, replace(row, details=older.to_text()))
+    place.service.board.reread("feed")
+    place.round(users=60, harm=1.0)
+    carried = Details.from_text(place.store.study("feed").details).breaker.carried
+    assert carried is not None
+    assert carried["vigil"]["held"]["y"]["rounds"] == 5
+    assert place.service.replay("feed")["identical"]
+    books = place.service.report("feed")["accounting"]
+    assert books["events"]["exposures"] == 300
 
 
 @pytest.mark.parametrize("what", ["verdict", "trip"])
