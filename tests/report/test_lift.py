@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Cells, Quantity
+from pasto.estimate.intervals import Cells, Quantity, Range
 from pasto.measure.moments import moments
 from pasto.report.lift import Target, history, lifts
 from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
@@ -93,6 +94,26 @@ def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
         assert told.adjusted is not None
         assert told.adjusted.relative == told.relative
         assert told.adjusted.reduction == 0.0
+
+
+def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
+    targets = [Target("learner"), Target("best", shares={2: 1.0})]
+    ranges = {"watch_time": Range(-50.0, 100.0), "like_rate": Range(0.0, 1.0)}
+    served, rate, best, _ = lifts(measured(12), METRICS, targets, ranges=ranges)
+    assert served.bounded is not None
+    assert served.bounded.relative is None  # it may be negative
+    assert served.bounded.absolute.low <= 20.0 * 0.0375 <= served.bounded.absolute.high
+    assert (rate.bounded, best.bounded) == (None, None)
+    (never_negative,) = lifts(measured(12), {"m": Quantity(0)}, targets[:1], ranges={"m": Range(0.0, 100.0)})
+    assert never_negative.bounded is not None
+    assert never_negative.bounded.relative is not None
+    assert never_negative.bounded.relative.low <= 0.0375 <= never_negative.bounded.relative.high
+    wanted: list[dict[str, Any]] = [{"sequential": False}, {"elapsed": 3.0}, {"ranges": {}}]
+    for options in wanted:
+        told = lifts(measured(12), {"m": Quantity(0)}, targets[:1], **{"ranges": {"m": Range(0.0, 100.0)}, **options})
+        assert told[0].bounded is None
+    (once,) = lifts(measured(1), {"m": Quantity(0)}, targets[:1], ranges={"m": Range(0.0, 100.0)})
+    assert once.bounded is None
 
 
 def test_one_look_is_narrower_than_every_look() -> None:

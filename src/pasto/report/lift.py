@@ -11,8 +11,11 @@ from pasto.estimate.intervals import (
     Comparison,
     Interval,
     Quantity,
+    Range,
     Side,
     Weights,
+    bounded_difference,
+    bounded_relative,
     chance_of_error,
     compare,
     side,
@@ -45,6 +48,15 @@ class Adjusted:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounded:
+    """The same lift by an interval that needs no large numbers, from the range that the metric was given."""
+
+    absolute: Estimate
+    relative: Estimate | None
+    """None where the metric may be negative."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lift:
     """One metric of one side against the control."""
 
@@ -61,6 +73,8 @@ class Lift:
     """Whether it may be looked at whenever one likes."""
     adjusted: Adjusted | None = None
     """None where the metric has no covariate."""
+    bounded: Bounded | None = None
+    """Of a whole arm over several rounds, at any look; None for anything else, and without a range."""
 
     @property
     def best(self) -> Lift:
@@ -105,13 +119,15 @@ def lifts(
     confidence: float = 0.95,
     sequential: bool = True,
     covariates: Mapping[str, Quantity] | None = None,
+    ranges: Mapping[str, Range] | None = None,
     elapsed: float | None = None,
 ) -> tuple[Lift, ...]:
     """Every target's lift in every metric, all rounds together.
 
     `covariates` are, by metric, what was settled before units were dealt: beside the raw lift stands one that is
-    adjusted by it, with less noise. Where one record holds a whole phase because units stay in their arm, `elapsed` is
-    how many rounds it has run.
+    adjusted by it, with less noise. `ranges` are those between which a unit's number lies, by metric: what a whole arm
+    was served is then also told by an interval that needs no large numbers. Where one record holds a whole phase,
+    because units stay in their arm, `elapsed` is how many rounds it has run.
 
     >>> from pasto.report.measured import CellMoments, MeasuredRound, recorded
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
@@ -148,6 +164,9 @@ def lifts(
                     confidence=confidence,
                     sequential=sequential,
                     adjusted=adjusted,
+                    bounded=None
+                    if elapsed is not None or not sequential or name not in (ranges or {})
+                    else _bounded(record, target, quantity, (ranges or {})[name], error),
                 )
             )
     return tuple(found)
@@ -222,6 +241,26 @@ def _both(comparison: Comparison, error: float, sequential: bool) -> tuple[Estim
     """A difference, and the same as a share of the control."""
     lift, share = comparison.lift(error, sequential=sequential), comparison.relative(error, sequential=sequential)
     return _estimate(lift), _estimate(share)
+
+
+def _bounded(record: Record, target: Target, quantity: Quantity, within: Range, error: float) -> Bounded | None:
+    """What a whole arm was served, without large numbers; the first round only says where to begin."""
+    if target.shares is not None or quantity.denominator is not None or len(record.versions) < 2:
+        return None
+    column, arms = quantity.numerator, []
+    for arm in (target.arm, "control"):
+        cells, place = record.joined(arm)
+        arms.append(
+            (
+                cells.units[:, place],
+                cells.mean[:, place, column],
+                np.maximum(cells.cross[:, place, column, column], 0.0),
+            )
+        )
+    difference = bounded_difference(arms[0], arms[1], within, error)
+    last = Interval(*(np.asarray(end[-1]) for end in (difference.estimate, difference.low, difference.high)))
+    relative = None if within.low < 0 else _estimate(bounded_relative(arms[0], arms[1], within, error))
+    return Bounded(_estimate(last), relative)
 
 
 def _reduction(raw: Comparison, adjusted: Comparison) -> float:

@@ -94,6 +94,17 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     assert place.service.replay("feed")["identical"]
 
 
+def test_a_range_is_told_beside(place: Any) -> None:
+    rounds(place, 4)
+    report = place.service.report("feed")
+    served = lift_of(report["learning"], "the learner's traffic", "y")
+    assert served["bounded"]["relative"]["low"] < 0.0 < served["bounded"]["relative"]["high"]
+    assert lift_of(report["learning"], "the blend", "y")["bounded"] is None
+    assert lift_of(report["learning"], "the learner's traffic", "rate")["bounded"] is None
+    for shown in (text(report), page(report)):
+        assert "by its range" in shown
+
+
 def test_a_confirmation_is_adjusted_too(place: Any) -> None:
     rounds(place, 6)
     place.service.change("feed", "confirm", who="ann")

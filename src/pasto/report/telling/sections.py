@@ -49,7 +49,7 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
             f"{learning['confidence']:.0%} confidence at any look. The blend and the best single candidate were chosen "
             "on these rounds and look better here than they are; a confirmation tells them fairly."
         )
-        words = (told, *adjusted_words(learning["lifts"]))
+        words = (told, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
         yield Section("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
         if learning.get("winner"):
             yield Section("Single candidates", (_winner(learning["winner"]),))
@@ -85,28 +85,40 @@ def _opening(report: Mapping[str, Any]) -> Section:
 
 
 def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Targets down, metrics across, each with its relative and absolute lift, and the adjusted one if there is any."""
-    some = any(lift.get("adjusted") for lift in lifts)
+    """Targets down, metrics across, each with its relative and absolute lift, and other ways to tell it."""
+    adjusted, bounded = (any(lift.get(way) for lift in lifts) for way in ("adjusted", "bounded"))
     rows = []
     for lift in lifts:
-        adjusted = lift.get("adjusted")
-        beside = (
-            (span(adjusted["relative"], percent=True), share(adjusted["variance_reduced_by"])) if adjusted else ("", "")
-        )
-        rows.append(
-            (
-                lift["target"],
-                lift["metric"],
-                span(lift["relative"], percent=True),
-                *(beside if some else ()),
-                span(lift["absolute"]),
-                number(lift["level"]),
-                number(lift["control"]),
-                {"up": "rose", "down": "fell", "unclear": "cannot be told"}[(adjusted or lift)["told"]],
-            )
-        )
-    more = ("adjusted", "variance reduced by") if some else ()
+        row = [lift["target"], lift["metric"], span(lift["relative"], percent=True)]
+        other = lift.get("adjusted")
+        if adjusted:
+            row += [span(other["relative"], percent=True), share(other["variance_reduced_by"])] if other else ["", ""]
+        if bounded:
+            row.append(_by_range(lift.get("bounded")))
+        row += [span(lift["absolute"]), number(lift["level"]), number(lift["control"])]
+        row.append({"up": "rose", "down": "fell", "unclear": "cannot be told"}[(other or lift)["told"]])
+        rows.append(tuple(row))
+    more = [*(("adjusted", "variance reduced by") if adjusted else ()), *(("by its range",) if bounded else ())]
     return ("", "metric", "relative", *more, "absolute", "level", "control", ""), tuple(rows)
+
+
+def _by_range(bounded: Mapping[str, Any] | None) -> str:
+    if bounded is None:
+        return ""
+    return span(bounded["absolute"]) if bounded["relative"] is None else span(bounded["relative"], percent=True)
+
+
+def bounded_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a lift by a metric's range is, in a sentence; nothing where there is none.
+
+    >>> bounded_words([{"metric": "likes", "bounded": None}])
+    ()
+    """
+    if not any(lift.get("bounded") for lift in lifts):
+        return ()
+    return (
+        "What is told by its range needs no large numbers: it holds however a metric is spread between its bounds.",
+    )
 
 
 def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Interval, Quantity
+from pasto.estimate.intervals import Interval, Quantity, Range
 from pasto.report.balance import Balance, balance
 from pasto.report.claims import paragraph
-from pasto.report.lift import Adjusted, Estimate, Lift, Target, history, lifts
+from pasto.report.lift import Adjusted, Bounded, Estimate, Lift, Target, history, lifts
 from pasto.report.measured import MeasuredRound, Record, recorded
 from pasto.report.winner import winners
 from pasto.service.spec import Spec
@@ -43,7 +43,9 @@ def learned(
     record = recorded(chosen)
     targets = _targets(record, names, answer)
     metrics = quantities(spec)
-    found = lifts(record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec))
+    found = lifts(
+        record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec), ranges=ranges(spec)
+    )
     checked = balance(record)
     recent = record if len(chosen) <= HISTORY else recorded(chosen[-HISTORY:])
     series = [
@@ -88,6 +90,20 @@ def covariates(spec: Spec) -> dict[str, Quantity]:
     }
 
 
+def ranges(spec: Spec) -> dict[str, Range]:
+    """By metric: between which a unit's number lies, of those that are no ratios and say so.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> ranges(read_spec(EXAMPLE, "yaml"))
+    {'watch_time': Range(low=0.0, high=7200.0)}
+    """
+    return {
+        name: Range(metric.numerator.low, metric.numerator.high)
+        for name, metric in spec.metrics.items()
+        if metric.denominator is None and metric.numerator.low is not None and metric.numerator.high is not None
+    }
+
+
 def aimed(spec: Spec) -> list[str]:
     """The metrics that a study is about: those of its goal, then those of its guardrails.
 
@@ -112,10 +128,16 @@ def shown_lift(lift: Lift) -> dict[str, Any]:
         "relative": shown_estimate(lift.relative),
         "told": lift.absolute.told,
         "adjusted": None if lift.adjusted is None else _shown_adjusted(lift.adjusted),
+        "bounded": None if lift.bounded is None else _shown_bounded(lift.bounded),
         "rounds": lift.rounds,
         "confidence": lift.confidence,
         "sequential": lift.sequential,
     }
+
+
+def _shown_bounded(bounded: Bounded) -> dict[str, Any]:
+    relative = None if bounded.relative is None else shown_estimate(bounded.relative)
+    return {"absolute": shown_estimate(bounded.absolute), "relative": relative}
 
 
 def _shown_adjusted(adjusted: Adjusted) -> dict[str, Any]:
