@@ -100,7 +100,7 @@ def test_a_command_leads_from_real_files_to_tables_and_figures(
     real_experiment: str, real_data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "results"
-    words = ["paper", real_experiment, "--quick", "--runs", 2, "--rounds", 60, "--data", real_data, "--out", out]
+    words = ["paper", real_experiment, "--quick", "--runs", 2, "--rounds", 20, "--data", real_data, "--out", out]
     result = CliRunner().invoke(main, [str(word) for word in (*words, "--cache", tmp_path / "cache")])
     assert result.exit_code == 0, result.stderr
     told = json.loads((out / f"{real_experiment}.json").read_text(encoding="utf-8"))
