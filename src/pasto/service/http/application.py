@@ -24,6 +24,7 @@ from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
+from pasto.service.http.watching import Watch
 from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
@@ -59,6 +60,7 @@ class Application:
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
             scheduler=scheduler,
+            looks=[Watch(service).look],
         )
         service.board.listen(context.waiting.changed)
         endpoints = {(route.method, route.path): Endpoint(route, context) for route in (*ROUTES, *pages)}

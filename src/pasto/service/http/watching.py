@@ -1,0 +1,74 @@
+"""What an operator is woken for: the disk, the clock, rounds that are overdue, samples out of balance."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pasto.errors import PastoError
+from pasto.service.service import Service
+from pasto.store import StudyRow
+
+BUDGET = 2.0
+"""Seconds that one look may spend on samples that changed; the others are looked at the next time."""
+SERVED = ("learning", "confirming", "deployed")
+Told = tuple[str, str, float, str | Mapping[str, str] | None]
+
+
+class Watch:
+    """Looks at one service when Prometheus asks.
+
+    >>> from pasto.store import open_store
+    >>> service = Service(open_store("memory:"))
+    >>> [name for name, _, _, _ in Watch(service).look()]
+    ['pasto_time_seconds', 'pasto_store_silence_seconds']
+    >>> service.shutdown()
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._store = service.store
+        self._balance: dict[int, tuple[int, bool]] = {}
+
+    def look(self) -> Iterator[Told]:
+        """Everything, as (name, meaning, value, and its study or None) each."""
+        now = time.time()
+        yield "pasto_time_seconds", "This machine's clock.", now, None
+        silence = self._service.board.silence
+        yield "pasto_store_silence_seconds", "How long the store has not answered.", silence, None
+        if self._store.folder is not None:
+            free = shutil.disk_usage(self._store.folder).free
+            yield "pasto_store_free_bytes", "Room on the disk of the store's directory.", free, None
+        try:
+            rows = self._store.studies()
+        except Exception:  # whatever it is, pasto_store_up tells it
+            return
+        until = time.monotonic() + BUDGET
+        for row in rows:
+            if row.state in SERVED:
+                yield from self._study(row, now, may_compute=time.monotonic() < until)
+
+    def _study(self, row: StudyRow, now: float, *, may_compute: bool) -> Iterator[Told]:
+        spec = self._service.board.spec(row)
+        if spec.source is None:
+            yield "pasto_study_served", "1 while a study is served and its events are to come here.", 1.0, row.name
+        every = spec.rounds.every
+        if row.state == "learning" and every is not None:
+            late = max(0.0, now - row.opened_at - every)
+            yield "pasto_round_overdue_seconds", "How long a round should have been closed.", late, row.name
+        known = self._balance.get(row.number)
+        if may_compute and (known is None or known[0] != row.generation):
+            known = self._balance[row.number] = row.generation, self._unbalanced(row.name)
+        if known is not None:
+            meaning = "1 while candidates get other shares of the sample than the policy gave them."
+            yield "pasto_sample_ratio_alarm", meaning, float(known[1]), row.name
+
+    def _unbalanced(self, name: str) -> bool:
+        try:
+            quality: Any = self._service.report(name).get("quality") or {}
+        except PastoError:  # nothing is learned yet, or the study has just gone
+            return False
+        ratio = quality.get("sample_ratio") or {}
+        return bool(ratio.get("alarm"))

@@ -1,0 +1,220 @@
+"""Each fault raises its own alert and no other, by the rules that are shipped and the counters that are served."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from pasto.service.board import Board
+from pasto.service.http import watching
+from pasto.service.http.application import Application
+from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.service import Service
+from pasto.service.settings import Settings
+from pasto.service.spec import EXAMPLE, read_document
+from pasto.store import open_store
+
+DOCS = Path(__file__).parents[3] / "docs"
+TEXT = files("pasto.service").joinpath("alerts.yaml").read_text(encoding="utf-8")
+RULES = {rule["alert"]: " ".join(rule["expr"].split()) for rule in yaml.safe_load(TEXT)["groups"][0]["rules"]}
+GOOD = {"accepted": 100, "duplicates": 0, "refused": []}
+Labels = tuple[tuple[str, str], ...]
+
+
+class Scrape(NamedTuple):
+    """What Prometheus reads, and when by its own clock."""
+
+    at: float
+    samples: dict[tuple[str, Labels], float]
+
+    def named(self, name: str, **labels: str) -> dict[Labels, float]:
+        wanted = set(labels.items())
+        return {have: value for (one, have), value in self.samples.items() if one == name and wanted <= set(have)}
+
+
+class Site:
+    """A service with its counters, scraped twice a while apart; traffic comes in between."""
+
+    def __init__(self, folder: Path) -> None:
+        self.service = Service(open_store(str(folder)))
+        self.scheduler = Scheduler(self.service)
+        self.scheduler.start()
+        self.application = Application(self.service, Settings(), scheduler=self.scheduler)
+        document = {**read_document(EXAMPLE, "yaml"), "rounds": {"every": "1h"}}  # learned at once when it is closed
+        self.service.create(document, who="ann", seed=1)
+        self.service.change("feed", "start", who="ann", reason="go")
+
+    def scrape(self) -> Scrape:
+        text = self.application.context.meters.text().decode()
+        found = {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        return Scrape(time.time(), found)
+
+    def traffic(self) -> None:
+        self.application.context.meters.events("feed", GOOD)
+
+    def close(self) -> None:
+        self.scheduler.stop()
+        self.service.shutdown()
+        self.application.context.threads.shutdown()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path / "data")
+    yield site
+    site.close()
+
+
+def firing(before: Scrape, now: Scrape) -> set[str]:
+    """The alerts whose expressions hold; this reads as much of Prometheus's language as the rules use."""
+    return {alert for alert, expression in RULES.items() if _holds(expression, before, now)}
+
+
+def _holds(expression: str, before: Scrape, now: Scrape) -> bool:
+    def grown(name: str, **labels: str) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for have, value in now.named(name, **labels).items():
+            study = dict(have).get("study", "")
+            found[study] = found.get(study, 0.0) + value - before.samples.get((name, have), 0.0)
+        return found
+
+    if match := re.fullmatch(r"(pasto_\w+) (==|>|<) (\S+)", expression):
+        name, sign, number = match[1], match[2], float(match[3])
+        tests: dict[str, Callable[[float], bool]] = {
+            "==": lambda value: value == number,
+            ">": lambda value: value > number,
+            "<": lambda value: value < number,
+        }
+        return any(map(tests[sign], now.named(name).values()))
+    if match := re.fullmatch(r"abs\((\w+) - timestamp\(\1\)\) > (\d+)", expression):
+        return any(abs(value - now.at) > float(match[2]) for value in now.named(match[1]).values())
+    if match := re.fullmatch(r"increase\((\w+)\[10m\]\) > 0", expression):
+        return any(value > 0 for value in grown(match[1]).values())
+    if expression.startswith("max by (study) (pasto_study_served) == 1 unless on (study)"):
+        served = {dict(have)["study"] for have in now.named("pasto_study_served")}
+        return bool(served - {study for study, more in grown("pasto_events_total", result="accepted").items() if more})
+    if 'result="refused"' in expression:
+        every = grown("pasto_events_total")
+        return any(more > 0.01 * every[study] for study, more in grown("pasto_events_total", result="refused").items())
+    if expression.startswith("rate(pasto_requests_total"):
+        return any(dict(have)["status"].startswith("5") for have in now.named("pasto_requests_total"))
+    assert expression == 'up{job="pasto"} == 0', expression
+    return False
+
+
+def looked(site: Site, *, traffic: bool = True) -> set[str]:
+    before = site.scrape()
+    if traffic:
+        site.traffic()
+    return firing(before, site.scrape())
+
+
+def test_all_is_quiet_where_all_is_well(site: Site) -> None:
+    assert looked(site) == set()
+
+
+def test_a_disk_that_fills(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**10, 10**10 - 10**9, 10**9))
+    assert looked(site) == {"PastoDiskFull"}
+
+
+def test_a_store_that_falls_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(site.service.store), "waiting", property(lambda store: 30_000))
+    assert looked(site) == {"PastoStoreBehind"}
+
+
+@pytest.mark.parametrize("off", [-3600.0, -60.0, 60.0])
+def test_a_clock_that_is_wrong(site: Site, monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+    true = time.time
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def time() -> float:
+            return true() + off
+
+    monkeypatch.setattr(watching, "time", Clock)
+    assert looked(site) == {"PastoClockWrong"}
+
+
+def test_senders_that_fall_silent(site: Site) -> None:
+    assert looked(site, traffic=False) == {"PastoEventsSilent"}
+    site.service.change("feed", "pause", who="ann", reason="lunch")
+    assert looked(site, traffic=False) == set()  # nobody is woken for a pause
+
+
+def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
+    policy = site.service.board.current("feed")
+    lost = policy.cells[-1].name
+    events = []
+    for number in range(4000):
+        cell = policy.draw(f"user {number}")
+        if cell.name != lost:
+            drawn = {"unit": f"user {number}", "version": policy.version, "candidate": cell.name}
+            events.append({"type": "exposure", "id": str(number), **drawn})
+            events.append({"type": "metric", "id": f"v{number}", "name": "view", **drawn})
+    told = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
+    assert told["refused"] == []
+    site.service.close_round("feed", who="ann")
+    assert looked(site) == {"PastoSampleUnbalanced"}
+
+
+def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Board, "silence", property(lambda board: 90.0))
+    assert looked(site) == {"PastoPolicyStale"}
+
+
+def test_a_breaker_that_trips(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.service, "breaker", lambda row: {"like_rate": 1})
+    assert looked(site) == set()
+    monkeypatch.setattr(site.service, "breaker", lambda row: {"like_rate": 2})
+    assert looked(site) == {"PastoBreakerTripped"}
+
+
+def test_a_closer_that_is_dead(site: Site) -> None:
+    site.scheduler.stop()
+    assert looked(site) == {"PastoRoundsStopped"}
+
+
+def test_a_round_that_nobody_closes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads live, and yet it is not closed."""
+    every = site.service.board.standing("feed").spec.rounds.every
+    assert every is not None
+    site.scheduler.stop()
+    monkeypatch.setattr(Scheduler, "alive", property(lambda scheduler: True))
+    now = site.scrape()
+    (labels,) = now.named("pasto_round_overdue_seconds")
+    assert now.samples["pasto_round_overdue_seconds", labels] == 0
+    later = Scrape(now.at, {**now.samples, ("pasto_round_overdue_seconds", labels): every})
+    site.traffic()
+    assert "PastoRoundOverdue" in firing(now, later)
+
+
+def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
+    site.traffic()
+    asked = {name for expression in RULES.values() for name in re.findall(r"pasto_\w+", expression)}
+    served = {name for name, _ in site.scrape().samples} | {"pasto_requests_total"}
+    assert asked <= served
+    reference = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(pasto_\w+)`", reference))
+    assert {name.removesuffix("_created") for name in served} - told == set()
+
+
+def test_the_guide_shows_the_rules_that_are_shipped() -> None:
+    page = (DOCS / "guides" / "operations.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{TEXT}```" in page
