@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import BadOption, StoreError
-from pasto.measure import Column, Moments, measure
+from pasto.measure import Before, Column, Moments, measure
 from pasto.service.rounds.past import needed_from
 from pasto.service.spec import parse_spec
 from pasto.store import CloseRow, Store, StudyRow
@@ -48,6 +48,7 @@ _TYPES = {
     "received_at": "DOUBLE",
 }
 _FILE = re.compile(r"events-(\d+)-(\d+)\.parquet")
+_SHAPE = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
 _NOTHING = "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _TYPES.items()) + " WHERE FALSE"
 
 
@@ -106,6 +107,31 @@ class Archive:
                 connection, "archive", study=row.number, version=version, after=after, until=until, columns=columns
             )
 
+    def measure_with_past(
+        self, store: Store, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column], past: Before
+    ) -> tuple[Moments, ...] | None:
+        """The same with covariates, from what is here and what the store still holds; None where some of it is gone."""
+        files = [path for one in self.rounds(row.name) for path in self._files(row.name, one)]
+        spans = f"(sequence > {past.after} AND sequence <= {past.until})"
+        own = f"(version = {version} AND sequence > {after} AND sequence <= {until})"
+        with self._opened(files) as connection:
+            connection.execute(f"CREATE TABLE seen ({_SHAPE})")
+            _copy(connection, "seen", store, spans, (row.number,), past.after, past.until)
+            _copy(connection, "seen", store, own, (row.number,), after, until)
+            (before,) = connection.execute(f"SELECT count(*) FROM seen WHERE {spans}").fetchone()  # noqa: S608 -- numbers
+            connection.execute(
+                f"INSERT INTO seen FROM events WHERE study = ? AND ({spans} OR {own}) "  # noqa: S608 -- numbers
+                "AND sequence NOT IN (SELECT sequence FROM seen)",
+                [row.number],
+            )
+            (now,) = connection.execute(f"SELECT count(*) FROM seen WHERE {spans}").fetchone()  # noqa: S608
+            if now - before < _let_go(store, row, past):
+                return None
+            connection.execute("DROP VIEW events")
+            connection.execute("ALTER TABLE seen RENAME TO events")
+            span = {"study": row.number, "version": version, "after": after, "until": until}
+            return measure(connection, "archive", **span, columns=columns, before=past)
+
     def holding(self, study: str, unit: str) -> dict[int, int]:
         """How many events of a unit there are, by round."""
         found: Counter[int] = Counter()
@@ -144,25 +170,10 @@ class Archive:
         """One file of a policy's events in a span; 0 where there are none."""
         import duckdb
 
-        columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
-        query = (
-            f"SELECT {columns} FROM events WHERE +study = ? AND coalesce(version, 0) = ? "  # noqa: S608 -- our own names
-            "AND sequence > ? AND sequence <= ? AND unit <> '' ORDER BY sequence"
-        )
-        if store.dialect == "postgres":
-            query = query.replace("?", "%s")
         spill = str(self.folder / ".spill")
         with duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": spill}) as connection:
-            connection.execute(f"CREATE TABLE taken ({', '.join(f'{name} {kind}' for name, kind in _TYPES.items())})")
-            for start in range(after, until, AT_ONCE):
-                with store.reading() as source:
-                    span = (row.number, version, start, min(start + AT_ONCE, until))
-                    rows = source.execute(query, span).fetchall()
-                if rows:
-                    columns_of = zip(_TYPES, zip(*rows, strict=True), strict=True)
-                    connection.register("batch", {name: np.array(column, dtype=object) for name, column in columns_of})
-                    connection.execute("INSERT INTO taken SELECT * FROM batch")
-                    connection.unregister("batch")
+            connection.execute(f"CREATE TABLE taken ({_SHAPE})")
+            _copy(connection, "taken", store, "coalesce(version, 0) = ?", (row.number, version), after, until)
             if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
                 return 0
             self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -202,6 +213,37 @@ class Archive:
         if not re.fullmatch(r"[a-z0-9_-]{1,63}", study):
             raise BadOption(f"{study!r} is no study's name")
         return self.folder / study
+
+
+def _copy(
+    connection: Any, table: str, store: Store, where: str, bound: tuple[int, ...], after: int, until: int
+) -> None:
+    """Add the store's events of a span to a table of DuckDB's, some at a time; the study is bound first."""
+    columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
+    query = (
+        f"SELECT {columns} FROM events WHERE +study = ? AND {where} "  # noqa: S608 -- our own names
+        "AND sequence > ? AND sequence <= ? AND unit <> '' ORDER BY sequence"
+    )
+    if store.dialect == "postgres":
+        query = query.replace("?", "%s")
+    for start in range(after, until, AT_ONCE):
+        with store.reading() as source:
+            rows = source.execute(query, (*bound, start, min(start + AT_ONCE, until))).fetchall()
+        if rows:
+            columns_of = zip(_TYPES, zip(*rows, strict=True), strict=True)
+            connection.register("batch", {name: np.array(column, dtype=object) for name, column in columns_of})
+            connection.execute(f"INSERT INTO {table} SELECT * FROM batch")  # noqa: S608 -- our own names
+            connection.unregister("batch")
+
+
+def _let_go(store: Store, row: StudyRow, past: Before) -> int:
+    """How many events before a round the store no longer tells."""
+    query = "SELECT count(*) FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+    with store.reading() as source:
+        found = source.execute(
+            query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, past.after, past.until)
+        ).fetchone()
+    return int(found[0])
 
 
 def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, int]]:

@@ -165,8 +165,10 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     assert gone > 0
     assert oldest <= needed + HOUR
     replayed = keeping.replay("feed")
-    assert replayed["identical"]
-    assert replayed["except"].keys() == {"covariates"}
+    assert replayed == {"identical": True, "rounds": 6, "first_difference": None}
+    apart = Keeping(play.store, Archive(tmp_path / "elsewhere"), clock=lambda: play.now).replay("feed")
+    assert apart["identical"]
+    assert apart["except"].keys() == {"covariates", "deleted_events"}
     start = play.now
     play.send()
     play.close()
@@ -176,8 +178,16 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     (one,) = (one for one in play.observed(8)["rounds"] if one["round"] == 7)
     before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
     assert means(one["moments"], names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
+    assert keeping.replay("feed") == {"identical": True, "rounds": 8, "first_difference": None}
     keeping.forget("feed", "user 3", who="ann")
-    assert keeping.replay("feed")["identical"]
+    replayed = keeping.replay("feed")
+    assert replayed["identical"]
+    assert replayed["except"].keys() == {"covariates", "deleted_units"}
+    play.now += HOUR
+    assert keeping.drop("feed", older=0.0)["rounds"]
+    replayed = keeping.replay("feed")
+    assert replayed["identical"]
+    assert replayed["except"].keys() == {"covariates", "deleted_units", "deleted_events"}
 
 
 def test_without_covariates_nothing_is_held_back(play: Play) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pasto.measure import Moments
+from pasto.measure import Before, Moments
 from pasto.service.details import Waiting
 from pasto.service.rounds.agreement import agree
 from pasto.service.rounds.close import OWN_TABLES, moments_of
@@ -60,8 +60,13 @@ class Again:
         if engine == OWN_TABLES:
             self.elsewhere.append(one.round)
             return record
-        remembering = bool(spec.covariates) and (one.round in self._archived or self._past_let_go(one.round))
-        if one.round in self._archived and self._archive is not None:
+        past = past_of(self._store, spec, self._row.number, one.round)
+        moved = past is not None and (one.round in self._archived or self._past_let_go(past))
+        whole = self._with_past(one, until, spec, past) if past is not None and moved else None
+        remembering = moved and whole is None
+        if whole is not None:
+            measured, exact = whole, engine == "sqlite"
+        elif one.round in self._archived and self._archive is not None:
             measured = self._archive.measure(self._row, one.round, one.after, until, spec.columns)
             exact = engine == "sqlite"
         elif self._let_go(one, until) > self._events[one.round]:
@@ -97,10 +102,15 @@ class Again:
     def _let_go(self, one: Waiting, until: int) -> int:
         return self._count(_LET_GO, (self._row.number, one.round, one.after, until))
 
-    def _past_let_go(self, version: int) -> bool:
-        """Whether an event is gone that a round's covariates may have read."""
-        past = past_of(self._store, self._spec, self._row.number, version)
-        return past is not None and self._count(_PAST_LET_GO, (self._row.number, past.after, past.until)) > 0
+    def _past_let_go(self, past: Before) -> bool:
+        """Whether the store no longer tells an event that a round's covariates may have read."""
+        return self._count(_PAST_LET_GO, (self._row.number, past.after, past.until)) > 0
+
+    def _with_past(self, one: Waiting, until: int, spec: Spec, past: Before) -> tuple[Moments, ...] | None:
+        """A round and its covariates from store and archive together; None where some of that is in neither."""
+        if self._archive is None or (one.round not in self._archived and self._let_go(one, until)):
+            return None
+        return self._archive.measure_with_past(self._store, self._row, one.round, one.after, until, spec.measured, past)
 
     def _count(self, query: str, bound: tuple[int, ...]) -> int:
         with self._store.reading() as connection:
