@@ -34,7 +34,7 @@ _AGGREGATES = {
 _TINY = "1e-150"
 """Less than this counts as nothing: PostgreSQL refuses to square it, and one such event must not stop a round."""
 _PLAN = "SELECT set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true)"
-"""For this transaction: a table that the server has not looked at yet it believes empty, and then joins unit by unit."""
+"""For one transaction: a table that the server has not looked at yet it believes empty, and joins unit by unit."""
 Parameters = list[object]
 Pair = tuple[int, int]
 
