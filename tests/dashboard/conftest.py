@@ -22,7 +22,7 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2, 3]},
     "metrics": {
-        "watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [0, 40]},
+        "watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [0, 40], "covariate": "1d"},
         "likes": {"event": "like", "per_unit": "count", "cap": 20},
     },
     "goal": {"maximize": "watch"},

@@ -427,7 +427,7 @@ timed_exposed = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(timed_exposed, st.lists(timed_events, max_size=20), st.lists(timed_events, max_size=20))
 def test_windows_and_covariates_agree_with_exact_arithmetic(
     table: Table, population: list[Event], earlier: list[Event], events: list[Event]
