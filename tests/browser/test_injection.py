@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pasto.assign import Published
 
 pytestmark = pytest.mark.services
 
@@ -96,6 +99,105 @@ def calm(watched: Any) -> None:
     assert (
         watched.page.evaluate("document.querySelectorAll('main img, main iframe, main script, main base').length") == 0
     )
+
+
+def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit: Any, tmp_path: Path) -> None:
+    """Names in charts, tables, the trade-off, the log and the report; nobody but a hostile hand wrote any of them."""
+    client = site.client
+    texts = [text for text in HOSTILE if accepted(client, text)]
+    assert len(texts) >= 50
+    metrics = {
+        "watch": {"event": "watch", "per_unit": "count", "cap": 20},
+        **{
+            f"m{place}": {"event": "watch", "per_unit": "count", "cap": 20, "where": {"surface": chunk}}
+            for place, chunk in enumerate(texts[start : start + 30] for start in range(0, len(texts), 30))
+        },
+    }
+    rows = [{"w": "plain"}, *({"w": text} for text in texts)]
+    guardrails = [{"keep": "m0", "at_least": -1, "floor": -2}]
+    made = document("hostile", candidates=rows, metrics=metrics, description=texts[0], guardrails=guardrails)
+    client.post("/v1/studies", json=made).raise_for_status()
+    client.patch("/v1/studies/hostile", json={"action": "start", "reason": texts[0]}).raise_for_status()
+    for round in range(2):
+        policy = Published.from_text(client.get("/v1/studies/hostile/policy").text)
+        events = []
+        for number in range(1500):
+            unit = f"{number} {texts[number % len(texts)]}"[:200]
+            cell = policy.draw(unit)
+            drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}
+            at = f"{round}/{number}{texts[number % len(texts)]}"[:120]
+            events.append(
+                {"type": "exposure", "id": f"e{at}", "source": texts[round][:60], "sequence": number + 1, **drawn}
+            )
+            fields = {"surface": texts[number % len(texts)]}
+            events.append({"type": "metric", "id": f"w{at}", "name": "watch", "fields": fields, **drawn})
+        told = client.post("/v1/studies/hostile/events", json=events).json()
+        assert told["refused"] == []
+        client.post("/v1/studies/hostile/rounds/close", json={"reason": texts[round]}).raise_for_status()
+    keys = []
+    for text in [text for text in texts if len(text) <= 100]:
+        named = client.post("/v1/keys", json={"name": text, "scopes": ["admin"]})
+        named.raise_for_status()
+        keys.append(named.json()["key"])
+        client.headers["authorization"] = f"Bearer {keys[-1]}"
+        action = "resume" if len(keys) % 2 == 0 else "pause"
+        client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
+    assert len(keys) >= 50
+    desk = visit("desk")
+    desk.go("/studies/hostile")
+    for key in (HOSTILE[0], keys[0]):  # what is no key is told, then one with a hostile name lets in
+        desk.page.get_by_label("Key").fill(key)
+        desk.page.get_by_role("button", name="Log in").click()
+        desk.page.wait_for_load_state()
+        calm(desk)
+    desk.settled()
+    desk.page.get_by_text("Who takes part").wait_for()
+    desk.page.locator("#tradeoff svg circle").first.wait_for()
+    desk.page.locator("#metrics canvas").first.wait_for()
+    for fold in desk.page.locator("details:not(.deed) > summary").all():
+        fold.click()
+    desk.page.get_by_role("button", name="With closes of rounds").click()
+    desk.expect("text=Without closes of rounds").to_have_count(1)
+    desk.shoot("16-hostile-learned")
+    calm(desk)
+    phone = visit("phone")
+    phone.page.context.add_cookies(desk.page.context.cookies())
+    phone.go("/studies/hostile")
+    phone.settled()
+    calm(phone)
+    for path in ("series?first=<script>", "tradeoff?at0=<script>alert(1)</script>", "tradeoff?<img src=x>=1"):
+        desk.go(f"/studies/hostile/{path}")
+        assert desk.trouble == []
+    # A form that comes back with what was typed.
+    desk.go("/new")
+    desk.page.get_by_label("Study file").fill("</textarea><img src=x onerror=alert(1)>: [")
+    desk.page.get_by_label("Why").fill('"><img src=x onerror=alert(1)>')
+    desk.page.get_by_role("button", name="Create the study").click()
+    desk.page.get_by_text("to mend").wait_for()
+    calm(desk)
+    # The report is opened from a disk, where no header protects it.
+    saved = tmp_path / "report.html"
+    saved.write_text(client.get("/v1/studies/hostile/report?format=html").text, encoding="utf-8")
+    popped: list[str] = []
+    page = desk.page.context.new_page()
+
+    def dismissed(dialog: Any) -> None:
+        popped.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismissed)
+    page.on("request", lambda request: popped.append(request.url) if not request.url.startswith("file:") else None)
+    page.goto(saved.as_uri())
+    page.wait_for_load_state()
+    assert popped == []
+    assert page.evaluate("[window.hacked, document.querySelectorAll('script, iframe, base, link').length]") == [None, 0]
+
+
+def accepted(client: Any, text: str) -> bool:
+    """Whether a candidate may be called that."""
+    name = f"try-{abs(hash(text))}"
+    made = client.post("/v1/studies", json=document(name, candidates=[{"w": "plain"}, {"w": text}]))
+    return bool(made.status_code == 201)
 
 
 def test_a_page_elsewhere_can_change_nothing(site: Any, visit: Any) -> None:
