@@ -14,6 +14,7 @@ from pasto.bench import (
     continuous,
     drift,
     learners,
+    long,
     measure,
     monte_carlo,
     rounds,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         serve.BENCHMARK,
         measure.BENCHMARK,
         trust.BENCHMARK,
+        long.BENCHMARK,
     )
 }
 

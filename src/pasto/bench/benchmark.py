@@ -38,7 +38,7 @@ class Benchmark:
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
     ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous', 'serve',
-     'measure', 'trust']
+     'measure', 'trust', 'long']
     """
 
     name: str

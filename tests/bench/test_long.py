@@ -1,0 +1,64 @@
+"""A long study costs what a short one costs, counted in what is read and not in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pasto.bench.long import PAGES, measure
+from pasto.bench.long_study import HOUR, NAME, crowd, grow, opened
+from pasto.service.service import Service
+
+
+@contextmanager
+def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many closes are read from the store."""
+    read, found = service.store.closes, [0]
+
+    def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
+        rows = read(study, after=after, limit=limit)
+        found[0] += len(rows)
+        return rows
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service.store, "closes", closes)
+        yield found
+
+
+@pytest.mark.parametrize("rounds", [50, 1_500])
+def test_neither_a_close_nor_a_page_reads_a_study_through(
+    tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = grow(tmp_path, rounds=rounds, candidates=8, units=200)
+    service = opened(tmp_path, clock)
+    service.report(NAME)
+    service.shutdown()
+    service = opened(tmp_path, clock)
+    crowd(service, 200)
+    clock.now += HOUR
+    with counted(service, monkeypatch) as read:
+        assert service.close_round(NAME, who="ann")["problems"] == []
+    assert read == [1]  # what was closed is told
+    with counted(service, monkeypatch) as read:
+        report = service.report(NAME)
+    assert report["learning"]["rounds"][-1] == rounds
+    assert len(report["learning"]["rounds"]) == min(rounds, 1_000)
+    assert read[0] <= 1_000 + 100 + 100  # the rounds it looks at, those it lists, and those since the books were noted
+    with counted(service, monkeypatch) as read:
+        service.report(NAME)
+    assert read == [0]
+    assert service.show(NAME)["state"] == "learning"
+    assert [verdict["state"] for verdict in service.show(NAME)["breaker"]["verdicts"]] == ["holds", "holds"]
+    assert report["accounting"]["events"]["exposures"] >= rounds
+    service.shutdown()
+
+
+def test_every_page_is_measured_at_both_ages() -> None:
+    report = measure((8, 30), 4, 60)
+    assert [row["what"] for row in report.rows][2:] == list(PAGES)
+    assert all(row["s at 30"] > 0 for row in report.rows)
+    assert all(row["ratio"] > 0 and row["first s"] > 0 for row in report.rows if row["ratio"] is not None)
