@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,8 @@ def timed_rows() -> tuple[list[Row], list[Row]]:
     firsts = {unit: moment for unit, policy, _, moment in seen if policy == 7}
     for unit, moment in firsts.items():
         seen += [(unit, 7, POLICY.draw(unit).name, moment + 30), (unit, 6, "plain", moment - 90)]
+        for version, at in ((7, moment), (7, moment + 40), (6, moment - 60)):  # on the very ends
+            deeds.append((unit, "watch", version, at, rng.lognormvariate(2, 1), None, None))
         for _ in range(rng.randrange(5)):
             deed = ("watch", rng.lognormvariate(2, 1)) if rng.random() < 0.7 else ("like", None)
             deeds.append((unit, deed[0], 6, moment - rng.randrange(1, 88, 2), deed[1], None, None))
@@ -227,8 +230,10 @@ def timed_rows() -> tuple[list[Row], list[Row]]:
     return seen, deeds
 
 
-def timed_units(seen: Sequence[Row], deeds: Sequence[Row], since: int = 7) -> dict[str, list[float]]:
+@cache
+def timed_units(since: int = 7) -> dict[str, list[float]]:
     """What each unit's numbers are, slowly."""
+    seen, deeds = timed_rows()
     found: dict[str, list[float]] = {}
     for unit in {row[0] for row in seen if row[1] == 7}:
         first = min(row[3] for row in seen if row[:2] == (unit, 7))
@@ -279,57 +284,51 @@ def by(tables: Tables, time: str) -> Tables:
     return Tables(replace(tables.exposures, time=time), events)
 
 
+@pytest.fixture(scope="module")
+def timed_lake() -> Iterator[Any]:
+    """Tables with times of both kinds."""
+    with duckdb.connect() as connection:
+        fill(connection, "?", *timed_rows())
+        stamp(connection, "duckdb")
+        yield connection
+
+
 @pytest.mark.parametrize("time", ["moment", "stamp"])
 @pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
-def test_windows_and_covariates_in_duckdb(tables: Tables, time: str) -> None:
-    seen, deeds = timed_rows()
-    with duckdb.connect() as connection:
-        fill(connection, "?", seen, deeds)
-        stamp(connection, "duckdb")
-        got = measure_tables(connection, "duckdb", by(tables, time), POLICY, TIMED)
-        timed_agree(got, timed_units(seen, deeds))
-        since = measure_tables(connection, "duckdb", by(tables, time), POLICY, TIMED, since=6)
-        timed_agree(since, timed_units(seen, deeds, since=6))
+def test_windows_and_covariates_in_duckdb(timed_lake: Any, tables: Tables, time: str) -> None:
+    for since in (7, 6):
+        got = measure_tables(timed_lake, "duckdb", by(tables, time), POLICY, TIMED, since=since)
+        timed_agree(got, timed_units(since))
 
 
 @pytest.mark.services
 @pytest.mark.parametrize("time", ["moment", "stamp"])
 @pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
 def test_windows_and_covariates_in_postgres(database: Any, tables: Tables, time: str) -> None:
-    seen, deeds = timed_rows()
-    fill(database, "%s", seen, deeds)
+    fill(database, "%s", *timed_rows())
     stamp(database, "postgres")
-    got = measure_tables(database, "postgres", by(tables, time), POLICY, TIMED)
-    timed_agree(got, timed_units(seen, deeds))
+    timed_agree(measure_tables(database, "postgres", by(tables, time), POLICY, TIMED), timed_units())
 
 
 @pytest.mark.services
-def test_windows_and_covariates_on_spark(spark: Any, tmp_path: Path) -> None:
-    seen, deeds = timed_rows()
-    with duckdb.connect() as connection:
-        fill(connection, "?", seen, deeds)
-        stamp(connection, "duckdb")
-        for name in ("seen", "deeds"):
-            connection.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
+def test_windows_and_covariates_on_spark(spark: Any, timed_lake: Any, tmp_path: Path) -> None:
+    for name in ("seen", "deeds"):
+        timed_lake.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
     spark_over(spark, {name: f"{tmp_path}/{name}.parquet" for name in ("seen", "deeds")})
     for time in ("moment", "stamp"):
-        got = measure_tables(spark, "spark", by(TABLES, time), POLICY, TIMED)
-        timed_agree(got, timed_units(seen, deeds))
+        timed_agree(measure_tables(spark, "spark", by(TABLES, time), POLICY, TIMED), timed_units())
 
 
-def test_tables_without_times_have_neither_windows_nor_covariates() -> None:
-    with duckdb.connect() as connection:
-        fill(connection, "?", *rows(POLICY))
-        stamp(connection, "duckdb")
-        for column in (SOON, BACK):
-            with pytest.raises(BadOption, match="the table 'deeds' does not say when things happened"):
-                measure_tables(connection, "duckdb", TABLES, POLICY, (column,))
-            named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
-            with pytest.raises(BadOption, match="the column 'deed' of 'deeds' holds text"):
-                measure_tables(connection, "duckdb", named, POLICY, (column,))
-            mixed = replace(TABLES, events=(replace(TABLES.events[0], time="stamp"),))
-            with pytest.raises(BadOption, match="the times of 'deeds' and of 'seen' are a number and a timestamp"):
-                measure_tables(connection, "duckdb", mixed, POLICY, (column,))
+def test_tables_without_times_have_neither_windows_nor_covariates(timed_lake: Any) -> None:
+    for column in (SOON, BACK):
+        with pytest.raises(BadOption, match="the table 'deeds' does not say when things happened"):
+            measure_tables(timed_lake, "duckdb", TABLES, POLICY, (column,))
+        named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
+        with pytest.raises(BadOption, match="the column 'deed' of 'deeds' holds text"):
+            measure_tables(timed_lake, "duckdb", named, POLICY, (column,))
+        mixed = replace(TABLES, events=(replace(TABLES.events[0], time="stamp"),))
+        with pytest.raises(BadOption, match="the times of 'deeds' and of 'seen' are a number and a timestamp"):
+            measure_tables(timed_lake, "duckdb", mixed, POLICY, (column,))
 
 
 def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
