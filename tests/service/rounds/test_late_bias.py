@@ -20,7 +20,7 @@ from pasto.service.rounds.step import Lesson, begun, step
 from pasto.study import Study
 
 MEAN, DEVIATION = 0.5, 1.0
-UNITS, ROUNDS, LATEST, SHARE = 4_000, 3, 3, 0.3
+UNITS, ROUNDS, LATEST, SHARE = 6_000, 2, 3, 0.3
 Array = NDArray[np.float64]
 
 

@@ -54,7 +54,7 @@ def taught(known: list[list[int]], window: int) -> str:
     return text
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None:
     rounds, window = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
