@@ -159,7 +159,8 @@ def _possible(spec: Spec) -> None:
         raise BadSpec(
             {
                 "rounds.late": f"leaves {correctable:,} rounds open to correction at once, and a study of {count:,} "
-                f"candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
+                f"candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or make rounds "
+                "longer"
             }
         )
 
