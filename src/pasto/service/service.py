@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from pasto.assign import Cell, Published
-from pasto.errors import BadOption, OutOfDate, PastoError, UnknownStudy, WrongState
+from pasto.errors import BadOption, OutOfDate, UnknownStudy, WrongState
 from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
@@ -90,6 +90,8 @@ class Service:
         self._intake = Intake(store, self.board)
         self._reporter = Reporter(store)
         self._trust = Trust(store)
+        self._looked: set[str] = set()
+        """Studies whose report was asked for since their last close: the next one is then made before it is."""
         self._keys: Keys | None = None
         self.board.refresh()
 
@@ -187,8 +189,11 @@ class Service:
             return 0
         done = self.close_round(name, who="scheduler", reason="due", round=standing.row.round)
         self.board.reread(name)
-        if standing.row.round % KEPT_UP == 0:
-            with suppress(PastoError):  # whoever looks at the books next reads on from where they are
+        with suppress(Exception):  # whoever looks next finds out for himself
+            if name in self._looked:
+                self._looked.discard(name)
+                self._report(name)
+            elif standing.row.round % KEPT_UP == 0:
                 self._reporter.keep_up(standing.row.number)
         return int(done["closed"])
 
@@ -217,13 +222,9 @@ class Service:
 
     def report(self, name: str) -> dict[str, Any]:
         """The answer so far with its certificate and prices, the policies that led there, and the books."""
-        standing = self.board.reread(name)
-        known = self._reporter.report(standing)
-        return {
-            **known,
-            **self._trust.told(standing, known),
-            "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
-        }
+        found = self._report(name)
+        self._looked.add(name)
+        return found
 
     def what_if(
         self,
@@ -315,6 +316,15 @@ class Service:
     def shutdown(self) -> None:
         """Write what is waiting, and let go of the store."""
         self.store.close()
+
+    def _report(self, name: str) -> dict[str, Any]:
+        standing = self.board.reread(name)
+        known = self._reporter.report(standing)
+        return {
+            **known,
+            **self._trust.told(standing, known),
+            "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
+        }
 
     def _key_ring(self) -> Keys:
         if self._keys is None:

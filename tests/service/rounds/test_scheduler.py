@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import SolverFailed, WrongState
+from pasto.service.reporting import Reporter
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.spec import spec as stated
@@ -240,3 +241,42 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     assert learned == list(range(1, len(learned) + 1))
     assert len(learned) > 5
     service.shutdown()
+
+
+def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
+    timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    compute = Reporter._fresh
+
+    def fresh(self: Reporter, standing: Any) -> Any:
+        made.append(standing.row.round)
+        return compute(self, standing)
+
+    monkeypatch.setattr(Reporter, "_fresh", fresh)
+    scheduler = Scheduler(timed)
+    timed.report("feed")
+    for _ in range(2):
+        clocks.pass_(HOUR)
+        assert scheduler.tick() == 1
+    assert made == [1, 2]  # nobody looked at the second round's
+    timed.report("feed")
+    timed.report("feed")
+    assert made == [1, 2, 3]
+
+
+def test_books_are_kept_up_whether_anyone_looks_or_not(
+    timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pasto.service.service.KEPT_UP", 2)
+    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 1)
+    number = timed.board.standing("feed").row.number
+    kept = []
+    for _ in range(3):
+        clocks.pass_(HOUR)
+        assert Scheduler(timed).tick() == 1
+        kept.append(timed.store.note(f"books/{number}") is not None)
+    assert kept == [False, True, True]
+    monkeypatch.setattr(Reporter, "keep_up", lambda self, study: 1 // 0)
+    clocks.pass_(HOUR)
+    assert Scheduler(timed).tick() == 1  # what goes wrong there is no close's trouble

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pasto.estimate.intervals.bounded import (
     BETS,
     Pulls,
     Range,
     log_bounded_evidence,
+    log_sum,
     log_wealth,
     pulls_of_contrast,
     slopes,
@@ -83,7 +83,7 @@ def _refused_shortfall(pulls: Pulls, width: float, error: float) -> Array:
     open_ = np.full(pulls.gain.shape, width)
     for _ in range(HALVINGS):
         middle = 0.5 * (refused + open_)
-        told = logsumexp(fixed - middle[..., None] * slope, axis=-1) - np.log(len(BETS)) >= np.log(2.0 / error)
+        told = log_sum(fixed - middle[..., None] * slope) - np.log(len(BETS)) >= np.log(2.0 / error)
         refused, open_ = np.where(told, middle, refused), np.where(told, open_, middle)
     return np.asarray(refused)
 
