@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from pasto.report.confidence import stated
 from pasto.service.http.answers import Answer, Headers
 
 POLICY = (
@@ -57,15 +58,6 @@ def percent(value: float | None, digits: int = 1) -> str:
     if 1 - 0.5 * 10 ** (-digits - 2) <= value < 1:
         return f"> {100 - 10.0**-digits:g}%"
     return f"{value:.{digits}%}"
-
-
-def stated(confidence: float) -> str:
-    """A confidence as somebody set it, to its last digit.
-
-    >>> stated(0.95), stated(0.99999), stated(0.975)
-    ('95%', '99.999%', '97.5%')
-    """
-    return f"{100 * confidence:.10g}%"
 
 
 def signed(value: float | None, unit: str = "") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pasto.report.balance import Balance
 from pasto.report.breaker import Verdict
+from pasto.report.confidence import stated
 from pasto.report.lift import Lift
 
 
@@ -41,7 +42,7 @@ def paragraph(
     if lifts:
         first = lifts[0]
         when = "however often it is looked at" if first.sequential else "at this one look, set beforehand"
-        told.append(f"Each interval holds with {first.confidence:.0%} confidence, {when}.")
+        told.append(f"Each interval holds with {stated(first.confidence)} confidence, {when}.")
         if adjusted := list(dict.fromkeys(lift.metric for lift in lifts if lift.adjusted is not None)):
             verb = "is" if len(adjusted) == 1 else "are"
             told.append(f"{' and '.join(adjusted)} {verb} adjusted by what units did before.")

@@ -20,6 +20,7 @@ from pasto.estimate.intervals import (
     compare,
     side,
 )
+from pasto.report.confidence import stated
 from pasto.report.measured import Record
 
 
@@ -89,7 +90,7 @@ class Lift:
         when = "at any look" if self.sequential else "at the horizon set beforehand"
         way = ways[self.absolute.told]
         told = way if self.absolute.told == "unclear" else f"{way} by {abs(self.relative.value):.2%}"
-        return f"{self.target}: {self.metric} {told} ({span}, {self.confidence:.0%} {when})"
+        return f"{self.target}: {self.metric} {told} ({span}, {stated(self.confidence)} {when})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pasto.report.confidence import stated
+
 Table = Sequence[Sequence[str]]
 SHOWN = 20
 """Candidates that a table lists, those with the most units."""
@@ -46,8 +48,8 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         rounds = learning["rounds"]
         told = (
             f"Against the control of the same rounds, {_count(len(rounds), 'round')}, each interval with "
-            f"{learning['confidence']:.0%} confidence at any look. The blend and the best single candidate were chosen "
-            "on these rounds and look better here than they are; a confirmation tells them fairly."
+            f"{stated(learning['confidence'])} confidence at any look. The blend and the best single candidate were "
+            "chosen on these rounds and look better here than they are; a confirmation tells them fairly."
         )
         words = (told, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
         yield Section("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
@@ -145,7 +147,7 @@ def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
     units = ", ".join(f"{arm} {count:,.0f}" for arm, count in told["units"].items())
     words = [
         told["claims"],
-        f"Units stay in their arm and count once: {units}. Intervals hold with {told['confidence']:.0%} confidence "
+        f"Units stay in their arm and count once: {units}. Intervals hold with {stated(told['confidence'])} confidence "
         f"{when}.",
         *adjusted_words(told["lifts"]),
     ]
@@ -205,7 +207,7 @@ def _blend(report: Mapping[str, Any]) -> Section:
         words.append("Frozen, and served as it is.")
     if answer.get("certificate"):
         sure = "every hard guardrail holds" if answer["certificate"]["certified"] else "not every hard guardrail holds"
-        words.append(f"With {answer['certificate']['confidence']:.0%} confidence {sure}.")
+        words.append(f"With {stated(answer['certificate']['confidence'])} confidence {sure}.")
     if answer.get("outlook"):
         words.append(f"Advice: {answer['outlook']['advice']}.")
     return Section("The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN]))

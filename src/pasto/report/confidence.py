@@ -1,0 +1,12 @@
+"""How a confidence is told."""
+
+from __future__ import annotations
+
+
+def stated(confidence: float) -> str:
+    """A confidence as somebody set it, to its last digit.
+
+    >>> stated(0.95), stated(0.99999), stated(0.975)
+    ('95%', '99.999%', '97.5%')
+    """
+    return f"{100 * confidence:.10g}%"
