@@ -148,6 +148,31 @@ def test_a_login_holds_on_every_node(browser: Any, application: Application, lea
     twin.context.threads.shutdown()
 
 
+@pytest.mark.services
+def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: str) -> None:
+    """As above, with nothing in common but PostgreSQL; a key that one node revokes is refused by the other."""
+    from pasto.dashboard import Dashboard
+    from pasto.service.settings import Settings
+    from pasto.store import open_store
+
+    services = [Service(open_store(postgres_url)) for _ in range(2)]
+    nodes = [Application(each, Settings(), pages=Dashboard(each).routes) for each in services]
+    text = key(nodes[0], "admin")
+    nodes[1].context.keys.refresh()  # which a running service does every second
+    browser.application = nodes[0]
+    page = browser.post("/login", {"token": browser.token("/login"), "key": text})
+    assert page.status_code == 303
+    for node in (nodes[1], nodes[0], nodes[1]):
+        browser.application = node
+        assert browser.get("/").status_code == 200
+    nodes[0].context.keys.revoke(text.split("_")[1])
+    nodes[1].context.keys.refresh()
+    assert browser.get("/").status_code == 303
+    for node, service in zip(nodes, services, strict=True):
+        node.context.threads.shutdown()
+        service.shutdown()
+
+
 def test_a_cookie_that_was_changed_opens_nothing(browser: Any, application: Application) -> None:
     text = key(application, "read")
     other = key(application, "admin").split("_")[1]

@@ -56,7 +56,7 @@ def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[st
     if metric not in goals and not metric.bounded:
         yield (
             f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
-            "could trip or mask it; add cap:"
+            "could trip or mask it; add cap: with a value that no honest unit exceeds"
         )
     if metric.lower_is_better == rail.lower:
         side, better = ("at_least", "lower") if rail.lower else ("at_most", "higher")
