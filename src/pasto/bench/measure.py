@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-import resource
 import tempfile
-from collections.abc import Callable
+from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
-from time import perf_counter, process_time
 from typing import Any
 
 from pasto.assign import Published, publish
 from pasto.bench.benchmark import Benchmark, Report
-from pasto.measure import Column, Moments, measure
+from pasto.bench.measure_kept import kept
+from pasto.bench.measure_turns import beside, drawn, row
+from pasto.errors import StoreError
+from pasto.measure import Column, Moments
 from pasto.measure.sources.files import duckdb_over, spark_over
 from pasto.measure.sources.measuring import measure_tables
 from pasto.measure.sources.tables import EventTable, ExposureTable, Tables
 from pasto.sim import Progress
-from pasto.store import EventRow, open_store
-from pasto.store.rows import EXPOSURE, METRIC
 
-Spent = tuple[float, float]
-"""Seconds by the clock, and of this process's cores."""
+FEW = 10_000_000
+"""Events up to which a measurement is repeated."""
 CANDIDATES = 50
 EVENTS_A_UNIT = 10
 COLUMNS = (
@@ -47,48 +46,61 @@ def run(
     *,
     embedded: int = 1_000_000,
     spark: int = 10_000_000,
+    draws: int = 1_000_000,
     progress: Progress | None = None,
 ) -> Report:
-    """Measure rounds of several sizes in DuckDB, one on Spark where it is installed, and one in an embedded store.
+    """Measure rounds of several sizes in DuckDB, one on Spark where it is installed, and the way of an embedded store.
 
-    >>> [row["engine"] for row in run((2_000,), embedded=1_000, spark=0).rows]
-    ['DuckDB, two cores, 4 GiB', 'embedded store']
+    >>> [row["work"] for row in run((2_000,), embedded=4_000, spark=0, draws=100).rows][:3]
+    ['measure in DuckDB, two cores, 4 GiB', 'draw of 1,000 candidates in DuckDB', 'take in, embedded store']
     """
     rows: list[dict[str, Any]] = []
-    steps = len(sizes) + bool(spark) + bool(embedded)
-    for size in sizes:
+    steps = len(sizes) + 2
+    for place, size in enumerate(sizes):
+        if progress is not None:
+            progress("measure", place, steps)
         with tempfile.TemporaryDirectory(prefix="pasto-bench-") as folder:
             policy = _policy()
-            _lake(Path(folder), policy, size)
-            rows.append(_duckdb(Path(folder), policy, size))
+            _apart(Path(folder), policy, size)
+            row, moments = _duckdb(Path(folder), policy, size)
+            rows.append(row)
             if size == spark and importlib.util.find_spec("pyspark") is not None:
-                rows.append(_spark(Path(folder), policy, size))
-        if progress is not None:
-            progress("measure", len(rows), steps)
-    rows.append(_embedded(embedded))
+                rows.append(_spark(Path(folder), policy, size, moments))
+    if progress is not None:
+        progress("measure", steps - 2, steps)
+    rows.append(drawn(draws))
+    rows += kept(embedded)
     if progress is not None:
         progress("measure", steps, steps)
+    growth = ""
+    if len(sizes) > 1:
+        (first, last) = (
+            next(row for row in rows if row["events"] == size)["seconds"] for size in (sizes[0], sizes[-1])
+        )
+        growth = f" {sizes[-1]:,} events took {last / first:.1f} times as long as {sizes[0]:,}."
     return Report(
-        "Measuring one round: seconds, and events a second",
+        "Measuring rounds, and what events go through before and after: seconds, and events a second",
         tuple(rows),
         note=f"{EVENTS_A_UNIT} events a unit over {CANDIDATES} candidates, two metrics. By hand is one pass over the "
         "same files that takes the logged arm on trust; PASTO draws each unit's candidate again and sums around the "
-        "means. Medians of three. Core seconds and peak memory are of this process, so Spark's are not in them.",
+        "means. In the embedded store by hand is the bare reading of the same rows. Medians of up to three turns. Core "
+        f"seconds and peak memory are of this process, so Spark's are not in them.{growth}",
     )
 
 
-def _duckdb(folder: Path, policy: Published, size: int) -> dict[str, Any]:
+def _duckdb(folder: Path, policy: Published, size: int) -> tuple[dict[str, Any], tuple[Moments, ...]]:
     names = {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"}
     with duckdb_over(names, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
-        raw, own = _beside(
+        raw, own, told, found = beside(
             lambda: connection.execute(RAW).fetchall(),
             lambda: measure_tables(connection, "duckdb", TABLES, policy, COLUMNS),
+            1 if size > FEW else 3,
         )
-        _check(connection.execute(RAW).fetchall(), measure_tables(connection, "duckdb", TABLES, policy, COLUMNS))
-    return _row("DuckDB, two cores, 4 GiB", size, own, raw)
+    _check(told, found)
+    return row("measure in DuckDB, two cores, 4 GiB", size, own, raw), found
 
 
-def _spark(folder: Path, policy: Published, size: int) -> dict[str, Any]:
+def _spark(folder: Path, policy: Published, size: int, known: tuple[Moments, ...]) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     session: Any = (
@@ -102,73 +114,24 @@ def _spark(folder: Path, policy: Published, size: int) -> dict[str, Any]:
     try:
         session.sparkContext.setLogLevel("OFF")
         spark_over(session, {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"})
-        raw, own = _beside(
-            lambda: session.sql(RAW).collect(), lambda: measure_tables(session, "spark", TABLES, policy, COLUMNS)
-        )
-        _check(
-            [tuple(r) for r in session.sql(RAW).collect()], measure_tables(session, "spark", TABLES, policy, COLUMNS)
+        raw, own, told, found = beside(
+            lambda: session.sql(RAW).collect(), lambda: measure_tables(session, "spark", TABLES, policy, COLUMNS), 1
         )
     finally:
         session.stop()
-    return _row("Spark, local[2]", size, own, raw)
+    _check([tuple(line) for line in told], found)
+    _same(found, known)
+    return {**row("measure on Spark, local[2]", size, own, raw), "core s": None, "events/core s": None}
 
 
-def _embedded(size: int) -> dict[str, Any]:
-    """A round in an embedded store, beside the bare reading of its rows."""
-    policy = _policy()
-    units = size // EVENTS_A_UNIT
-    with tempfile.TemporaryDirectory(prefix="pasto-bench-") as folder:
-        store = open_store(folder)
-        try:
-            for start in range(0, units, 1000):
-                batch: list[EventRow] = []
-                for number in range(start, min(start + 1000, units)):
-                    unit = f"user-{number:09d}"
-                    cell = policy.draw(unit)
-                    where = (unit, 7, cell.arm, cell.candidate)
-                    batch.append(EventRow(f"e{number}", EXPOSURE, *where))
-                    for place in range(EVENTS_A_UNIT - 1):
-                        fields = f'{{"seconds":{(number * 7919 + place * 104729) % 100_000 / 1000}}}'
-                        name = "watch" if place % 3 else "like"
-                        batch.append(EventRow(f"m{number}/{place}", METRIC, *where, name, fields))
-                store.append(1, batch).result()
-            query = "SELECT unit, kind, name, fields FROM events WHERE version = 7"
-            with store.reading() as connection:
-                raw, own = _beside(
-                    lambda: connection.execute(query).fetchall(),
-                    lambda: measure(
-                        connection, store.dialect, study=1, version=7, after=0, until=10**12, columns=COLUMNS
-                    ),
-                )
-        finally:
-            store.close()
-    return _row("embedded store", size, own, raw)
-
-
-def _row(engine: str, size: int, own: Spent, raw: Spent) -> dict[str, Any]:
-    return {
-        "engine": engine,
-        "events": size,
-        "seconds": round(own[0], 2),
-        "by hand": round(raw[0], 2),
-        "events/s": int(size / own[0]),
-        "core s": round(own[1], 2),
-        "core s by hand": round(raw[1], 2),
-        "of by hand": f"{raw[0] / own[0]:.0%}",
-        "peak GiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
-    }
-
-
-def _beside(raw: Callable[[], object], own: Callable[[], object], rounds: int = 3) -> tuple[Spent, Spent]:
-    """Median seconds of both, in turn, after one round of each to warm up."""
-    spent: tuple[list[Spent], list[Spent]] = ([], [])
-    for _ in range(rounds + 1):
-        for work, times in zip((raw, own), spent, strict=True):
-            began, busy = perf_counter(), process_time()
-            work()
-            times.append((perf_counter() - began, process_time() - busy))
-    first, second = ((median(wall), median(core)) for wall, core in (zip(*times[1:], strict=True) for times in spent))
-    return first, second
+def _same(found: tuple[Moments, ...], known: tuple[Moments, ...]) -> None:
+    """Two engines measured the same, to nine digits."""
+    for one, other in zip(found, known, strict=True):
+        if (one.arm, one.candidate, one.units) != (other.arm, other.candidate, other.units):
+            raise AssertionError("Spark found other cells than DuckDB")
+        for mine, theirs in zip((*one.mean, *chain(*one.cross)), (*other.mean, *chain(*other.cross)), strict=True):
+            if abs(mine - theirs) > 1e-9 * max(1.0, abs(theirs)):
+                raise AssertionError(f"Spark measured {mine} where DuckDB measured {theirs}")
 
 
 def _check(raw: list[Any], own: tuple[Moments, ...]) -> None:
@@ -199,8 +162,24 @@ def _policy() -> Published:
     )
 
 
-def _lake(folder: Path, policy: Published, size: int) -> None:
+def _apart(folder: Path, policy: Published, size: int) -> None:
+    """Make the files; many in another process, whose memory is not to be counted."""
+    if size < FEW:
+        _write(folder, policy, size)
+        return
+    made = get_context("spawn").Process(target=_lake, args=(folder, policy.text, size))
+    made.start()
+    made.join()
+    if made.exitcode:
+        raise StoreError(f"the files to be measured could not be made: the process ended with code {made.exitcode}")
+
+
+def _lake(folder: Path, text: str, size: int) -> None:
     """Exposures of every unit and its events, in no order, as two Parquet files."""
+    _write(folder, Published.from_text(text), size)
+
+
+def _write(folder: Path, policy: Published, size: int) -> None:
     from pasto.measure.assignment import assigned
 
     units = size // EVENTS_A_UNIT
@@ -220,8 +199,10 @@ def _lake(folder: Path, policy: Published, size: int) -> None:
 
 BENCHMARK = Benchmark(
     name="measure",
-    summary="measuring a round in DuckDB, on Spark and in an embedded store, beside queries by hand",
+    summary="measuring in DuckDB, on Spark and embedded, beside queries by hand; drawing, taking in, archiving",
     run=lambda progress, quick: (
-        run((1_000_000,), embedded=100_000, spark=0, progress=progress) if quick else run(progress=progress)
+        run((1_000_000,), embedded=100_000, spark=0, draws=100_000, progress=progress)
+        if quick
+        else run(progress=progress)
     ),
 )
