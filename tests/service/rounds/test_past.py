@@ -16,6 +16,8 @@ from pasto.service.packing import read_cells
 from pasto.service.rounds.past import dealt_first, needed_from, past_of
 from pasto.service.service import Service
 from pasto.service.spec import parse_spec
+from pasto.store import Store
+from pasto.store.postgres import PostgresStore
 from pasto.store.sqlite import SqliteStore
 
 HOUR = 3600.0
@@ -37,9 +39,12 @@ DOCUMENT: dict[str, Any] = {
 class Play:
     """A study whose clock is set by hand, with users who come back every round."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None) -> None:
         self.now = 1_700_000_000.0
-        self.store = SqliteStore(None, clock=lambda: self.now)
+        self.store: Store = SqliteStore(None, clock=lambda: self.now)
+        if url is not None:
+            self.store.close()
+            self.store = PostgresStore(url, clock=lambda: self.now)
         self.service = Service(self.store, clock=lambda: self.now, monotonic=lambda: self.now)
         self.service.create(DOCUMENT, who="ann", seed=7)
         self.service.change("feed", "start", who="ann")
@@ -81,11 +86,19 @@ class Play:
         return row.number
 
 
-@pytest.fixture
-def play() -> Iterator[Play]:
-    made = Play()
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.services)])
+def play(request: pytest.FixtureRequest) -> Iterator[Play]:
+    if request.param == "sqlite":
+        made = Play()
+        yield made
+        made.service.shutdown()
+        return
+    server = request.getfixturevalue("postgres_server")
+    url = server.fresh()
+    made = Play(url)
     yield made
     made.service.shutdown()
+    server.drop(url)
 
 
 def means(cells: Any, column: int) -> float:
