@@ -99,6 +99,17 @@ def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) ->
     assert trim(kept.store, row) == 30
 
 
+def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
+    row = kept.store.study("feed")
+    assert row is not None
+    kept.create({**json.loads(row.document), "name": "other"}, who="ann")
+    kept.board.refresh()
+    upkeep = Upkeep(kept, Settings(archive_after=Span(0.001)))
+    upkeep.tick()
+    assert (upkeep.errors, upkeep.archived > 60) == (0, True)
+    assert kept.keeping._archive.rounds("feed") == [1, 2]
+
+
 def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> int:
         raise OSError("no space left")

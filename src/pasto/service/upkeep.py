@@ -70,6 +70,9 @@ class Upkeep:
 
     def _keep(self, name: str) -> None:
         service, settings = self._service, self._settings
+        row = service.board.standing(name).row
+        if not row.version:  # it has not begun
+            return
         ages = [age for age in (settings.archive_after, settings.archive_keep) if age]
         if ages and monotonic() >= self._later.get(name, 0.0):
             if settings.archive_after:
@@ -77,7 +80,6 @@ class Upkeep:
             if settings.archive_keep:
                 service.keeping.drop(name, older=settings.archive_keep)
             self._later[name] = monotonic() + min(ages) / PART
-        row = service.board.standing(name).row
         if self._trimmed.get(name) != row.generation:  # what may still be credited changes with the study
             self.trimmed += trim(service.store, row)
             self._trimmed[name] = row.generation
