@@ -27,7 +27,7 @@ def test_a_learned_blend_of_the_demonstration(site: Any, visit: Any) -> None:
     site.client.post("/v1/studies?seed=1", json=document).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start", "reason": "a first blend"}).raise_for_status()
     crowd = Crowd(world, seed=1)
-    with Client(site.url, study="feed") as client:
+    with Client(site.url, study="feed", cache=None, background=False) as client:
         for round in range(1, ROUNDS + 1):
             hear(client, round)
             crowd.come(client, USERS, round)
