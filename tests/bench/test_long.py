@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,15 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     assert service.show(NAME)["state"] == "learning"
     assert [verdict["state"] for verdict in service.show(NAME)["breaker"]["verdicts"]] == ["holds", "holds"]
     assert report["accounting"]["events"]["exposures"] >= rounds
+    service.shutdown()
+
+
+def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
+    service = opened(tmp_path, grow(tmp_path, rounds=5, candidates=60, units=200))
+    rounds = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    assert {isinstance(one["moments"], dict) for one in rounds} >= {True}
+    assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
+    assert [told["units"] for told in service.rounds(NAME)] == [200] * 4
     service.shutdown()
 
 
