@@ -16,7 +16,8 @@ from pasto.assign import Published
 from pasto.records import Policy
 from pasto.service.archive import Archive
 from pasto.service.details import Details, Waiting
-from pasto.service.rounds.close import lesson, moments_of
+from pasto.service.rounds.close import lesson
+from pasto.service.rounds.gathering import moments_of
 from pasto.service.rounds.replay import replay
 from pasto.service.service import Service
 from pasto.service.trust.measured import Reader

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pasto.measure import Before, Moments
 from pasto.service.details import Waiting
 from pasto.service.rounds.agreement import agree
-from pasto.service.rounds.close import OWN_TABLES, moments_of
+from pasto.service.rounds.close import OWN_TABLES
+from pasto.service.rounds.gathering import moments_of
 from pasto.service.rounds.past import past_of
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow

@@ -8,27 +8,23 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pasto.assign import Published
-from pasto.errors import StoreError
-from pasto.measure import Moments, covariances, measure
+from pasto.measure import Moments, covariances
 from pasto.records import Observation
 from pasto.service.details import Details, Frozen, Waiting, Watch
-from pasto.service.origins import measure_there
 from pasto.service.packing import write_cells
 from pasto.service.publishing import freeze, held, published
+from pasto.service.rounds.gathering import Gathered, Look, gather
 from pasto.service.rounds.judging import (
     Past,
     after_close,
     armed,
     judge,
-    lengthened,
-    look_elapsed,
     newly_warned,
     nothing,
     trips,
 )
-from pasto.service.rounds.late import Corrections, corrections, recorded, revision
+from pasto.service.rounds.late import recorded, revision
 from pasto.service.rounds.looks import PHASES
-from pasto.service.rounds.past import dealt_first, past_of
 from pasto.service.rounds.step import Lesson, Revision, Stepped, begun, step, unchanged
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import holding, reason
@@ -66,7 +62,7 @@ class Turn:
     published: Published | None = None
     breaker: Watch = field(default_factory=Watch)
     """What the breaker says after it."""
-    look: Mapping[str, Any] | None = None
+    look: Look | None = None
     """What a phase in which units keep their arm has measured so far."""
     warned: tuple[str, ...] = ()
     """Guardrails that it warns of, and did not before."""
@@ -97,106 +93,77 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     details = Details.from_text(row.details)
     if not row.version:
         return _first(store, spec, row, terms, now=now)
-    serving = store.policy(row.number, row.version)
-    if serving is None:
-        raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-    high_water = store.high_water(row.number)
-    waiting = details.waiting
-    if row.state == "learning" and serving.learned is not None:
-        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now))
-    due: tuple[Waiting, ...] = ()
     learning = learns(row.state, terms)
-    if learning:
-        due = tuple(one for one in waiting if one.closed_at + spec.rounds.maturity <= now)
-    measured = [moments_of(store, spec, row.number, one, high_water) for one in due]
-    late = Corrections(details.correctable)
-    if learning:
-        late = corrections(
-            store,
-            spec,
-            row.number,
-            details.correctable,
-            high_water,
-            lambda one: moments_of(store, spec, row.number, one, high_water),
-        )
-    saved = store.learner(row.number)
-    if saved is None:
-        raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
-    look: dict[str, Any] | None = None
-    if row.state in PHASES and terms.state in PHASES:
-        elapsed = look_elapsed(spec, serving.published_at, now)
-        whole = Waiting(row.version, 0, serving.after, now)
-        phase = moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water)
-        look = {"elapsed": elapsed, "moments": [asdict(cell) for cell in phase]}
+    phase = row.state in PHASES and terms.state in PHASES
+    seen = gather(store, spec, row, details, learning=learning, phase=phase, now=now)
+    stay = seen.late.stay(spec, seen.due, state=terms.state, learning=learning, now=now)
     watch = armed(details.breaker, row.state, terms.state, row.round)
-    rounds = [*late.moments.items(), *((one.round, moments) for one, moments in zip(due, measured, strict=True))]
-    stay = late.stay(spec, due, state=terms.state, learning=learning, now=now)
-    seen = None if look is None else (look["elapsed"], phase)
-    judged = judge(spec, row.state, watch, rounds, past, seen, first_open=min(stay, default=None))
-    said = judged.said
-    trip = None
-    if trips(terms.state, said):
+    judged = judge(spec, row.state, watch, seen.rounds, past, seen.look, first_open=min(stay, default=None))
+    trip: str | None = None
+    if trips(terms.state, judged.said):
         terms = Terms("paused", hold=holding(row.state))
-        trip = {"round": row.round, "at": now, "reason": reason(spec, said)}
-    lessons = [lesson(spec, one, moments) for one, moments in zip(due, measured, strict=True)]
+        trip = reason(spec, judged.said)
     if learning:
-        stepped = step(saved, lessons, _revision(store, spec, row.number, late, due, stay))
+        lessons = [lesson(spec, one, moments) for one, moments in seen.ripe]
+        stepped = step(seen.saved, lessons, _revision(store, spec, row.number, seen, stay))
     else:
-        stepped = _kept(spec, row, saved, terms)
-    problems = (*stepped.problems, *judged.problems)
-    looking = look is not None and terms.state == row.state
+        stepped = _kept(spec, row, seen.saved, terms)
+    looking = phase and terms.state == row.state
     frozen, policy = details.frozen, None
     if not looking:
         frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
-    watch = after_close(watch, row.state, terms.state, judged, trip)
+    tripped = None if trip is None else {"round": row.round, "at": now, "reason": trip}
+    watch = after_close(watch, row.state, terms.state, judged, tripped)
+    problems = (*stepped.problems, *judged.problems)
     later = Details(
-        waiting=tuple(one for one in waiting if one not in due),
+        waiting=tuple(one for one in seen.waiting if one not in seen.due),
         paused_from=row.state if terms.state == "paused" else None,
         frozen=frozen,
         horizon=details.horizon if terms.horizon is None else terms.horizon,
         breaker=watch,
-        correctable=late.later(due, stay, until=high_water, told=row.round) if learning or not stay else late.known,
+        correctable=seen.correctable(stay, row.round) if learning or not stay else seen.late.known,
     )
-    told: dict[str, Any] = {
-        "state": row.state,
-        "learns": learning,
-        "engine": store.dialect if spec.source is None else OWN_TABLES,
-        "rounds": [_observed(one, moments, stay) for one, moments in zip(due, measured, strict=True)],
-        "problems": list(problems),
-        "breaker": list(said),
-        "next": asdict(terms),
-        **_told(late, stay, high_water if learning else None),
-    }
-    if look is not None:
-        told["look"] = {**look, "moments": write_cells(phase)}
     close = CloseRow(
         round=row.round,
         version=row.version,
-        high_water=high_water,
-        observed=json.dumps(told, separators=(",", ":"), allow_nan=False),
+        high_water=seen.high_water,
+        observed=_observed(
+            seen,
+            stay,
+            state=row.state,
+            learns=learning,
+            engine=store.dialect if spec.source is None else OWN_TABLES,
+            problems=list(problems),
+            breaker=list(judged.said),
+            next=asdict(terms),
+        ),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
     )
     after = replace(row, generation=row.generation + 1, state=terms.state, details=later.to_text())
-    turned: dict[str, Any] = {
-        "learned_from": tuple(one.round for one in due),
-        "corrected": tuple(late.moments),
-        "problems": problems,
-        "breaker": watch,
-        "look": look,
-        "warned": newly_warned(details.breaker, said),
-        "trip": None if trip is None else trip["reason"],
-    }
-    if policy is None:
-        if looking:
-            after = replace(after, round=row.round + 1, opened_at=now)
-        return Turn(after, None, close, None, **turned)
-    after = replace(after, round=row.round + 1, version=row.version + 1, opened_at=now)
-    learned = stepped.study.policy.version if terms.state == "learning" else None
-    written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, high_water, now)
-    learner = stepped.text if learning else None
-    return Turn(after, written, close, learner, published=policy, **turned)
+    if policy is not None:
+        after = replace(after, round=row.round + 1, version=row.version + 1, opened_at=now)
+    elif looking:
+        after = replace(after, round=row.round + 1, opened_at=now)
+    written = None
+    if policy is not None:
+        learned = stepped.study.policy.version if terms.state == "learning" else None
+        written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, seen.high_water, now)
+    return Turn(
+        after,
+        written,
+        close,
+        stepped.text if learning and policy is not None else None,
+        learned_from=tuple(one.round for one in seen.due),
+        corrected=tuple(seen.late.moments),
+        problems=problems,
+        published=policy,
+        breaker=watch,
+        look=seen.look,
+        warned=newly_warned(details.breaker, judged.said),
+        trip=trip,
+    )
 
 
 def publication(
@@ -212,31 +179,6 @@ def publication(
         standing = _held(stepped)
     policy = published(spec, stepped.study, state=terms.state, version=version, at=at, frozen=standing, hold=terms.hold)
     return frozen, policy
-
-
-def moments_of(
-    store: Store, spec: Spec, study: int, one: Waiting, until: int, *, covariates: bool = True
-) -> tuple[Moments, ...]:
-    """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
-    columns = spec.measured if covariates else spec.columns
-    if spec.source is not None:
-        policy = store.policy(study, one.round)
-        if policy is None:
-            raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
-        since = dealt_first(store, study, one.round).version if spec.covariates else None
-        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), columns, since=since)
-    before = past_of(store, spec, study, one.round) if covariates else None
-    with store.reading() as connection:
-        return measure(
-            connection,
-            store.dialect,
-            study=study,
-            version=one.round,
-            after=one.after,
-            until=until,
-            columns=columns,
-            before=before,
-        )
 
 
 def lesson(spec: Spec, one: Waiting, measured: Sequence[Moments]) -> Lesson:
@@ -292,37 +234,41 @@ def _held(stepped: Stepped) -> Frozen | None:
         return None
 
 
-def _revision(
-    store: Store, spec: Spec, study: int, late: Corrections, due: Sequence[Waiting], stay: Collection[int]
-) -> Revision:
+def _revision(store: Store, spec: Spec, study: int, seen: Gathered, stay: Collection[int]) -> Revision:
     """What the learner is told of the rounds it knows."""
-    known = {one.waiting.round: one for one in late.known}
+    known = {one.waiting.round: one for one in seen.late.known}
 
     def recall(number: int) -> Lesson:
-        moments = late.moments.get(number)
+        moments = seen.late.moments.get(number)
         one = known[number]
         return lesson(spec, one.waiting, recorded(store, study, one) if moments is None else moments)
 
-    return revision([*known], late.moments, [one.round for one in due], stay, recall)
+    return revision([*known], seen.late.moments, [one.round for one in seen.due], stay, recall)
 
 
-def _observed(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
+def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: Any) -> str:
+    """The close in JSON: what was learned from, what it measured, what the breaker said, and what came next.
+
+    Of rounds that were learned before it tells those it corrects, and those that are final from now on.
+    """
+    late = seen.late
+    told |= {"learns": learns, "rounds": [_round(one, moments, stay) for one, moments in seen.ripe]}
+    again = [one.waiting for one in late.known if one.waiting.round in late.moments]
+    if again:
+        told["corrected"] = [_round(one, late.moments[one.round], stay) for one in again]
+    ended = [one for one in late.known if one.waiting.round not in stay]
+    if ended:
+        told["settled"] = [
+            {"round": one.waiting.round, "after": one.waiting.after, "until": seen.high_water if learns else one.until}
+            for one in ended
+        ]
+    if seen.look is not None:
+        told["look"] = {"elapsed": seen.look.elapsed, "moments": write_cells(seen.look.moments)}
+    return json.dumps(told, separators=(",", ":"), allow_nan=False)
+
+
+def _round(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
     """A round as a close records it: what it measured, and whether that may still be corrected."""
     told: dict[str, Any] = {"round": one.round, "learned": one.learned, "after": one.after}
     told["moments"] = write_cells(measured)
     return {**told, "open": True} if one.round in stay else told
-
-
-def _told(late: Corrections, stay: Collection[int], mark: int | None) -> dict[str, Any]:
-    """What a close says of rounds that were learned before: those it corrects, and those that are final from now on."""
-    told: dict[str, Any] = {}
-    again = [one.waiting for one in late.known if one.waiting.round in late.moments]
-    if again:
-        told["corrected"] = [_observed(one, late.moments[one.round], stay) for one in again]
-    ended = [one for one in late.known if one.waiting.round not in stay]
-    if ended:
-        told["settled"] = [
-            {"round": one.waiting.round, "after": one.waiting.after, "until": one.until if mark is None else mark}
-            for one in ended
-        ]
-    return told

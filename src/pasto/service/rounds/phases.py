@@ -49,8 +49,8 @@ def _moment(given: Any) -> float:
 def check_confirmed(name: str, turned: Turn) -> None:
     """Refuse to deploy what a confirmation has not seen anything of yet."""
     units: dict[str, int] = {}
-    for cell in (turned.look or {}).get("moments", ()):
-        units[cell["arm"]] = units.get(cell["arm"], 0) + cell["units"]
+    for cell in () if turned.look is None else turned.look.moments:
+        units[cell.arm] = units.get(cell.arm, 0) + cell.units
     if turned.trip is None and not enough(units):
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
         raise WrongState(

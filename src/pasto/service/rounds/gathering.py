@@ -1,0 +1,114 @@
+"""What a close has to go by: everything it reads of the store, up to one mark of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pasto.assign import Published
+from pasto.errors import StoreError
+from pasto.measure import Moments, measure
+from pasto.service.details import Correctable, Details, Waiting
+from pasto.service.origins import measure_there
+from pasto.service.rounds.judging import lengthened, look_elapsed
+from pasto.service.rounds.late import Corrections, corrections
+from pasto.service.rounds.past import dealt_first, past_of
+from pasto.service.spec import Spec
+from pasto.store import Store, StudyRow
+
+
+class Look(NamedTuple):
+    """What a phase in which units keep their arm has measured so far."""
+
+    elapsed: float
+    """How long it has run, in rounds."""
+    moments: tuple[Moments, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is known of a study at the moment of a close."""
+
+    high_water: int
+    """The last event of the log that counts."""
+    saved: str
+    """What the learner knew before."""
+    waiting: tuple[Waiting, ...]
+    """The rounds that were not learned yet, the one being closed included."""
+    due: tuple[Waiting, ...]
+    """Those of them that are learned now."""
+    measured: tuple[tuple[Moments, ...], ...]
+    """What these measured."""
+    late: Corrections
+    look: Look | None
+
+    @property
+    def ripe(self) -> list[tuple[Waiting, tuple[Moments, ...]]]:
+        """The rounds that are learned now, each with what it measured."""
+        return list(zip(self.due, self.measured, strict=True))
+
+    @property
+    def rounds(self) -> list[tuple[int, tuple[Moments, ...]]]:
+        """Everything that was measured at this close, by round: corrections first."""
+        return [*self.late.moments.items(), *((one.round, moments) for one, moments in self.ripe)]
+
+    def correctable(self, stay: Collection[int], told: int) -> tuple[Correctable, ...]:
+        """The rounds that stay open to correction after this close, which is told by its number."""
+        return self.late.later(self.due, stay, until=self.high_water, told=told)
+
+
+def gather(
+    store: Store, spec: Spec, row: StudyRow, details: Details, *, learning: bool, phase: bool, now: float
+) -> Gathered:
+    """Read and measure what a close needs: where it learns, what matured or was corrected; in a phase, its course."""
+    serving = store.policy(row.number, row.version)
+    if serving is None:
+        raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
+    saved = store.learner(row.number)
+    if saved is None:
+        raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
+    high_water = store.high_water(row.number)
+
+    def measured(one: Waiting) -> tuple[Moments, ...]:
+        return moments_of(store, spec, row.number, one, high_water)
+
+    waiting = details.waiting
+    if row.state == "learning" and serving.learned is not None:
+        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now))
+    due: tuple[Waiting, ...] = ()
+    late = Corrections(details.correctable)
+    if learning:
+        due = tuple(one for one in waiting if one.closed_at + spec.rounds.maturity <= now)
+        late = corrections(store, spec, row.number, details.correctable, high_water, measured)
+    look = None
+    if phase:
+        elapsed = look_elapsed(spec, serving.published_at, now)
+        whole = Waiting(row.version, 0, serving.after, now)
+        look = Look(elapsed, moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water))
+    return Gathered(high_water, saved, waiting, due, tuple(map(measured, due)), late, look)
+
+
+def moments_of(
+    store: Store, spec: Spec, study: int, one: Waiting, until: int, *, covariates: bool = True
+) -> tuple[Moments, ...]:
+    """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
+    columns = spec.measured if covariates else spec.columns
+    if spec.source is not None:
+        policy = store.policy(study, one.round)
+        if policy is None:
+            raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
+        since = dealt_first(store, study, one.round).version if spec.covariates else None
+        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), columns, since=since)
+    before = past_of(store, spec, study, one.round) if covariates else None
+    with store.reading() as connection:
+        return measure(
+            connection,
+            store.dialect,
+            study=study,
+            version=one.round,
+            after=one.after,
+            until=until,
+            columns=columns,
+            before=before,
+        )
