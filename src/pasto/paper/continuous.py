@@ -206,7 +206,7 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
         if best.single_value is not None:
             figures.level(axes, best.single_value, "best single point of the grid", above=False)
         low, high = axes.get_ylim()
-        axes.set_ylim(low, max(high, best.value) + 0.08 * (high - low))
+        axes.set_ylim(low - 0.3 * (high - low), max(high, best.value) + 0.08 * (high - low))  # room for the legend
         figures.label(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")
         figures.legend(axes, "lower right")
     return sheet
@@ -215,7 +215,7 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
 EXPERIMENT = Experiment(
     name="continuous",
     summary="The appendix: α and three weights as continuous spaces, against grids of them (needs --data)",
-    runs=5,
+    runs=20,
     rounds=40,
     quick_runs=2,
     quick_rounds=10,
