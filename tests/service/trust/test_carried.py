@@ -130,6 +130,13 @@ def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Spec)
     assert judged.carried == before.carried
 
 
+def test_of_an_older_study_what_cannot_be_judged_is_left_out(spec: Spec) -> None:
+    odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
+    past = [judged_round(1, drawn(3, 1, 0.3)), judged_round(2, [odd]), judged_round(3, drawn(3, 3, 0.3))]
+    judged = judge(spec, "learning", Watch(), [(4, drawn(3, 4, 0.3))], lambda: past)
+    assert said(judged) == told(spec, [(number, drawn(3, number, 0.3)) for number in (1, 3, 4)])
+
+
 def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: Spec) -> None:
     def fails() -> Any:
         raise AssertionError("the past was read")

@@ -73,10 +73,8 @@ def judge(
     measured again at a later close. Only a study that was last closed before evidence was carried is asked for its
     `past`. What cannot be judged must not keep a round from being closed.
     """
-    carried = Carried() if watch.carried is None else Carried.read(watch.carried)
+    carried = Carried.of(spec, past(), watch.since) if watch.carried is None else Carried.read(watch.carried)
     try:
-        if watch.carried is None:
-            carried = Carried.of(spec, past(), watch.since)
         known = carried.with_rounds([judged_round(number, moments) for number, moments in rounds])
         whole = known.until(spec, None, watch.since)
         said: Said = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from pasto.errors import PastoError
 from pasto.report.measured import CellMoments, MeasuredRound
 from pasto.report.vigil import Vigil
 from pasto.service.spec import Spec
@@ -29,10 +31,11 @@ class Carried:
 
     @classmethod
     def of(cls, spec: Spec, rounds: Iterable[MeasuredRound], since: int) -> Carried:
-        """What judged rounds leave, each taken once; those before `since` do not count as evidence."""
+        """What judged rounds leave; those before `since` do not count as evidence, and those out of range at all."""
         found = cls()
         for one in rounds:
-            found = found.settled(spec, [one], since)
+            with suppress(PastoError, ArithmeticError, ValueError):
+                found = found.settled(spec, [one], since)
         return found
 
     def with_rounds(self, rounds: Sequence[MeasuredRound]) -> Carried:
