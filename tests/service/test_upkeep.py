@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pasto.service.keeping import trim
 from pasto.service.service import Service
 from pasto.service.settings import Settings, Span
 from pasto.service.upkeep import Upkeep
-from pasto.store import Store, StudyRow
+from pasto.store import Store, StudyRow, open_store
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
@@ -78,15 +80,21 @@ def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monk
     assert looks == ["feed", "feed"]
 
 
-def test_exposures_that_credit_nothing_any_more_are_let_go(kept: Service) -> None:
-    feed(kept, [{"type": "metric", "id": "late", "unit": "user 3", "name": "like"}])
+def test_exposures_that_credit_nothing_any_more_are_let_go(kept: Service, traffic: Traffic) -> None:
     assert latest(kept) == {2}
+    feed(kept, [event for event in traffic(kept, 10) if event["type"] == "exposure"])
+    assert latest(kept) == {2, 3}
     upkeep = Upkeep(kept, Settings())
     upkeep.tick()
-    assert (latest(kept), upkeep.trimmed, upkeep.errors) == (set(), 30, 0)
+    assert (latest(kept), upkeep.trimmed, upkeep.errors) == ({3}, 20, 0)
+    likes = [{"type": "metric", "id": unit, "unit": unit, "name": "like"} for unit in ("user 3", "user 23")]
+    feed(kept, likes)
+    with kept.store.reading() as connection:
+        credited = connection.execute("SELECT version FROM events ORDER BY sequence DESC LIMIT 2").fetchall()
+    assert [row[0] for row in credited] == [None, 3]
     assert list(kept.store.check()) == []
     upkeep.tick()
-    assert upkeep.trimmed == 30
+    assert upkeep.trimmed == 20
 
 
 def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) -> None:
@@ -121,3 +129,41 @@ def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch
         assert (upkeep.errors, upkeep.trimmed) == (1, 0)
     upkeep.tick()
     assert (upkeep.errors, upkeep.trimmed) == (1, 30)
+
+
+@pytest.mark.services
+def test_two_nodes_on_one_database_take_turns(
+    postgres_url: str, document: dict[str, Any], traffic: Traffic, tmp_path: Path
+) -> None:
+    archive = Archive(tmp_path / "archive")
+    first, second = (Service(open_store(postgres_url), archive=archive) for _ in range(2))
+    try:
+        first.create(document, who="ann", seed=7)
+        first.change("feed", "start", who="ann")
+        sent = []
+        for _ in range(3):
+            sent.append(traffic(first, 40))
+            feed(first, sent[-1])
+            first.close_round("feed", who="ann")
+        second.board.refresh()
+        nodes = [Upkeep(node, Settings(archive_after=Span(0.001))) for node in (first, second)]
+        threads = [threading.Thread(target=node.tick) for node in nodes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [node.errors for node in nodes] == [0, 0]
+        assert sum(node.archived for node in nodes) == sum(map(len, sent))
+        assert sum(node.trimmed for node in nodes) == 40
+        gone = second.forget("feed", "user 9", who="ann")
+        assert gone["events"] == sum(event["unit"] == "user 9" for event in chain(*sent))
+        assert first.replay("feed") == {
+            "identical": True,
+            "rounds": 3,
+            "first_difference": None,
+            "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}},
+        }
+        assert list(first.store.check()) == []
+    finally:
+        first.shutdown()
+        second.shutdown()
