@@ -9,7 +9,7 @@ from hashlib import sha256
 from math import fsum
 from typing import Any
 
-from pasto.errors import BadMeasurement
+from pasto.errors import BadMeasurement, PastoError
 from pasto.records import Observation
 from pasto.study import Study
 
@@ -97,7 +97,7 @@ def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> 
         except (MemoryError, OSError):  # the machine's trouble, not the learner's: the close is tried again
             raise
         except Exception as error:  # whatever a learner does, the study must go on serving
-            problems.append(f"round {lesson.round} could not be learned: {type(error).__name__}: {error}")
+            problems.append(f"round {lesson.round} could not be learned: {_told(error)}")
             study = Study.from_state(json.loads(text))
     if study.policy.version == before:
         try:
@@ -106,7 +106,7 @@ def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> 
         except (MemoryError, OSError):
             raise
         except Exception as error:
-            problems.append(f"no new policy could be proposed: {type(error).__name__}: {error}; the last one is kept")
+            problems.append(f"no new policy could be proposed: {_told(error)}; the last one is kept")
             text = _written(_republished(json.loads(text)))
             study = Study.from_state(json.loads(text))
     return Stepped(study, text, tuple(problems))
@@ -128,7 +128,7 @@ def _revised(study: Study, text: str, revision: Revision, problems: list[str]) -
     except (MemoryError, OSError):
         raise
     except Exception as error:
-        problems.append(f"learned rounds could not be corrected: {type(error).__name__}: {error}; they are final now")
+        problems.append(f"learned rounds could not be corrected: {_told(error)}; they are final now")
         study = Study.from_state(json.loads(text))
         study.settle_all()
         return study, _text(study)
@@ -142,7 +142,12 @@ def _relearn(study: Study, lesson: Lesson, problems: list[str]) -> None:
     except (MemoryError, OSError):
         raise
     except Exception as error:  # the others are still learned
-        problems.append(f"round {lesson.round} could not be learned again: {type(error).__name__}: {error}")
+        problems.append(f"round {lesson.round} could not be learned again: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """Our own errors are sentences for people; of others the kind says more than the text."""
+    return str(error) if isinstance(error, PastoError) else f"{type(error).__name__}: {error}"
 
 
 def _text(study: Study) -> str:
