@@ -116,7 +116,7 @@ def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: s
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
     own = assigned(policy, draft.dialect.name)
     if table.candidate is None:
-        return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed")
+        return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
     claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
     drawn = own.query(f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed", also="claimed")
     return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
