@@ -136,6 +136,19 @@ def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> N
         assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
 
 
+def test_no_certificate_is_shown_after_the_breaker_tripped(
+    browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "The breaker has pulled traffic"
+    assert told not in browser.get("/studies/feed/answer").text
+    show = learned.show
+    tripped = {"verdicts": [], "tripped": {"round": 3, "at": 0.0, "reason": "breaker: likes"}}
+    monkeypatch.setattr(learned, "show", lambda name: {**show(name), "breaker": tripped})
+    text = browser.get("/studies/feed/answer").text
+    assert told in text
+    assert "ertified" not in text
+
+
 def test_files_of_others_are_what_was_published() -> None:
     folder = files("pasto.dashboard").joinpath("static", "vendor")
     lines = [line.split() for line in folder.joinpath("MANIFEST").read_text().splitlines() if not line.startswith("#")]
