@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.bench.load import post
+from pasto.service.http.exposures import Exposures
 from pasto.service.http.express import Express
 
 if TYPE_CHECKING:
@@ -146,6 +147,74 @@ def test_old_and_closing_callers_are_answered_and_let_go(site: Site) -> None:
             assert status == 200
             assert headers["connection"] == "close"
             assert connection.recv(10) == b""
+
+
+def test_an_old_caller_that_asks_for_more_is_let_go_all_the_same(site: Site) -> None:
+    request = post(PATH, b'{"unit":"u"}').replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+    with connected(site) as connection:
+        connection.sendall(request.replace(b"Host:", b"Connection: keep-alive\r\nHost:", 1))
+        ((status, headers, _),) = answers(connection, 1)
+        assert (status, headers["connection"]) == (200, "close")
+        assert connection.recv(10) == b""
+
+
+@pytest.mark.parametrize("address", [PATH, PATH + "?"])
+def test_what_follows_a_chunked_body_is_no_header(site: Site, address: str) -> None:
+    body = b'{"unit":"u"}'
+    head, _, _ = post(address, body).partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length")]
+    head = b"\r\n".join([*lines, b"Transfer-Encoding: chunked"])
+    with connected(site) as connection:
+        connection.sendall(b"%b\r\n\r\n%x\r\n%b\r\n0\r\nHost: elsewhere.test\r\n\r\n" % (head, len(body), body))
+        ((status, _, _),) = answers(connection, 1)
+    assert status == 200
+
+
+@pytest.mark.parametrize("address", [PATH, PATH + "?"])
+def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> None:
+    site = serve(keep_alive=1)
+    site.study()
+    following = post(address, b'{"unit":"second"}')
+    with connected(site) as connection:
+        connection.sendall(post(PATH, b'{"unit":"first"}') + following[:-5])
+        answers(connection, 1)
+        connection.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)  # longer than an idle connection is kept
+        connection.sendall(following[-5:])
+        ((_, _, told),) = answers(connection, 1)
+    assert json.loads(told)["unit"] == "second"
+
+
+def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    request = post(PATH, b'{"unit":"last"}')
+    with connected(site) as connection:
+        connection.sendall(request[:-5])
+        held: Any = site.running._server.server_state.connections
+        site.until(lambda: any(one._short is not None for one in held))
+        site.running.stop()
+        site.until(lambda: not any(one._short is not None for one in held))
+        connection.sendall(request[-5:])
+        ((status, headers, _),) = answers(connection, 1)
+    assert (status, headers["connection"]) == (200, "close")
+
+
+def test_an_error_that_nobody_foresaw_is_explained_and_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = serve()
+    site.study()
+    with connected(site) as connection:
+
+        def broken(*_: object) -> None:
+            raise ValueError("nobody foresaw this")
+
+        monkeypatch.setattr(Exposures, "add", broken)
+        connection.sendall(post(PATH, b'{"unit":"u"}'))
+        ((status, _, told),) = answers(connection, 1)
+    assert (status, json.loads(told)["error"]["code"]) == (500, "internal_error")
+    counted = site.client.get("/metrics").text
+    assert 'pasto_requests_total{method="POST",route="/v1/studies/{name}/assign",status="500"} 1.0' in counted
 
 
 def test_a_caller_that_asks_first_is_told_to_go_on(site: Site) -> None:

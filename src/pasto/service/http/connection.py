@@ -93,8 +93,9 @@ class Connection(HttpToolsProtocol):
             self._timer = self.loop.call_later(self.patience, self._give_up)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request begins, so the connection is not idle, though it may have been answered a moment ago."""
         self._whole = False
+        self._unset_keepalive_if_required()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -103,6 +104,7 @@ class Connection(HttpToolsProtocol):
             self._short = b""
         else:
             super().on_headers_complete()
+        self.headers = []  # what comes behind a chunked body is no header of the request, whose scope has them all
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
@@ -118,7 +120,7 @@ class Connection(HttpToolsProtocol):
         self._whole = True
         if self._short is not None:
             assert self.express is not None  # noqa: S101 -- it took the request
-            said = self.express.answer(self.url, self.headers, self._short, self.server_state.default_headers)
+            said = self.express.answer(self.url, self.scope["headers"], self._short, self.server_state.default_headers)
             if said is not None:
                 self._short = None
                 self.transport.write(said)
@@ -131,6 +133,14 @@ class Connection(HttpToolsProtocol):
         """Send what waits, and look at the next request."""
         self.transport.flush()  # type: ignore[attr-defined]
         super().on_response_complete()
+        if not self._whole:  # the next request has begun to arrive
+            self._unset_keepalive_if_required()
+
+    def shutdown(self) -> None:
+        """End when nothing is under way any more; a request that came in part is waited for."""
+        if self._short is not None:
+            self._turn_back()
+        super().shutdown()
 
     def _calm(self) -> bool:
         """Whether nothing else goes on here: no answer under way, none unread, no handshake asked for."""
@@ -141,6 +151,7 @@ class Connection(HttpToolsProtocol):
             and not self.expect_100_continue
             and not self.parser.should_upgrade()
             and self.parser.should_keep_alive()
+            and self.parser.get_http_version() == "1.1"  # older callers must be told that it is kept, and are not
         )
 
     def _turn_back(self) -> None:
