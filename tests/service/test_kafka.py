@@ -186,6 +186,29 @@ def test_events_name_their_study_where_the_topic_does_not(learning: Service, tra
     assert topic.done()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"study":"feed","fields":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b"[" * 200_000,
+        b'{"a":' * 100_000,
+        b'{"study":"\xff"}',
+        b'{"study":"\\ud800"}',
+        b'{"study":"a\\u0000b"}',
+    ],
+    ids=["deep field", "deep array", "deep object", "no text", "half a letter", "nought"],
+)
+@pytest.mark.parametrize("study", [None, "feed"])
+def test_a_message_that_cannot_be_read_blocks_nothing(
+    learning: Service, traffic: Traffic, body: bytes, study: str | None
+) -> None:
+    (event, *_) = traffic(learning, 1)
+    good = json.dumps(event if study else {**event, "study": "feed"}).encode()
+    topic = Topic(body, good)
+    taken = consume(learning, {"t": study}, topic, stop=topic.done)
+    assert (taken.accepted, taken.refused, taken.lost) == (1, 1, 0)
+
+
 def test_a_message_that_no_store_keeps_is_passed_over(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

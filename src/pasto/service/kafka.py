@@ -28,6 +28,8 @@ SHOWN = 10
 
 Studies = str | Mapping[str, str | None]
 """The study of all events, or by topic: its study, or None where each event names its own."""
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading a text raises that is no JSON, no UTF-8, or nests too deep."""
 _FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False}
 _log = logging.getLogger("pasto.kafka")
 
@@ -188,7 +190,7 @@ def _named(body: bytes) -> list[tuple[str, bytes]]:
             fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
             name = msgspec.json.decode(fields.pop("study", b'""'), type=str)
             event = msgspec.json.encode(fields)
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             pass  # no event, which will be told where events are read
         found.setdefault(name, []).append(event)
     return [(name, b"[" + b",".join(events) + b"]") for name, events in found.items()]
@@ -201,7 +203,7 @@ def _items(body: bytes) -> list[bytes]:
         return [line for line in text.split(b"\n") if line.strip()]
     try:
         return [bytes(item) for item in msgspec.json.decode(text, type=list[msgspec.Raw])]
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return [text]
 
 
