@@ -7,6 +7,7 @@ Numbers leave the database as the digits that were sent, many to a text: a row a
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ _PAST = "+study = ? AND sequence > ? AND sequence <= ? AND kind = 1 AND unit <> 
 _FIRST = "SELECT min(sequence) FROM events WHERE sequence > ?"
 _LAST = "SELECT max(sequence) FROM events WHERE sequence <= ?"
 _TICK = f"CAST(received_at * {TICKS} AS INTEGER)"
-_NOTHING = "json_array(NULL, NULL)"
+_NUMBERS = frozenset({int, float, bool, type(None)})
 Parameters = list[object]
 Places = NDArray[np.intp]
 Picked = tuple[Places, Array, Array | None]
@@ -48,6 +49,15 @@ class Asked:
     rows: str
     parameters: Parameters
     read: Callable[[str], NDArray[Any]]
+    written: bool = False
+    """Whether the items are JSON already."""
+
+    @property
+    def text(self) -> str:
+        """SQL for the list, as JSON."""
+        if self.written:
+            return f"'[' || coalesce(group_concat({self.items}, ',') FILTER (WHERE {self.rows}), '') || ']'"
+        return f"json_group_array({self.items}) FILTER (WHERE {self.rows})"
 
 
 class Met:
@@ -109,7 +119,7 @@ class Pick:
     units: Places
     """Whose, by where each unit was met."""
     pairs: Array | None
-    """Number and key, NaN where one is not there; None where each event counts."""
+    """Number, and key if there is one, NaN where one is not there; None where each event counts."""
     ticks: Places | None
     """When, where that matters."""
 
@@ -158,9 +168,10 @@ def _listed(
         wanted += [Asked(_TICK, own, [name], _whole) for name in names]
     read = [place for place in columns if not _counted(request.columns[place])]
     for place in read:
+        column = request.columns[place]
         parameters: Parameters = []
-        numbers = _numbers(request.columns[place], request, parameters)
-        wanted.append(Asked(numbers, own, [*parameters, request.columns[place].event], _pairs))
+        fields = _fields(column, request, parameters)
+        wanted.append(Asked(fields, own, [*parameters, column.event], _reader(column), written=True))
     found = _lists(connection, wanted, where, names)
     lists, rest = found[: len(asked)], found[len(asked) :]
     units = dict(zip(names, rest, strict=False))
@@ -178,7 +189,7 @@ def _lists(
 ) -> list[NDArray[Any]]:
     """Every list that was asked for, made of a stretch of the log a piece at a time."""
     rows, bound, after, until = where
-    shown = ", ".join(f"json_group_array({one.items}) FILTER (WHERE {one.rows})" for one in asked)
+    shown = ", ".join(one.text for one in asked)
     parameters = [*chain.from_iterable(one.parameters for one in asked), *bound]
     # Nothing in this text was written by a user: names, paths and values are all bound.
     query = f"SELECT {shown} FROM events WHERE {rows} AND (kind = 0 OR name IN ({', '.join('?' * len(names))}))"  # noqa: S608
@@ -198,12 +209,29 @@ def _whole(text: str) -> Places:
     return np.array(_read(text), dtype=np.intp)
 
 
-def _pairs(text: str) -> Array:
-    """Two numbers an event; what is text, or not there, is NaN."""
-    found = list(chain.from_iterable(_read(text)))
-    if '"' in text:
-        found = [None if isinstance(value, str) else value for value in found]
-    return np.array(found, dtype=np.float64).reshape(-1, 2)
+def _reader(column: Column) -> Callable[[str], Array]:
+    """Reads an event's number off its fields, and its key if it has one; what is text, or not there, is NaN."""
+    names = [name for name in (column.value, column.by) if name is not None]
+    places = {name: f"field{place}" for place, name in enumerate(dict.fromkeys(names))}
+    record = msgspec.defstruct(
+        "Fields", [(place, Any, None) for place in places.values()], rename={v: k for k, v in places.items()}
+    )
+    decode = msgspec.json.Decoder(list.__class_getitem__(record | None)).decode
+
+    def read(text: str) -> Array:
+        events = decode(text)
+        if column.value is None:
+            return np.array([math.nan if event is None else 1.0 for event in events]).reshape(-1, 1)
+        found = [[None if event is None else getattr(event, places[name]) for event in events] for name in names]
+        return np.array([_numbers(values) for values in found], dtype=np.float64).T
+
+    return read
+
+
+def _numbers(values: list[Any]) -> list[float | None]:
+    if _NUMBERS.issuperset(map(type, values)):
+        return values
+    return [value if type(value) in _NUMBERS else None for value in values]
 
 
 def _population(
@@ -250,17 +278,14 @@ def _counted(column: Column) -> bool:
     return column.value is None and column.lookback is None and not column.where
 
 
-def _numbers(column: Column, request: Request, parameters: Parameters) -> str:
-    """SQL for a column's number and key of one event, as they were sent; twice the number where there is no key."""
+def _fields(column: Column, request: Request, parameters: Parameters) -> str:
+    """SQL for the fields of one event, as they were sent; none where the event does not count."""
     tests = [_condition(condition, parameters) for condition in column.where]
     if column.lookback is not None:
         tests.append("received_at >= ?")
         parameters.append(request.past.at - column.lookback)
-    pair = "json_array(1, 1)"
-    if column.value is not None:
-        parameters += [_path(column.value), _path(column.value if column.by is None else column.by)]
-        pair = f"coalesce(json_extract(fields, ?, ?), {_NOTHING})"
-    return f"CASE WHEN {' AND '.join(tests)} THEN {pair} ELSE {_NOTHING} END" if tests else pair
+    fields = "coalesce(fields, '{}')"
+    return f"CASE WHEN {' AND '.join(tests)} THEN {fields} ELSE 'null' END" if tests else fields
 
 
 def _condition(condition: Condition, parameters: Parameters) -> str:
