@@ -19,6 +19,8 @@ from pasto.paper.two_goals_figures import learning, trade_off
 SHARES = (0.9, 0.99)
 """Of the best f, which learners are to reach."""
 SINGLE = "the best single α"
+LEVELS = 58
+"""Of the second metric, at which blends and single settings are compared."""
 SPLIT_ERRORS = 1.0
 """Deviations of one random half that a lead on the other half must exceed to count."""
 
@@ -96,9 +98,9 @@ def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
         f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
         f"half of the users, on the other f rises by {kept.mean():.5f} (deviation of a split {kept.std():.5f})",
         holds=bool(kept.mean() > SPLIT_ERRORS * kept.std()),
-        note=f"the curve lies at most {_hollow(one):.4f} {one.metrics[0]} below its concave hull; one point of it is "
-        f"known to ± {one.crowd.errors[0].mean():.4f} {one.metrics[0]} and ± {one.crowd.errors[1].mean():.4f} "
-        f"{one.metrics[1]}",
+        note=f"at {LEVELS} levels of {one.metrics[1]} the best single α is at most {_hollow(one):.4f} {one.metrics[0]} "
+        f"behind the best blend; one point of the curve is known to ± {one.crowd.errors[0].mean():.4f} "
+        f"{one.metrics[0]} and ± {one.crowd.errors[1].mean():.4f} {one.metrics[1]}",
     )
 
 
@@ -252,8 +254,8 @@ def _data(one: Played) -> dict[str, Any]:
 
 
 def _hollow(one: Played) -> float:
-    """How far the curve lies below its concave hull at most, in the first metric."""
-    order = np.linspace(one.truth[1].min(), one.truth[1].max(), 60)[1:-1]
+    """How far the best single α is behind the best blend at most, in the first metric, at levels of the second."""
+    order = np.linspace(one.truth[1].min(), one.truth[1].max(), LEVELS + 2)[1:-1]
     hollow = 0.0
     for level in order:
         wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
