@@ -6,10 +6,10 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -106,10 +106,11 @@ def _holds(expression: str, before: Scrape, now: Scrape) -> bool:
         return any(value > 0 for value in grown(match[1]).values())
     if expression.startswith("max by (study) (pasto_study_served) == 1 unless on (study)"):
         served = {dict(have)["study"] for have in now.named("pasto_study_served")}
-        return bool(served - {study for study, more in grown("pasto_events_total", result="accepted").items() if more})
+        ways = re.findall(r"increase\((\w+)", expression)
+        return bool(served - {study for way in ways for study, more in grown(way, result="accepted").items() if more})
     if 'result="refused"' in expression:
-        every = grown("pasto_events_total")
-        return any(more > 0.01 * every[study] for study, more in grown("pasto_events_total", result="refused").items())
+        ways = [(grown(way, result="refused"), grown(way)) for way in re.findall(r"rate\((\w+)\[", expression)]
+        return any(more > 0.01 * every[study] for refused, every in ways for study, more in refused.items())
     if expression.startswith("rate(pasto_requests_total"):
         return any(dict(have)["status"].startswith("5") for have in now.named("pasto_requests_total"))
     assert expression == 'up{job="pasto"} == 0', expression
@@ -156,6 +157,57 @@ def test_senders_that_fall_silent(site: Site) -> None:
     assert looked(site, traffic=False) == {"PastoEventsSilent"}
     site.service.change("feed", "pause", who="ann", reason="lunch")
     assert looked(site, traffic=False) == set()  # nobody is woken for a pause
+
+
+@pytest.fixture
+def topic(site: Site) -> dict[str, float]:
+    """What came by Kafka so far, and nothing came by HTTP."""
+    counts = {"accepted": 0.0, "refused": 0.0, "lost": 0.0, "up": 1.0}
+
+    def told() -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
+        for name in ("lost", "up"):
+            yield f"pasto_kafka_{name}", "", counts[name], None
+        for result in ("accepted", "refused"):
+            yield "pasto_kafka_events", "", counts[result], {"study": "feed", "result": result}
+
+    site.application.context.looks.append(told)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("after", "alerts"),
+    [
+        ({"accepted": 100.0}, set()),
+        ({"accepted": 100.0, "refused": 50.0}, {"PastoEventsRefused"}),
+        ({"accepted": 100.0, "lost": 1.0}, {"PastoKafkaLost"}),
+        ({"up": 0.0}, {"PastoKafkaDown", "PastoEventsSilent"}),
+    ],
+)
+def test_events_that_come_by_kafka(
+    site: Site, topic: dict[str, float], after: dict[str, float], alerts: set[str]
+) -> None:
+    before = site.scrape()
+    topic.update(after)
+    assert firing(before, site.scrape()) == alerts
+
+
+def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
+    document = {**read_document(EXAMPLE, "yaml"), "name": "other"}
+    site.service.create(document, who="ann", seed=1)
+    site.service.change("other", "start", who="ann")
+    store: Any = site.service.store
+    store._writing(lambda connection: connection.execute("UPDATE studies SET document = '{}' WHERE name = 'other'"))
+    told = site.scrape().named("pasto_study_unreadable")
+    assert told == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
+    assert looked(site) == {"PastoStudyUnreadable"}
+
+
+def test_a_disk_that_cannot_be_asked_silences_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(folder: Path) -> None:
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(shutil, "disk_usage", broken)
+    assert site.scrape().named("pasto_study_served") == {(("study", "feed"),): 1.0}
 
 
 def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
@@ -209,10 +261,10 @@ def test_every_name_in_a_rule_is_counted_and_described(site: Site) -> None:
     site.traffic()
     asked = {name for expression in RULES.values() for name in re.findall(r"pasto_\w+", expression)}
     served = {name for name, _ in site.scrape().samples} | {"pasto_requests_total"}
-    assert asked <= served
+    assert {name for name in asked if not name.startswith("pasto_kafka_")} <= served
     reference = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`(pasto_\w+)`", reference))
-    assert {name.removesuffix("_created") for name in served} - told == set()
+    assert ({name.removesuffix("_created") for name in served} | asked) - told == set()
 
 
 def test_the_guide_shows_the_rules_that_are_shipped() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -76,7 +77,10 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[st
         if row.state not in QUIET:
             yield "pasto_policy_version", "Of the policy being served.", row.version, row.name
             yield "pasto_rounds_closed", "Rounds closed so far.", max(0, row.round - 1), row.name
-            for guardrail, severity in context.service.breaker(row).items():
+            severities: Mapping[str, int] = {}
+            with suppress(Exception):  # it cannot be read, which is told above
+                severities = context.service.breaker(row)
+            for guardrail, severity in severities.items():
                 labels = {"study": row.name, "guardrail": guardrail}
                 yield "pasto_breaker", "0 while a guardrail holds, 1 at a warning, 2 when tripped.", severity, labels
             unlogged = context.service.unlogged.get(row.name, 0)

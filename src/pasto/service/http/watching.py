@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pasto.errors import PastoError
@@ -38,9 +39,10 @@ class Watch:
         yield "pasto_time_seconds", "This machine's clock.", now, None
         silence = self._service.board.silence
         yield "pasto_store_silence_seconds", "How long the store has not answered.", silence, None
-        if self._store.folder is not None:
-            free = shutil.disk_usage(self._store.folder).free
-            yield "pasto_store_free_bytes", "Room on the disk of the store's directory.", free, None
+        with suppress(OSError):  # an alarm for that alone; whatever else is told here must not go with it
+            if self._store.folder is not None:
+                free = shutil.disk_usage(self._store.folder).free
+                yield "pasto_store_free_bytes", "Room on the disk of the store's directory.", free, None
         try:
             rows = self._store.studies()
         except Exception:  # whatever it is, pasto_store_up tells it
@@ -48,7 +50,12 @@ class Watch:
         until = time.monotonic() + BUDGET
         for row in rows:
             if row.state in SERVED:
-                yield from self._study(row, now, may_compute=time.monotonic() < until)
+                told: list[Told] | None = None
+                with suppress(Exception):  # the board logs it; the other studies' alarms must not go with it
+                    told = list(self._study(row, now, may_compute=time.monotonic() < until))
+                meaning = "1 while this node cannot make sense of a study that is to be served."
+                yield "pasto_study_unreadable", meaning, float(told is None), row.name
+                yield from told or ()
 
     def _study(self, row: StudyRow, now: float, *, may_compute: bool) -> Iterator[Told]:
         spec = self._service.board.spec(row)
