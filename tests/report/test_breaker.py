@@ -127,6 +127,20 @@ def test_a_breach_stays_one() -> None:
     assert watch(record, [FLOORS["absolute"]])[0].state == "breach"
 
 
+def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
+    rng = np.random.default_rng(3)
+    found = []
+    for number in range(6):
+        cells = []
+        for arm, level in (("learner", 0.2), ("control", 1.0)):
+            paid = (rng.random(4_000) < 0.05) * rng.normal(9_000.0, 2_000.0, 4_000) * level * (number > 0)
+            cross = float(((paid - paid.mean()) ** 2).sum())
+            cells.append(CellMoments(arm, int(arm == "learner"), 4_000, (float(paid.mean()),), ((cross,),)))
+        found.append(MeasuredRound(number, {(cell.arm, cell.candidate): 0.5 for cell in cells}, cells))
+    (told,) = watch(recorded(found), [Floor("paid", Quantity(0), -0.05, relative=True)])
+    assert (told.state, told.since) == ("breach", 1)
+
+
 def test_units_of_measurement_do_not_matter() -> None:
     record = rounds_of([0.09] * 20)
     scaled = Cells(record.cells.units, 1e6 * record.cells.mean, 1e12 * record.cells.cross)

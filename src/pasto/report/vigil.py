@@ -17,6 +17,8 @@ from pasto.report.breaker import Verdict, verdict
 from pasto.report.measured import MeasuredRound
 from pasto.report.shortfall import Floor, Gathered, shortfall
 
+METHOD = 2
+"""How evidence is gathered: whatever was gathered in another way is not carried on, and not compared."""
 ARMS = ("learner", "control")
 """The cells of a judged round, in the order in which they are kept here."""
 
@@ -65,8 +67,8 @@ class Vigil:
             before = None if self.held is None else self.held[floor.name]
             left = None if before is None else before.gathered
             evidence, gathered = shortfall(cells, _within(floor, columns), 0, 1, covariances, left, numbers)
-            highest = max(-np.inf if before is None else before.highest, float(evidence.max()))
-            if not highest < np.inf:
+            highest = float(evidence.max(initial=-np.inf if before is None else before.highest))
+            if not highest < np.inf:  # nor is NaN
                 raise BadMeasurement(f"the evidence on {floor.name!r} is no number; what was measured is out of range")
             held[floor.name] = Held(gathered, highest, float(evidence[-1]))
         units = cells.units.sum(axis=0) > 0

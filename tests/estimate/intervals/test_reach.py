@@ -99,9 +99,17 @@ def test_evidence_goes_on_from_what_was_left() -> None:
 
 
 def test_what_never_varied_is_still_judged() -> None:
-    evidence, starts = evidence_since(np.full(30, 2.0), np.zeros(30), np.full(30, 200.0))
-    assert starts.scale > 0
+    evidence, _ = evidence_since(np.full(30, 2.0), np.zeros(30), np.full(30, 200.0))
     assert evidence[-1] > np.log(20)
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_how_a_first_round_happened_to_vary_blinds_nobody(first: float, scale: float) -> None:
+    drift, variance = np.full(40, 2.0 * scale), np.full(40, scale**2)
+    drift[0], variance[0] = 0.0, first * 1e-6 * scale**2
+    evidence, _ = evidence_since(drift, variance, np.full(40, 200.0))
+    assert evidence[-1] > 30.0
 
 
 def test_few_units_are_not_asked_about() -> None:

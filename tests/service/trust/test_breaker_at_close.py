@@ -176,6 +176,36 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) ->
     assert found["first_difference"]["what"] == "breaker"
 
 
+def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground: Make) -> None:
+    place = playground()
+    tripped = rounds_until_trip(place, harm=4.0, most=6)
+    assert tripped is not None
+    closes = place.store.closes
+
+    def older(study: int, *, after: int = 0, limit: int = 1000) -> Any:
+        found = []
+        for row in closes(study, after=after, limit=limit):
+            told = json.loads(row.observed)
+            if row.round <= tripped:
+                del told["method"]
+                told["breaker"] = [{**one, "p_value": one["p_value"] / 2} for one in told["breaker"]]
+            found.append(replace(row, observed=json.dumps(told)))
+        return found
+
+    place.store.closes = older
+    judged = list(range(1, tripped + 1))
+    expected = {
+        "identical": True,
+        "rounds": tripped,
+        "first_difference": None,
+        "except": {"breaker": {"rounds": judged}},
+    }
+    assert place.service.replay("feed") == expected
+    place.service.change("feed", "resume", who="ann", reason="mended")
+    place.round()
+    assert place.service.replay("feed") == {**expected, "rounds": tripped + 2}
+
+
 def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     playground: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

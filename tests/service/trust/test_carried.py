@@ -79,7 +79,7 @@ def kept(watch: Watch, judged: Judged) -> Watch:
     seed=st.integers(0, 2**32),
     harm=st.sampled_from([0.0, 0.2, 0.6]),
     steps=st.lists(
-        st.tuples(st.integers(1, 3), st.sampled_from(["", "", "", "correct", "re-arm", "forget"])), max_size=12
+        st.tuples(st.integers(1, 3), st.sampled_from(["", "", "", "correct", "re-arm", "forget", "other"])), max_size=12
     ),
     window=st.integers(0, 4),
 )
@@ -95,8 +95,10 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
         if deed == "forget":  # as a study that was closed by an older version
             breaker = replace(breaker, carried=None)
             window = 0
+        if deed == "other" and breaker.carried is not None:  # as one whose evidence was gathered in another way
+            breaker = replace(breaker, carried={**breaker.carried, "method": 1})
         rounds: Rounds = []
-        if deed == "correct" and window and known:
+        if deed in ("correct", "other") and window and known:
             again = int(rng.integers(max(1, number - window + 1), number + 1))
             rounds.append((again, drawn(seed + 1, again, harm)))
         rounds += [(number + k, drawn(seed, number + k, harm)) for k in range(1, count + 1)]
@@ -109,7 +111,9 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
         assert said(judged) == told(spec, counted)
         breaker = kept(breaker, judged)
         controls = [cell for one in known.values() for cell in one if cell.arm == "control"]
-        levels = Carried.read(breaker.carried or {}).until(spec, None, breaker.since).levels
+        carried = Carried.read(breaker.carried)
+        assert carried is not None
+        levels = carried.until(spec, None, breaker.since).levels
         units = sum(cell.units for cell in controls)
         assert levels == pytest.approx(sum(cell.units * np.array(cell.mean) for cell in controls) / units)
 

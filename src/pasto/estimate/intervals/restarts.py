@@ -24,8 +24,9 @@ MIXTURE = 2.0
 """ρ in rounds the size of the first: fast for an effect that shows within about ten rounds."""
 FEW = 100.0
 """Units since a start before the central limit theorem is asked about it."""
-STEPS = 4.0 * 0.5 ** (0.5 * np.arange(20))
-"""λ times √ρ of the bets by the central limit theorem, for effects that show in one round or in a hundred thousand."""
+STEPS = 4.0 * 0.5 ** (0.5 * np.arange(40))
+"""λ times √ρ of the bets by the central limit theorem, for effects that show in one round or in a hundred thousand, and
+for rounds that come to vary a hundred thousand times as widely as the first one that varied at all."""
 
 
 def _log_weights() -> Array:
@@ -49,7 +50,7 @@ class Starts:
     since: NDArray[np.intp]
     """(…, bets): which round that one started in."""
     scale: Array
-    """(…): ρ of the bets by the central limit theorem; 0 before a round had any variance."""
+    """(…): ρ of the bets by the central limit theorem; 0 before a round had any variance, when it is `MIXTURE`."""
     waiting: Array
     """(…, starts, 3): deviation, variance and units since each start that has too few units to be asked yet."""
     shares: Array
@@ -131,11 +132,11 @@ def _asked(starts: Starts, added: Array) -> Starts:
     """After one more round: bets on what counted grow, and starts that now have units enough join them."""
     waiting = starts.waiting + added[..., None, :]
     ripe = (waiting[..., 2] >= FEW) & (starts.shares > -np.inf)
-    first = MIXTURE * added[..., 1]
-    scale = np.where(starts.scale > 0, starts.scale, first)
-    # What has never varied is measured against one of its own units.
-    scale = np.where((scale <= 0) & ripe.any(axis=-1), MIXTURE, scale)
-    bets = STEPS / np.sqrt(np.where(scale > 0, scale, 1.0))[..., None]
+    known = starts.scale > 0
+    scale = np.where(known, starts.scale, MIXTURE * added[..., 1])
+    starts = _parted(starts, ~known & (scale > 0))
+    # What has never varied is measured against one of its own units, until it does.
+    bets = STEPS / np.sqrt(np.where(scale > 0, scale, MIXTURE))[..., None]
     grown = bets * added[..., 0, None] - 0.5 * bets**2 * added[..., 1, None]
     held, best, since = starts.held + grown, starts.best + grown, starts.since
     for place in np.flatnonzero(ripe.any(axis=tuple(range(ripe.ndim - 1)))):
@@ -155,6 +156,20 @@ def _asked(starts: Starts, added: Array) -> Starts:
         waiting[..., left, :],
         shares[..., left],
         tuple(starts.numbers[place] for place in left),
+    )
+
+
+def _parted(starts: Starts, now: NDArray[np.bool_]) -> Starts:
+    """With all that was gathered so far parted among the bets anew, in studies whose bets change their scale now."""
+    if not now.any():
+        return starts
+    most = (starts.best + LOG_WEIGHTS).max(axis=-1)
+    changed = now[..., None]
+    return replace(
+        starts,
+        held=np.where(changed, np.logaddexp.reduce(starts.held + LOG_WEIGHTS, axis=-1)[..., None], starts.held),
+        best=np.where(changed, most[..., None], starts.best),
+        since=np.where(changed, starts.likely(LOG_WEIGHTS)[..., None], starts.since),
     )
 
 

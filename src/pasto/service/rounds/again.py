@@ -87,7 +87,7 @@ class Again:
             return measured
         return record if agree(known, measured) else None
 
-    def exceptions(self) -> dict[str, Any]:
+    def exceptions(self, judged_otherwise: Sequence[int] = ()) -> dict[str, Any]:
         """What is identical only by its record, in words for a machine; nothing where all was computed again."""
         told: dict[str, Any] = {}
         if self.touched:
@@ -98,6 +98,8 @@ class Again:
             told["own_tables"] = {"rounds": _once(self.elsewhere)}
         if self.remembered:
             told["covariates"] = {"rounds": _once(self.remembered)}
+        if judged_otherwise:
+            told["breaker"] = {"rounds": list(judged_otherwise)}
         return {"except": told} if told else {}
 
     def _let_go(self, one: Waiting, until: int) -> int:

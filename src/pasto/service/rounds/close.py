@@ -10,6 +10,7 @@ from typing import Any
 from pasto.assign import Published
 from pasto.measure import Moments, covariances
 from pasto.records import Observation
+from pasto.report.vigil import METHOD
 from pasto.service.details import Details, Frozen, Waiting, Watch
 from pasto.service.packing import write_cells
 from pasto.service.publishing import freeze, held, published
@@ -135,6 +136,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
             engine=store.dialect if spec.source is None else OWN_TABLES,
             problems=list(problems),
             breaker=list(judged.said),
+            method=METHOD,
             next=asdict(terms),
         ),
         learner_checksum=stepped.checksum,

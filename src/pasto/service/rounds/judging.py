@@ -70,10 +70,13 @@ def judge(
     """What the breaker says after rounds or a look.
 
     Rounds are new ones, or older ones measured again that take their former place; those from `first_open` on may be
-    measured again at a later close. Only a study that was last closed before evidence was carried is asked for its
-    `past`. What cannot be judged must not keep a round from being closed.
+    measured again at a later close. Only a study that was last closed before evidence was carried, or gathered as it is
+    now, is asked for its `past`. What cannot be judged must not keep a round from being closed.
     """
-    carried = Carried.of(spec, past(), watch.since) if watch.carried is None else Carried.read(watch.carried)
+    carried = Carried.read(watch.carried)
+    if carried is None:
+        again = [*(number for number, _ in rounds), *(() if first_open is None else (first_open,))]
+        carried = Carried.of(spec, past(), watch.since, min(again, default=None))
     try:
         known = carried.with_rounds([judged_round(number, moments) for number, moments in rounds])
         whole = known.until(spec, None, watch.since)
@@ -95,8 +98,8 @@ def armed(watch: Watch, before: str, after: str, round: int) -> Watch:
     Watch(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and watch.tripped is not None:
-        carried = None if watch.carried is None else Carried.read(watch.carried).re_armed().written()
-        return Watch(since=round + 1, carried=carried)
+        carried = Carried.read(watch.carried)
+        return Watch(since=round + 1, carried=None if carried is None else carried.re_armed().written())
     return watch
 
 

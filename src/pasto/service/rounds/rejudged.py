@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from pasto.measure import Moments
+from pasto.report.vigil import METHOD
 from pasto.service.details import Waiting, Watch
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms
@@ -29,6 +31,8 @@ class Rejudged:
         self._watch = Watch()
         self._open: set[int] = set()
         """Rounds that a later close may correct."""
+        self.otherwise: list[int] = []
+        """Closes that gathered evidence in another way than now: what they said is taken from the record."""
         self.serving(after, published_at)
 
     def serving(self, after: int, published_at: float) -> None:
@@ -64,6 +68,10 @@ class Rejudged:
         if "breaker" not in told:  # closed before there was one
             self._watch = after_close(self._watch, state, terms.state, judged, None)
             return None
+        if said != told["breaker"] and told.get("method") != METHOD:
+            self.otherwise.append(close.round)
+            said = told["breaker"]
+            judged = replace(judged, said=said)
         if said != told["breaker"]:
             return "breaker", json.dumps(told["breaker"]), json.dumps(said)
         pulled = Terms("paused", hold=holding(state))

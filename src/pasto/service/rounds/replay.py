@@ -63,7 +63,7 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
         done += 1
     if done < row.round - (row.state != "archived"):
         return _told(done, _difference(done + 1, "close", "missing", None))
-    return {**_told(done, None), **measuring.exceptions()}
+    return {**_told(done, None), **measuring.exceptions(rejudged.otherwise)}
 
 
 def _again(

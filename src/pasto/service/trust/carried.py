@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.errors import PastoError
 from pasto.report.measured import CellMoments, MeasuredRound
-from pasto.report.vigil import Vigil
+from pasto.report.vigil import METHOD, Vigil
 from pasto.service.spec import Spec
 from pasto.service.trust.quantities import floors
 
@@ -30,13 +30,20 @@ class Carried:
     """Judged rounds that may still be corrected, in order; in none of the above yet."""
 
     @classmethod
-    def of(cls, spec: Spec, rounds: Iterable[MeasuredRound], since: int) -> Carried:
-        """What judged rounds leave; those before `since` do not count as evidence, and those out of range at all."""
+    def of(cls, spec: Spec, rounds: Iterable[MeasuredRound], since: int, first: int | None = None) -> Carried:
+        """What judged rounds leave; those before `since` do not count as evidence, and those out of range at all.
+
+        Rounds from `first` on may be measured again.
+        """
         found = cls()
+        later = []
         for one in rounds:
+            if first is not None and one.version >= first:
+                later.append(one)
+                continue
             with suppress(PastoError, ArithmeticError, ValueError):
                 found = found.settled(spec, [one], since)
-        return found
+        return found.with_rounds(later)
 
     def with_rounds(self, rounds: Sequence[MeasuredRound]) -> Carried:
         """With more rounds, or with others in the place of those that they correct."""
@@ -73,6 +80,7 @@ class Carried:
     def written(self) -> dict[str, Any]:
         """As plain JSON."""
         return {
+            "method": METHOD,
             "vigil": self.vigil.written(),
             "units": self.units,
             "sums": list(self.sums),
@@ -80,14 +88,16 @@ class Carried:
         }
 
     @classmethod
-    def read(cls, written: Mapping[str, Any]) -> Carried:
-        """What `written` made.
+    def read(cls, written: Mapping[str, Any] | None) -> Carried | None:
+        """What `written` made; None where there is nothing, or what was gathered in another way.
 
         >>> cell = CellMoments("control", -1, 20, (0.5,), ((5.0,),))
         >>> carried = Carried().with_rounds([MeasuredRound(3, {}, [cell])])
         >>> [one.version for one in Carried.read(carried.written()).open]
         [3]
         """
+        if written is None or written.get("method") != METHOD:
+            return None
         return cls(
             Vigil.read(written["vigil"]),
             written["units"],
