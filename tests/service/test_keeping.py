@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import BadOption, StoreError
 from pasto.service.archive import Archive
 from pasto.service.keeping import Keeping
 from pasto.service.service import Service
@@ -142,6 +142,39 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
     keeping.archive("feed")
     assert keeping.replay("feed") == again
     assert list(learning.store.check()) == []
+
+
+def test_what_a_death_left_half_written_goes_with_a_unit(
+    sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+) -> None:
+    keeping.archive("feed")
+    left = [archive.folder / "feed" / "round-000001" / ".abc.partial", archive.folder / ".spill" / "duckdb.tmp"]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(sent[0]["unit"])
+    keeping.forget("feed", sent[0]["unit"], who="ann")
+    assert not any(path.exists() for path in left)
+
+
+def test_an_archive_that_cannot_be_written_is_told(
+    learning: Service, sent: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = units(learning)
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file cannot be written: .*exists"):
+        Keeping(learning.store, Archive(tmp_path / "file")).archive("feed")
+    archive = Archive(tmp_path / "archive")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for fault in (full, lambda *_: duckdb.sql("COPY (SELECT 1) TO '/nowhere/at/all'")):
+        with monkeypatch.context() as patch:
+            patch.setattr("pasto.service.archive._replace", fault)
+            with pytest.raises(StoreError, match=r"archive cannot be written"):
+                Keeping(learning.store, archive).archive("feed")
+        assert units(learning) == before
+    assert Keeping(learning.store, archive).archive("feed")["events"] == len(sent)
 
 
 def test_replay_still_finds_what_no_deletion_explains(

@@ -107,6 +107,22 @@ def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) ->
     assert trim(kept.store, row) == 30
 
 
+def test_archived_studies_are_kept_up_too(kept: Service) -> None:
+    now = kept._clock()
+    stray = {"type": "metric", "id": "stray", "unit": "stranger", "name": "like"}
+    feed(kept, [stray])
+    kept.close_round("feed", who="ann")
+    kept.change("feed", "archive", who="ann", reason="done")
+    kept._clock = lambda: now + 5000.0
+    upkeep = Upkeep(kept, Settings(archive_after=Span("1h"), archive_keep=Span("1h")))
+    upkeep.tick()
+    assert (upkeep.errors, latest(kept)) == (0, set())
+    with kept.store.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM events WHERE unit <> ''").fetchone()[0] == 0
+    assert kept.keeping._archive.rounds("feed") == [], "not even what belongs to no round"
+    assert list(kept.store.check()) == []
+
+
 def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
     row = kept.store.study("feed")
     assert row is not None

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -65,14 +66,23 @@ class Archive:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody else changes files here, and keep them waiting meanwhile, in other processes too."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Wait until nobody else changes files here, and keep them waiting meanwhile, in other processes too.
+
+        What a process that died left half written goes first: it holds units that may since have been forgotten.
+        """
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                for path in self.folder.glob("*/round-*/.*.partial"):
+                    path.unlink()
+                shutil.rmtree(self._spill, ignore_errors=True)
+                yield
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise StoreError(f"the archive in {self.folder} cannot be written: {error}") from error
 
     def take(self, store: Store, row: StudyRow, before: float = math.inf) -> dict[str, Any]:
         """Move the events of rounds that were learned before a time out of the store; the files and events that made.
@@ -150,8 +160,12 @@ class Archive:
 
     def drop(self, store: Store, row: StudyRow, before: float) -> list[int]:
         """Delete the files of rounds that were closed before a time; which rounds. Their aggregates stay."""
-        closed = {close.round: close.closed_at for close in _closes(store, row)}
-        old = [version for version in self.rounds(row.name) if closed.get(version, before) < before]
+        closed = {close.round: close for close in _closes(store, row) if close.closed_at < before}
+        reached = max((close.high_water for close in closed.values()), default=0)
+        for path in self._files(row.name, 0):  # no round's own, so as old as the rounds they came beside
+            if (match := _FILE.fullmatch(path.name)) and int(match[2]) <= reached:
+                path.unlink()
+        old = [version for version in self.rounds(row.name) if version in closed]
         for version in old:
             for path in self._files(row.name, version):
                 path.unlink()
@@ -170,14 +184,17 @@ class Archive:
         """One file of a policy's events in a span; 0 where there are none."""
         import duckdb
 
-        spill = str(self.folder / ".spill")
-        with duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": spill}) as connection:
-            connection.execute(f"CREATE TABLE taken ({_SHAPE})")
-            _copy(connection, "taken", store, "coalesce(version, 0) = ?", (row.number, version), after, until)
-            if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
-                return 0
-            self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(connection, "taken", self._round(row.name, version) / f"events-{after}-{until}.parquet")
+        config = {"threads": 1, "memory_limit": MEMORY, "temp_directory": str(self._spill)}
+        try:
+            with duckdb.connect(config=config) as connection:
+                connection.execute(f"CREATE TABLE taken ({_SHAPE})")
+                _copy(connection, "taken", store, "coalesce(version, 0) = ?", (row.number, version), after, until)
+                if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
+                    return 0
+                self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(connection, "taken", self._round(row.name, version) / f"events-{after}-{until}.parquet")
+        except duckdb.Error as error:
+            raise StoreError(f"the archive in {self.folder} cannot be written: {error}") from error
         return 1
 
     @contextmanager
@@ -205,6 +222,11 @@ class Archive:
 
     def _files(self, study: str, version: int) -> list[Path]:
         return sorted(path for path in self._round(study, version).glob("*.parquet") if _FILE.fullmatch(path.name))
+
+    @property
+    def _spill(self) -> Path:
+        """Where DuckDB puts what does not fit into memory."""
+        return self.folder / ".spill"
 
     def _round(self, study: str, version: int) -> Path:
         return self._place(study) / f"round-{version:06d}"

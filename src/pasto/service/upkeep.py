@@ -53,7 +53,8 @@ class Upkeep:
 
     def tick(self) -> None:
         """Look once at every study."""
-        for name in self._service.board.names():
+        for standing in self._service.board.all():  # archived ones too: their events grow old like others
+            name = standing.row.name
             if self._stop.is_set():
                 return
             try:
