@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,3 +80,17 @@ def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch:
     learned(site)
     site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)
     assert site.running.service.replay("feed")["identical"]
+
+
+def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Path) -> None:
+    site = serve(store=str(tmp_path / "store"), threads=2)
+    learned(site)
+    archive = site.running.service.keeping._archive
+    context = site.running.application.context
+    with ThreadPoolExecutor() as others:
+        with archive.alone():
+            asked = [others.submit(Remote(site.url).forget, "feed", f"user/{number}", who="ann") for number in range(4)]
+            site.until(context.keeping.locked)
+            assert site.client.get("/v1/studies/feed/report").status_code == 200
+            assert not any(one.done() for one in asked)
+        assert [one.result()["events"] for one in asked] == [1, 1, 1, 1]

@@ -58,6 +58,8 @@ class Context:
     """Requests in work now."""
     replays: int = 0
     """Replays under way: they take long, and may not take every thread."""
+    keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever archives or forgets: they take turns, and those who wait take no thread."""
     looks: list[Look] = field(default_factory=list)
     """What else tells Prometheus something when it asks."""
     known: set[str] = field(default_factory=set)

@@ -19,7 +19,8 @@ async def forget(call: Call) -> Answer:
     name = call.path("name")
     asked = await call.json(FORGET)
     work = lambda: call.service.forget(name, asked.unit, who=call.who, reason=asked.reason)  # noqa: E731
-    return answer(await call.run(work, patience=PATIENCE))
+    async with call.context.keeping:
+        return answer(await call.run(work, patience=PATIENCE))
 
 
 async def archive(call: Call) -> Answer:
@@ -30,4 +31,5 @@ async def archive(call: Call) -> Answer:
     if older is not None and not 0 <= older < float("inf"):
         raise Refused(400, "bad_request", f"delete_older is {older}; it is seconds, from 0", field="delete_older")
     work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
-    return answer(await call.run(work, patience=PATIENCE))
+    async with call.context.keeping:
+        return answer(await call.run(work, patience=PATIENCE))
