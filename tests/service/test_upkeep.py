@@ -134,6 +134,18 @@ def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
     assert kept.keeping._archive.rounds("feed") == [1, 2]
 
 
+def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service) -> None:
+    upkeep = Upkeep(kept, Settings(archive_after=Span(0.001), poll=0.0001, shutdown_timeout=0))
+    with kept.keeping._archive.alone():
+        upkeep.start()
+        thread = upkeep._thread
+        assert thread is not None
+        thread.join(0.2)
+        upkeep.stop()
+        assert thread.is_alive(), "it waits for its turn, and whoever ends the service does not wait for it"
+    thread.join()
+
+
 def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> int:
         raise OSError("no space left")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -88,11 +89,11 @@ class Topics:
             self._thread = Thread(target=self._run, name="pasto-kafka", daemon=True)
             self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the batch that is being taken, and end."""
+    def stop(self, patience: float | None = None) -> None:
+        """Finish the batch that is being taken, and end; one that takes longer than so many seconds comes again."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(patience)
             self._thread = None
 
     def told(self) -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
@@ -129,7 +130,8 @@ class Topics:
                 self._reading = False
                 self._lag = {}
                 if consumer is not None:
-                    consumer.close()
+                    with suppress(Exception):  # it may be what failed
+                        consumer.close()
             self._stop.wait(REST)
 
     def _look(self, consumer: Any) -> None:

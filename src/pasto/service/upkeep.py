@@ -45,10 +45,10 @@ class Upkeep:
             self._thread.start()
 
     def stop(self) -> None:
-        """Finish the step that is being done, and end."""
+        """Finish the study that is being kept up, and end; what takes too long is cut off, and done the next time."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(self._settings.shutdown_timeout)
             self._thread = None
 
     def tick(self) -> None:

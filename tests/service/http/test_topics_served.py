@@ -12,8 +12,10 @@ from confluent_kafka import Producer
 
 from pasto.errors import BadOption, StoreRefused
 from pasto.service.http.server import Running
+from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.topics import read_properties, read_topics
+from pasto.service.topics import Topics, read_properties, read_topics
+from pasto.store import open_store
 from pasto.store.directory import Directory
 
 if TYPE_CHECKING:
@@ -120,3 +122,29 @@ def test_settings_that_do_not_do_are_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="line 1 of") as refused:
         read_properties(str(tmp_path / "bad"))
     assert "secret" not in str(refused.value)
+
+
+def test_a_client_that_fails_to_the_last_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        closes = 0
+
+        def consume(self, batch: int, wait: float) -> list[Any]:
+            raise RuntimeError("the client is broken")
+
+        def close(self) -> None:
+            Broken.closes += 1
+            if Broken.closes > 1:  # the first is of the look at the settings
+                raise RuntimeError("and cannot even be closed")
+
+    monkeypatch.setattr("pasto.service.topics.subscribe", lambda topics, settings: Broken())
+    monkeypatch.setattr("pasto.service.topics.REST", 0.0)
+    service = Service(open_store("memory:"))
+    topics = Topics(service, {"clicks": "feed"}, {})
+    topics.start()
+    thread = topics._thread
+    assert thread is not None
+    while Broken.closes < 5 and thread.is_alive():
+        thread.join(0.01)
+    topics.stop(20.0)
+    service.shutdown()
+    assert Broken.closes >= 5

@@ -130,7 +130,7 @@ class Running:
         if self._said is not None:
             self._said.unlink(missing_ok=True)
         if self._topics is not None:
-            self._topics.stop()
+            self._topics.stop(self.settings.shutdown_timeout)
         self.scheduler.stop()
         self.upkeep.stop()
         if self._webhook is not None:
