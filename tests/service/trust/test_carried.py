@@ -125,6 +125,36 @@ def test_what_is_carried_stays_small(spec: Spec) -> None:
     assert len(json.dumps(breaker.carried)) < 6_000
 
 
+def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried() -> None:
+    metrics = {f"m{number}": {"event": "seen", "value": f"v{number}", "per_unit": "sum"} for number in range(30)}
+    wide = parse_spec(
+        {
+            "name": "feed",
+            "baseline": {"w": 1},
+            "parameters": {"w": [0, 1]},
+            "metrics": metrics,
+            "goal": {"maximize": "m0"},
+            "guardrails": [{"keep": "m7", "at_least": "-2%", "floor": "-5%"}],
+        }
+    )
+    rng = np.random.default_rng(3)
+    rounds: Rounds = [
+        (
+            number,
+            tuple(
+                moments(arm, place, rng.normal(level, 1.0, (60, 30)), (0,) * 30)
+                for arm, place, level in (("control", 1, 9.0), ("learner", 0, 8.8))
+            ),
+        )
+        for number in range(1, 41)
+    ]
+    breaker = Watch()
+    for one in rounds[:-1]:
+        breaker = kept(breaker, judge(wide, "learning", breaker, [one], first_open=1))
+    assert len(json.dumps(breaker.carried)) < 39 * 2 * 30 * 30
+    assert said(judge(wide, "learning", breaker, rounds[-1:], first_open=1)) == told(wide, rounds)
+
+
 def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Spec) -> None:
     before = kept(Watch(), judge(spec, "learning", Watch(), [(1, drawn(3, 1, 0.0))]))
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)

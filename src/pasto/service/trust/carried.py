@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.errors import PastoError
 from pasto.report.measured import CellMoments, MeasuredRound
-from pasto.report.vigil import METHOD, Vigil
+from pasto.report.vigil import METHOD, Vigil, columns_of
 from pasto.service.spec import Spec
 from pasto.service.trust.quantities import floors
 
@@ -53,8 +53,9 @@ class Carried:
     def until(self, spec: Spec, first: int | None, since: int) -> Carried:
         """With every round before `first` taken as final, all of them where there is none."""
         final = [one for one in self.open if first is None or one.version < first]
-        later = tuple(one for one in self.open if first is not None and one.version >= first)
-        return replace(self.settled(spec, final, since), open=later)
+        later = [one for one in self.open if first is not None and one.version >= first]
+        columns = columns_of(floors(spec))
+        return replace(self.settled(spec, final, since), open=tuple(_narrowed(one, columns) for one in later))
 
     def settled(self, spec: Spec, rounds: Sequence[MeasuredRound], since: int) -> Carried:
         """With rounds that no one corrects any more."""
@@ -106,10 +107,28 @@ class Carried:
         )
 
 
+def _narrowed(one: MeasuredRound, columns: Sequence[int]) -> MeasuredRound:
+    """A round without the products that no floor is about, which are nearly all where a study has many metrics."""
+    cells = []
+    for cell in one.cells:
+        cross = np.zeros((len(cell.mean), len(cell.mean)))
+        block = np.ix_(columns, columns)
+        cross[block] = np.asarray(cell.cross)[block]
+        mean = tuple(np.asarray(cell.mean).tolist())
+        cells.append(CellMoments(cell.arm, cell.candidate, cell.units, mean, tuple(map(tuple, cross.tolist()))))
+    return MeasuredRound(one.version, one.shares, cells)
+
+
 def _written(cell: Any) -> list[Any]:
-    return [cell.arm, cell.candidate, cell.units, np.asarray(cell.mean).tolist(), np.asarray(cell.cross).tolist()]
+    """A cell with the columns whose products are not all zero, and these."""
+    cross = np.asarray(cell.cross)
+    told = np.flatnonzero(cross.any(axis=1))
+    mean = np.asarray(cell.mean).tolist()
+    return [cell.arm, cell.candidate, cell.units, mean, told.tolist(), cross[np.ix_(told, told)].tolist()]
 
 
 def _read(written: Sequence[Any]) -> CellMoments:
-    arm, candidate, units, mean, cross = written
-    return CellMoments(arm, candidate, units, tuple(mean), tuple(map(tuple, cross)))
+    arm, candidate, units, mean, told, block = written
+    cross = np.zeros((len(mean), len(mean)))
+    cross[np.ix_(told, told)] = np.array(block).reshape(len(told), len(told))
+    return CellMoments(arm, candidate, units, tuple(mean), tuple(map(tuple, cross.tolist())))
