@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pasto.cli.screen import console, number, print_json, print_table, progress_bar
+from pasto.cli.threads import one_thread
 
 
 class Listing(click.Command):
@@ -40,6 +41,7 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
 
     NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
     """
+    one_thread()
     from pasto.bench import BENCHMARKS, run, write
 
     if name == "list":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.threads import one_thread
 from pasto.errors import BadInput
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def demo(
     They are simulated, so the truth is known. The exit code is 1 unless the blend truly beats the best single setting,
     truly holds every guardrail, and the measured intervals contain the truth; all of it together with 99.9% confidence.
     """
+    one_thread()
     from pasto import sim
     from pasto.demo.play import Plan, limits, play
     from pasto.demo.stage import serving

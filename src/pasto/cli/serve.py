@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pasto.cli.threads import one_thread
 from pasto.errors import MissingExtra
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
@@ -42,6 +43,7 @@ def serve(**given: str | None) -> None:
     makes one. Each setting below can also be given by the environment variable beside it; a flag goes before it.
     """
     settings = read_settings(given, os.environ)
+    one_thread()
     try:
         from pasto.dashboard import Dashboard
         from pasto.service.http.logs import start_logging

@@ -74,7 +74,7 @@ def verdict(
     return Verdict(
         name=floor.name,
         state="breach" if breached else "warning" if warned else "holds",
-        p_value=float(min(1.0, claims * np.exp(-highest))),
+        p_value=float(min(1.0, claims * np.exp(-max(0.0, highest)))),
         round=None,
         since=int(gathered.since) if breached else None,
         bounded=bounded(floor),
