@@ -50,7 +50,7 @@ def test_a_mixture_ranks_as_the_product_of_powers_does(top: int, seed: int) -> N
     found = mixed(lambda _: first.copy(), lambda _: second.copy(), pairs, {"worth": others}, ALPHAS, top=top)
     for place, alpha in enumerate(ALPHAS):
         powers = np.exp(first.astype(float)) ** alpha * np.exp(second.astype(float)) ** (1 - alpha)
-        ordered = np.sort(np.where(known, -np.inf, np.log(powers)), axis=1)[:, ::-1]
+        ordered = np.sort(np.where(known, -1e9, np.log(powers)), axis=1)[:, ::-1]
         clear = np.abs(ordered[:, top - 1] - ordered[:, top]) > 1e-4
         expected = gains(np.log(powers).astype(np.float32), pairs, others, top)
         np.testing.assert_allclose(found[0, place][clear], expected[clear], rtol=1e-6)
