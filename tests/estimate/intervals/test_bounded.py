@@ -102,6 +102,14 @@ def test_a_relative_lift_of_almost_nothing_is_left_open() -> None:
     assert np.isinf(found.low)
 
 
+def test_of_a_side_that_never_had_units_nothing_relative_is_said() -> None:
+    seen = np.full(3, 50.0), np.full(3, 0.3), np.full(3, 10.5)
+    never = np.zeros(3), np.zeros(3), np.zeros(3)
+    found = bounded_relative(seen, never, Range(0, 1), 0.05)
+    assert np.isnan(found.estimate)
+    assert (float(found.low), float(found.high)) == (-np.inf, np.inf)
+
+
 def test_rounds_without_units_change_nothing() -> None:
     units, mean, cross = np.array([200.0, 0.0, 200.0]), np.array([0.2, 0.0, 0.3]), np.array([32.0, 0.0, 42.0])
     kept = [0, 2]

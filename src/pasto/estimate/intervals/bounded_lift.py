@@ -65,8 +65,8 @@ def bounded_relative(treated: Arm, control: Arm, within: Range, error: float, mo
         return _evidence(lambda one: pulls_of_contrast(_turned(treated), _turned(control), one, _turn(within)), factor)
 
     shape = treated[0].shape[:-1]
-    levels = [np.asarray((arm[0] * arm[1]).sum(axis=-1) / arm[0].sum(axis=-1)) for arm in (treated, control)]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # an arm may have had no units at all
+        levels = [np.asarray((arm[0] * arm[1]).sum(axis=-1) / arm[0].sum(axis=-1)) for arm in (treated, control)]
         ratio = levels[0] / levels[1]
     middle = np.clip(np.nan_to_num(ratio, nan=1.0, posinf=1.0 + most, neginf=0.0), 0.0, 1.0 + most)
     high = _last(below, middle, np.full(shape, 1.0 + most), enough)
