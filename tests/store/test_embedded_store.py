@@ -15,6 +15,7 @@ import pytest
 
 from pasto.errors import StoreBusy, StoreError, StoreRefused
 from pasto.store import EXPOSURE, Appended, AuditRow, EventRow, Store, StudyRow, open_store
+from pasto.store.connections import connect, prepare
 from pasto.store.directory import Directory
 from pasto.store.plan import Batch
 from pasto.store.schema import migrations
@@ -66,6 +67,19 @@ def test_everything_is_there_after_closing(tmp_path: Path, opened: Opened) -> No
     second = opened(str(tmp_path))
     assert kept(second) == [str(index) for index in range(50)]
     assert second.append(number, exposures("7", "50")).result() == Appended((False, True), 51)
+
+
+def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "pasto.db"
+    connection = connect(f"file:{file}")
+    connection.execute("PRAGMA secure_delete = OFF")  # as some builds of SQLite have it
+    prepare(connection, "here")
+    connection.execute("INSERT INTO meta (name, value) VALUES ('note/unit', 'somebody to forget')")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"somebody to forget" in file.read_bytes()
+    connection.execute("DELETE FROM meta WHERE name = 'note/unit'")
+    connection.close()
+    assert b"somebody to forget" not in file.read_bytes()
 
 
 def test_it_is_open_once(tmp_path: Path, opened: Opened) -> None:

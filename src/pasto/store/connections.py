@@ -12,8 +12,15 @@ from typing import Final
 from pasto.errors import StoreRefused
 from pasto.store.schema import pending
 
-PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536", "wal_autocheckpoint = 8000")
-"""Of the writing connection: what is committed is on the disk, and the log grows to 32 MB before it is folded in."""
+PRAGMAS: Final = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "cache_size = -65536",
+    "wal_autocheckpoint = 8000",
+    "secure_delete = ON",
+)
+"""Of the writing connection: what is committed is on the disk, the log grows to 32 MB before it is folded in, and what
+is deleted is overwritten: not every SQLite does that by itself, and a forgotten unit would stay in the file."""
 
 _OLDEST: Final = (3, 37, 0)
 _PATIENCE: Final = 10.0
