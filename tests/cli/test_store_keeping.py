@@ -46,6 +46,7 @@ def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
     gone = run("store", "forget", "feed", "user-7", "--reason", "asked to")
     assert "deleted 1 events in 1 rounds" in gone.stderr
     assert "except deleted units: 1, in rounds 1" in run("study", "replay", "feed").stdout
+    assert run("store", "archive", "feed", "--delete-older", "400d").exit_code == 0
     dropped = run("store", "archive", "feed", "--delete-older", "0s")
     assert "deleted the events of 1 rounds, up to round 1" in dropped.stderr
     assert "except rounds 1, whose events are deleted" in run("study", "replay", "feed").stdout

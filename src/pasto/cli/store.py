@@ -91,10 +91,10 @@ def archive(
     again.
     """
     from pasto.measure.document import Problems
-    from pasto.measure.spans import read_span
+    from pasto.measure.spans import YEAR, read_span
 
     problems = Problems()
-    older = None if delete_older is None else read_span(problems, "--delete-older", delete_older)
+    older = None if delete_older is None else read_span(problems, "--delete-older", delete_older, high=100 * YEAR)
     problems.refuse()
     with reached(store, url, key, folder) as desk:
         done = desk.archive_events(study, who=me(), delete_older=older)
