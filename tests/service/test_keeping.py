@@ -148,7 +148,8 @@ def test_what_a_death_left_half_written_goes_with_a_unit(
     sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
 ) -> None:
     keeping.archive("feed")
-    left = [archive.folder / "feed" / "round-000001" / ".abc.partial", archive.folder / ".spill" / "duckdb.tmp"]
+    files = "feed/round-000001/.abc.partial", "feed/round-000001/tmp_.abc.partial", ".spill/duckdb.tmp"
+    left = [archive.folder / file for file in files]
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.write_text(sent[0]["unit"])

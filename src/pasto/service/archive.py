@@ -75,7 +75,7 @@ class Archive:
             handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
-                for path in self.folder.glob("*/round-*/.*.partial"):
+                for path in self.folder.glob("*/round-*/*.partial"):
                     path.unlink()
                 shutil.rmtree(self._spill, ignore_errors=True)
                 yield
