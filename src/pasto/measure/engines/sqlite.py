@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import msgspec
@@ -212,20 +213,29 @@ def _whole(text: str) -> Places:
 def _reader(column: Column) -> Callable[[str], Array]:
     """Reads an event's number off its fields, and its key if it has one; what is text, or not there, is NaN."""
     names = [name for name in (column.value, column.by) if name is not None]
-    places = {name: f"field{place}" for place, name in enumerate(dict.fromkeys(names))}
-    record = msgspec.defstruct(
-        "Fields", [(place, Any, None) for place in places.values()], rename={v: k for k, v in places.items()}
-    )
-    decode = msgspec.json.Decoder(list.__class_getitem__(record | None)).decode
+    decode, picks = _picking(names)
 
     def read(text: str) -> Array:
         events = decode(text)
         if column.value is None:
             return np.array([math.nan if event is None else 1.0 for event in events]).reshape(-1, 1)
-        found = [[None if event is None else getattr(event, places[name]) for event in events] for name in names]
+        found = [[None if event is None else pick(event) for event in events] for pick in picks]
         return np.array([_numbers(values) for values in found], dtype=np.float64).T
 
     return read
+
+
+def _picking(names: Sequence[str]) -> tuple[Callable[[str], list[Any]], list[Callable[[Any], Any]]]:
+    """How a list of events' fields is read, and how each field is picked out: only those asked for are built."""
+    places = {name: f"field{place}" for place, name in enumerate(dict.fromkeys(names))}
+    try:
+        record = msgspec.defstruct(
+            "Fields", [(place, Any, None) for place in places.values()], rename={v: k for k, v in places.items()}
+        )
+    except ValueError:  # a name that would have to be escaped; no study file has one
+        return msgspec.json.Decoder(list[dict[str, Any] | None]).decode, [methodcaller("get", name) for name in names]
+    decode = msgspec.json.Decoder(list.__class_getitem__(record | None)).decode
+    return decode, [attrgetter(places[name]) for name in names]
 
 
 def _numbers(values: list[Any]) -> list[float | None]:
