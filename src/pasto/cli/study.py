@@ -13,6 +13,7 @@ import click
 from pasto.cli.desk import desk_options, me, reached
 from pasto.cli.screen import console, print_json, print_table
 from pasto.errors import BadInput, BadOption
+from pasto.service.rounds.excepted import excepted
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -208,13 +209,8 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
         print_json(found)
     elif found["identical"]:
         click.echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
-        told = found.get("except", {})
-        if "deleted_units" in told:
-            rounds = ", ".join(map(str, told["deleted_units"]["rounds"]))
-            click.echo(f"except deleted units: {told['deleted_units']['units']}, in rounds {rounds}, taken as recorded")
-        if "deleted_events" in told:
-            rounds = ", ".join(map(str, told["deleted_events"]["rounds"]))
-            click.echo(f"except rounds {rounds}, whose events are deleted, taken as recorded")
+        for sentence in excepted(found):
+            click.echo(sentence)
     else:
         click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
     if not found["identical"]:

@@ -13,6 +13,7 @@ from pasto.errors import BadSpec, PastoError
 from pasto.service.http.answers import Answer, Refused, explained
 from pasto.service.http.calls import Call
 from pasto.service.http.studies import REPLAY_PATIENCE
+from pasto.service.rounds.excepted import excepted
 from pasto.service.spec import EXAMPLE, read_document
 
 KINDS = ("yaml", "json", "toml")
@@ -89,7 +90,7 @@ class Deeds:
             told = await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE)
         finally:
             context.replays -= 1
-        return page("parts/replay.html", {"busy": False, "told": told})
+        return page("parts/replay.html", {"busy": False, "told": told, "exceptions": list(excepted(told))})
 
     async def _form_of(self, call: Call, visitor: Visitor) -> dict[str, str]:
         form = await read_form(call)
