@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -48,7 +48,9 @@ class Browser:
                 self.cookies = client.cookies
                 return answer
 
-        return asyncio.run(go())
+        # In a thread of its own: the client of a real browser keeps a loop running in the one that the tests share.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, go()).result()
 
     def get(self, path: str, **given: Any) -> httpx.Response:
         return self.ask("GET", path, **given)
