@@ -9,10 +9,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from pasto.assign import Published, publish
+from pasto.assign import Published
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.bench.measure_kept import kept
 from pasto.bench.measure_turns import beside, drawn, row
+from pasto.bench.subjects import served
 from pasto.errors import StoreError
 from pasto.measure import Column, Moments
 from pasto.measure.sources.files import duckdb_over, spark_over
@@ -60,7 +61,7 @@ def run(
         if progress is not None:
             progress("measure", place, steps)
         with tempfile.TemporaryDirectory(prefix="pasto-bench-") as folder:
-            policy = _policy()
+            policy = served(CANDIDATES, control=0.1)
             _apart(Path(folder), policy, size)
             row, moments = _duckdb(Path(folder), policy, size)
             rows.append(row)
@@ -84,7 +85,8 @@ def run(
         note=f"{EVENTS_A_UNIT} events a unit over {CANDIDATES} candidates, two metrics. By hand is one pass over the "
         "same files that takes the logged arm on trust; PASTO draws each unit's candidate again and sums around the "
         "means. In the embedded store by hand is the bare reading of the same rows. Medians of up to three turns. Core "
-        f"seconds and peak memory are of this process, so Spark's are not in them.{growth}",
+        "seconds and peak memory are of this process, so Spark's are not in them. Bytes are an event's, and in the draw "
+        f"a candidate's in the policy.{growth}",
     )
 
 
@@ -143,23 +145,6 @@ def _check(raw: list[Any], own: tuple[Moments, ...]) -> None:
         row = by_cell[cell.arm, cell.candidate]
         if row[2] != cell.units or abs(float(row[4]) - cell.mean[1]) > 1e-9 * cell.mean[1]:
             raise AssertionError(f"the query by hand disagrees in cell {cell.arm} {cell.candidate}")
-
-
-def _policy() -> Published:
-    share = 0.9 / CANDIDATES
-    return publish(
-        study="bench",
-        version=7,
-        round=7,
-        state="learning",
-        mode="shuffled",
-        salt="bench/7",
-        candidates={k: (f"candidate {k}", {}) for k in range(CANDIDATES)},
-        baseline=0,
-        shares=[("control", 0, 0.1), *(("learner", k, share) for k in range(CANDIDATES))],
-        valid_from=0,
-        expires_after=60,
-    )
 
 
 def _apart(folder: Path, policy: Published, size: int) -> None:

@@ -8,25 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pasto.bench.measure_turns import Spent, beside, row, timed
+from pasto.bench.subjects import DOCUMENT
 from pasto.measure import measure
 from pasto.store import EXPOSURE, METRIC, EventRow, open_store
 
 BATCH = 10_000
 """Events taken in together."""
-DOCUMENT: dict[str, Any] = {
-    "name": "bench",
-    "unit": "user",
-    "baseline": {"weight": 0},
-    "parameters": {"weight": list(range(100))},
-    "metrics": {
-        "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
-        "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]},
-    },
-    "goal": {"maximize": "watch_time"},
-    "guardrails": [{"keep": "like_rate", "at_least": 0.01}],
-    "traffic": {"control": 0.1},
-    "rounds": {"every": "1h"},
-}
 
 
 def kept(size: int) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-from pasto.assign import publish
+from pasto.bench.subjects import served
 from pasto.measure.assignment import assigned
 from pasto.measure.sources.files import duckdb_over
 
@@ -60,22 +60,12 @@ def row(work: str, size: int, own: Spent, raw: Spent | None = None, bytes_each: 
 
 def drawn(units: int, candidates: int = 1_000) -> dict[str, Any]:
     """Every unit's candidate of many, drawn in DuckDB on two cores."""
-    policy = publish(
-        study="bench",
-        version=7,
-        round=7,
-        state="learning",
-        mode="shuffled",
-        salt="bench/7",
-        candidates={k: (f"candidate {k}", {}) for k in range(candidates)},
-        baseline=0,
-        shares=[("learner", k, 1.0 / candidates) for k in range(candidates)],
-        valid_from=0,
-        expires_after=60,
-    )
+    policy = served(candidates)
     people = f"(SELECT printf('user-%09d', range) AS unit FROM range({units})) AS people"  # noqa: S608 -- a number
     query = f"SELECT count(*), sum(candidate) FROM ({assigned(policy, 'duckdb').query(people)})"  # noqa: S608
     with duckdb_over({}, threads=2) as connection:
         connection.execute(query).fetchall()
         spent, _ = timed(lambda: connection.execute(query).fetchall())
-    return row(f"draw of {candidates:,} candidates in DuckDB", units, spent)
+    return row(
+        f"draw of {candidates:,} candidates in DuckDB", units, spent, bytes_each=len(policy.text.encode()) / candidates
+    )

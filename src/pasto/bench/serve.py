@@ -19,29 +19,14 @@ from typing import Any
 from pasto.bench import decisions
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.bench.load import drive, post
+from pasto.bench.subjects import DOCUMENT
 from pasto.errors import StoreError
 from pasto.sim import Progress
 
 HOST = "127.0.0.1"
-CANDIDATES = 100
 BATCH = 100
 STEADY = 25_000
 """Events a second under which latencies are measured; a quarter more than are asked for."""
-
-DOCUMENT: dict[str, Any] = {
-    "name": "bench",
-    "unit": "user",
-    "baseline": {"weight": 0},
-    "parameters": {"weight": list(range(CANDIDATES))},
-    "metrics": {
-        "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
-        "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]},
-    },
-    "goal": {"maximize": "watch_time"},
-    "guardrails": [{"keep": "like_rate", "at_least": 0.01}],
-    "traffic": {"control": 0.1},
-    "rounds": {"every": "1h"},
-}
 
 
 def run(progress: Progress | None, quick: bool) -> Report:
