@@ -85,7 +85,7 @@ def run(
         note=f"{EVENTS_A_UNIT} events a unit over {CANDIDATES} candidates, two metrics. By hand is one pass over the "
         "same files that takes the logged arm on trust; PASTO draws each unit's candidate again and sums around the "
         "means. In the embedded store by hand is the bare reading of the same rows. Medians of up to three turns. Core "
-        "seconds and peak memory are of this process, so Spark's are not in them. Bytes are an event's, and in the draw "
+        "seconds and peak memory are of this process, so Spark's are not in them. Bytes are an event's; in the draw "
         f"a candidate's in the policy.{growth}",
     )
 
