@@ -60,10 +60,13 @@ def opened(store: str) -> Iterator[Store]:
 
 
 @contextmanager
-def reached(store: str, url: str | None, key: str | None, archive: Path | None = None) -> Iterator[Desk]:
+def reached(
+    store: str, url: str | None, key: str | None, archive: Path | None = None, *, begins: bool = False
+) -> Iterator[Desk]:
     """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself.
 
-    `archive` is where the store's archive is, if not in its directory; a service knows that of its own.
+    `archive` is where the store's archive is, if not in its directory; a service knows that of its own. Only a command
+    that `begins` something makes a directory where there is none.
     """
     try:
         from pasto.service.archive import Archive
@@ -77,6 +80,10 @@ def reached(store: str, url: str | None, key: str | None, archive: Path | None =
         return
     from pasto.store import open_store
 
+    if not begins and store != "memory:" and "://" not in store and not Path(store).exists():
+        raise BadInput(
+            f"there is no store in {store}; `pasto study create` or `pasto serve` begins one, and --store names another"
+        )
     try:
         kept = open_store(store)
     except StoreRefused:

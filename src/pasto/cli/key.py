@@ -47,7 +47,7 @@ def create(
     """Make a key and print it: the only time it is shown, since only its hash is kept."""
     if days is not None and not days > 0:
         raise BadOption(f"--days must be more than 0, got {days:g}")
-    with reached(store, url, key) as desk:
+    with reached(store, url, key, begins=True) as desk:
         made = desk.create_key(name, scopes, expires_in=None if days is None else days * 86400.0, who=me())
     if as_json:
         print_json(made)

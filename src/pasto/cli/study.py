@@ -70,7 +70,7 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
     spec = load_spec(file)
     for warning in spec.warnings:
         click.echo(f"note: {warning}", err=True)
-    with reached(store, url, key) as desk:
+    with reached(store, url, key, begins=True) as desk:
         made = desk.create(spec.document, who=me(), reason=reason)
         if start:
             made = desk.change(spec.name, "start", who=me(), reason=reason)
