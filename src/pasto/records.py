@@ -87,11 +87,15 @@ class Certificate:
     confidence: float
     """What was asked for."""
     certified: bool
-    """Whether every hard guardrail holds with that confidence."""
+    """Whether each hard guardrail holds with that confidence, and the errors that this rests on are credible."""
     holds: Mapping[str, float]
     """The probability that each guardrail holds, soft ones included."""
     intervals: Mapping[str, tuple[float, float]]
     """Between which the blend's metrics lie with that confidence, by name."""
+    understated_errors: Mapping[str, float] = field(default_factory=dict)
+    """Metrics whose standard errors are too small, and by which factor, judged by the scatter between rounds.
+
+    While there are any, nothing is certified."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
-"""Evidence, prior and belief, against Gaussian conditioning written out in full."""
+"""Posteriors and priors, against Gaussian conditioning written out in full."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
@@ -10,57 +8,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from pasto.estimate import Evidence, Independent, Prior, learn_prior, shrunk
-from pasto.estimate.evidence import steadied
+from pasto.estimate import IndependentPosterior, JointPosterior, Prior, SufficientStatistics, learn_prior
+from pasto.estimate.posterior import SCALES
+from pasto.estimate.sufficient_statistics import regularize
+
+Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+ONE_SCALE = np.array([0.0, 0.0, 1.0, 0.0])
 
 
-def covariance(rng: np.random.Generator, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def random_covariance(rng: np.random.Generator, width: int) -> Matrix:
     root = rng.normal(size=(width, width + 2))
     return np.asarray(root @ root.T / width)
+
+
+def normal_prior(mean: Matrix, covariance: Matrix) -> Prior:
+    return Prior(mean, covariance, 1e-12 * covariance, ONE_SCALE)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 5), st.floats(-1e4, 1e4))
 def test_the_posterior_is_gaussian_conditioning(seed: int, width: int, count: int, level: float) -> None:
     rng = np.random.default_rng(seed)
-    prior = Prior(rng.normal(size=width), covariance(rng, width))
+    prior = normal_prior(rng.normal(size=width), random_covariance(rng, width))
     chosen = rng.integers(0, count, 7)
-    metrics = level + rng.normal(size=(7, width))
-    noises = np.array([covariance(rng, width) for _ in range(7)])
-    evidence = Evidence.none(width, count)
+    means = level + rng.normal(size=(7, width))
+    unit, units = random_covariance(rng, width), rng.uniform(1, 9, 7)
+    statistics = SufficientStatistics.empty(width, count)
     for part in (slice(0, 3), slice(3, 7)):
-        evidence = evidence.add(chosen[part], metrics[part], np.ones(7)[part], noises[part])
-    belief = Independent.of(evidence, prior)
-    inverse = np.linalg.inv(steadied(prior.covariance))
+        noises = unit / units[part, None, None]
+        statistics = statistics.add(chosen[part], means[part], units[part], noises)
+    posterior = IndependentPosterior.from_statistics(statistics, prior)
+    inverse = np.linalg.inv(regularize(prior.covariance))
+    noise = np.linalg.inv(regularize(unit))
     for k in range(count):
         mine = np.flatnonzero(chosen == k)
-        precision = inverse + sum((np.linalg.inv(steadied(noises[q])) for q in mine), np.zeros((width, width)))
-        pull = inverse @ (prior.mean + metrics[0]) + sum(
-            (np.linalg.inv(steadied(noises[q])) @ metrics[q] for q in mine), np.zeros(width)
-        )
-        assert_allclose(belief.mean[:, k], np.linalg.solve(precision, pull), rtol=1e-7, atol=1e-6)
-        assert_allclose(belief.covariances[k], np.linalg.inv(precision), rtol=1e-7, atol=1e-12)
-
-
-def test_noise_is_pooled_from_repeats() -> None:
-    rng = np.random.default_rng(3)
-    truth, noise = rng.normal(size=(50, 2)) * 10, np.array([[1.0, 0.6], [0.6, 2.0]])
-    evidence = Evidence.none(2, 50)
-    for _ in range(40):
-        measured = truth + rng.multivariate_normal([0, 0], noise, size=50)
-        evidence = evidence.add(np.arange(50), measured, np.ones(50), None)
-    assert_allclose(evidence.noise(), noise, atol=0.1)
-
-
-def test_units_weigh_an_observation_of_unknown_covariance() -> None:
-    rng = np.random.default_rng(4)
-    evidence = Evidence.none(1, 2)
-    for _ in range(2_000):
-        measured = np.array([[1.0], [5.0]]) + rng.normal(size=(2, 1)) / np.sqrt([[4.0], [100.0]])
-        evidence = evidence.add(np.arange(2), measured, np.array([4.0, 100.0]), None)
-    assert_allclose(evidence.noise(), [[1.0]], rtol=0.1)
-    precision, _ = evidence.likelihood()
-    assert_allclose(precision[:, 0, 0] / (2_000 * np.array([4.0, 100.0])), 1.0, rtol=0.1)
+        precision = inverse + units[mine].sum() * noise
+        pull = inverse @ (prior.mean + means[0]) + noise @ (units[mine] @ means[mine])
+        assert_allclose(posterior.mean[:, k], np.linalg.solve(precision, pull), rtol=1e-5, atol=1e-5)
+        assert_allclose(posterior.covariances[k], np.linalg.inv(precision), rtol=1e-5, atol=1e-10)
 
 
 def test_a_high_level_loses_no_accuracy() -> None:
@@ -68,10 +53,10 @@ def test_a_high_level_loses_no_accuracy() -> None:
     noise = rng.normal(size=(200, 3, 1))
     means = []
     for level in (0.0, 1e9):
-        evidence = Evidence.none(1, 3)
+        statistics = SufficientStatistics.empty(1, 3)
         for measured in noise:
-            evidence = evidence.add(np.arange(3), level + measured, np.ones(3), None)
-        means.append(Independent.of(evidence, learn_prior(evidence)).mean - level)
+            statistics = statistics.add(np.arange(3), level + measured, np.ones(3), None)
+        means.append(IndependentPosterior.from_statistics(statistics, learn_prior(statistics)).mean - level)
     assert_allclose(means[1], means[0], atol=1e-5)
 
 
@@ -80,72 +65,152 @@ def test_the_prior_is_learned_from_the_candidates(repeats: int) -> None:
     rng = np.random.default_rng(6)
     centre, spread = np.array([2.0, -1.0]), np.array([[1.0, -0.7], [-0.7, 2.0]])
     truth = rng.multivariate_normal(centre, spread, size=3_000)
-    evidence = Evidence.none(2, 3_000)
+    statistics = SufficientStatistics.empty(2, 3_000)
     for _ in range(repeats):
         measured = truth + rng.normal(size=truth.shape)
-        evidence = evidence.add(np.arange(3_000), measured, np.ones(3_000), np.tile(np.eye(2), (3_000, 1, 1)))
-    prior = learn_prior(evidence, steps=40)
-    assert_allclose(prior.mean + evidence.origin, centre, atol=0.1)
+        statistics = statistics.add(np.arange(3_000), measured, np.ones(3_000), np.tile(np.eye(2), (3_000, 1, 1)))
+    prior = learn_prior(statistics, steps=40)
+    assert_allclose(prior.mean + statistics.origin, centre, atol=0.1)
     assert_allclose(prior.covariance, spread, atol=0.15)
+    assert prior.shares[2] > 0.7
+    assert_allclose(prior.mean_covariance, (spread + np.eye(2) / repeats) / 3_000, rtol=0.4)
+
+
+def test_candidates_that_are_nearly_alike_are_drawn_together() -> None:
+    """Fifteen candidates alike and five far off: the scales separate them, one Gaussian does not."""
+    rng = np.random.default_rng(7)
+    errors, plain_errors = [], []
+    for _ in range(30):
+        truth = np.where(np.arange(20) < 15, 0.0, rng.normal(0.0, 3.0, 20))
+        measured = truth + 0.5 * rng.normal(size=20)
+        statistics = SufficientStatistics.empty(1, 20).add(
+            np.arange(20), measured[:, None], np.ones(20), np.full((20, 1, 1), 0.25)
+        )
+        prior = learn_prior(statistics)
+        mixed = IndependentPosterior.from_statistics(statistics, prior)
+        plain = IndependentPosterior.from_statistics(
+            statistics, Prior(prior.mean, prior.covariance, prior.mean_covariance, ONE_SCALE)
+        )
+        errors.append(mixed.mean[0, :15])
+        plain_errors.append(plain.mean[0, :15])
+    assert np.std(errors) < 0.92 * np.std(plain_errors)
+
+
+def test_the_uncertain_prior_mean_is_shared_by_all_candidates() -> None:
+    rng = np.random.default_rng(8)
+    scores: list[float] = []
+    for _ in range(400):
+        truth = 5.0 + rng.normal(size=6)
+        measured = truth + 2.0 * rng.normal(size=6)
+        statistics = SufficientStatistics.empty(1, 6).add(
+            np.arange(6), measured[:, None], np.ones(6), np.full((6, 1, 1), 4.0)
+        )
+        mean = measured.mean() - measured[0]
+        prior = Prior(np.array([mean]), np.eye(1), np.array([[5.0 / 6.0]]), ONE_SCALE)
+        posterior = IndependentPosterior.from_statistics(statistics, prior)
+        weights = np.full(6, 1.0 / 6.0)
+        off = float(posterior.mean[0] @ weights - truth @ weights)
+        scores.append(off / float(posterior.spread(np.ones(1), weights)))
+        alone = np.sqrt(np.square(weights) @ posterior.covariances[:, 0, 0])
+        assert posterior.spread(np.ones(1), weights) > 1.5 * alone
+    assert_allclose(np.std(scores), 1.0, atol=0.1)
 
 
 def test_one_observation_of_a_few_candidates_is_enough_to_go_on() -> None:
     for known in (None, np.tile(0.04 * np.eye(2), (3, 1, 1))):
-        evidence = Evidence.none(2, 100).add(np.arange(3), np.array([[1.0, 2], [1.5, 1], [0.5, 3]]), np.ones(3), known)
-        prior = learn_prior(evidence)
+        statistics = SufficientStatistics.empty(2, 100).add(
+            np.arange(3), np.array([[1.0, 2], [1.5, 1], [0.5, 3]]), np.ones(3), known
+        )
+        prior = learn_prior(statistics)
         assert (np.linalg.eigvalsh(prior.covariance) > 1e-4).all()
-        belief = Independent.of(evidence, prior)
-        assert np.isfinite(belief.mean).all()
-        spreads = np.einsum("kii->ki", belief.covariances)
-        assert (spreads[50] > spreads[0]).all()
+        posterior = IndependentPosterior.from_statistics(statistics, prior)
+        assert np.isfinite(posterior.mean).all()
+        spreads = posterior.variances(np.eye(2))
+        assert (spreads[:, 50] > spreads[:, 0]).all()
 
 
-def test_identical_observations_leave_a_proper_belief() -> None:
-    evidence = Evidence.none(2, 4).add(np.arange(4), np.ones((4, 2)), np.ones(4), np.zeros((4, 2, 2)))
-    belief = Independent.of(evidence, learn_prior(evidence))
-    assert_allclose(belief.mean, 1.0, atol=1e-6)
-    assert np.isfinite(belief.draw(np.random.default_rng(0).normal(size=(5, 2, 4)))).all()
+def test_identical_observations_leave_a_proper_posterior() -> None:
+    statistics = SufficientStatistics.empty(2, 4).add(np.arange(4), np.ones((4, 2)), np.ones(4), np.zeros((4, 2, 2)))
+    posterior = IndependentPosterior.from_statistics(statistics, learn_prior(statistics))
+    assert_allclose(posterior.mean, 1.0, atol=1e-6)
+    assert np.isfinite(posterior.draw(np.random.default_rng(0).normal(size=(5, 2, 4)))).all()
 
 
-def test_faded_evidence_counts_for_less() -> None:
-    evidence = Evidence.none(1, 2).add(np.array([0]), np.array([[3.0]]), np.ones(1), np.ones((1, 1, 1)))
-    whole, half = (Independent.of(each, Prior(np.zeros(1), np.eye(1))) for each in (evidence, evidence.fade(0.5)))
+def test_faded_statistics_count_for_less() -> None:
+    statistics = SufficientStatistics.empty(1, 2).add(np.array([0]), np.array([[3.0]]), np.ones(1), np.ones((1, 1, 1)))
+    prior = normal_prior(np.zeros(1), np.eye(1))
+    whole, half = (IndependentPosterior.from_statistics(each, prior) for each in (statistics, statistics.fade(0.5)))
     assert half.covariances[0, 0, 0] > whole.covariances[0, 0, 0]
     assert_allclose(half.covariances[0, 0, 0], 1 / 1.5, rtol=1e-5)
 
 
-def test_evidence_survives_being_saved() -> None:
-    evidence = Evidence.none(2, 3)
-    assert np.isnan(Evidence.from_saved(json.loads(json.dumps(evidence.to_saved())), 2).origin).all()
-    evidence = evidence.add(np.array([2, 0]), np.array([[0.1, 0.2], [0.3, 0.4]]), np.ones(2), None)
-    evidence = evidence.add(np.array([1]), np.array([[0.7, 0.2]]), np.ones(1), np.eye(2)[None] / 3)
-    again = Evidence.from_saved(json.loads(json.dumps(evidence.to_saved())), 2)
-    assert again.to_saved() == evidence.to_saved()
-
-
-def test_draws_have_the_belief_s_mean_and_spread() -> None:
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_draws_have_the_posterior_s_mean_and_spread(rank: int) -> None:
     rng = np.random.default_rng(8)
-    belief = Independent(rng.normal(size=(2, 3)), np.array([covariance(rng, 2) for _ in range(3)]))
-    draws = belief.draw(rng.standard_normal((100_000, 2, 3)))
-    assert_allclose(draws.mean(axis=0), belief.mean, atol=0.05)
+    shared = rng.normal(size=(3, 2, rank)) if rank else None
+    posterior = IndependentPosterior(
+        rng.normal(size=(2, 3)), np.array([random_covariance(rng, 2) for _ in range(3)]), shared
+    )
+    draws = posterior.draw(rng.standard_normal((100_000, 2, 3)))
+    assert_allclose(draws.mean(axis=0), posterior.mean, atol=0.05)
     row, weights = np.array([1.0, -2.0]), np.array([0.2, 0.3, 0.5])
     measured = np.einsum("m,nmk,k->n", row, draws, weights).std()
-    assert_allclose(measured, belief.spread(row, weights), rtol=0.02)
-    assert_allclose(np.linalg.norm(belief.factor(row) * weights), belief.spread(row, weights), rtol=1e-12)
-    assert_allclose(belief.variances(row[None])[0], belief.factor(row) ** 2, rtol=1e-12)
+    assert_allclose(measured, posterior.spread(row, weights), rtol=0.02)
+    factor = posterior.factor(row)
+    full = np.diag(factor) if factor.ndim == 1 else factor
+    assert_allclose(np.linalg.norm(full.T @ weights), posterior.spread(row, weights), rtol=1e-12)
+    assert_allclose(posterior.variances(row[None])[0], np.square(full).sum(axis=1), rtol=1e-12)
+    order = np.array([2, 0, 1])
+    noise = rng.standard_normal((5, 2, 3))
+    assert_allclose(posterior.take(order).draw(noise[:, :, order]), posterior.draw(noise)[:, :, order], atol=1e-9)
 
 
-def test_variances_of_few_units_do_not_pull_the_means_down() -> None:
-    """Exponential metrics in cells of a dozen units: as told, low means come with small variances and win."""
-    rng = np.random.default_rng(12)
-    raw, mended = Evidence.none(1, 1), Evidence.none(1, 1)
-    for _ in range(300):
-        units = np.array([12.0, 4_000.0])
-        sessions = [rng.exponential(10.0, int(count)) for count in units]
-        means = np.array([[cell.mean()] for cell in sessions])
-        told = np.array([[[cell.var(ddof=1) / len(cell)]] for cell in sessions])
-        raw = raw.add(np.array([0]), means[:1], units[:1], told[:1])
-        mended = mended.add(np.array([0]), means[:1], units[:1], shrunk(told, units)[:1])
-    flat = Prior(np.zeros(1), 1e6 * np.eye(1))
-    assert Independent.of(raw, flat).mean[0, 0] < 9.0
-    assert_allclose(Independent.of(mended, flat).mean[0, 0], 10.0, atol=0.5)
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_a_joint_posterior_is_gaussian_conditioning(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=(1, count))
+    prior, precision = random_covariance(rng, count)[None], random_covariance(rng, count)[None]
+    weighted = np.einsum("mij,mj->mi", precision, rng.normal(size=(1, count)))
+    posterior = JointPosterior.from_evidence(mean, prior, precision, weighted)
+    total = np.linalg.inv(np.linalg.inv(prior[0]) + precision[0])
+    assert_allclose(posterior.covariances[0], total, rtol=1e-6, atol=1e-9)
+    assert_allclose(posterior.mean[0], total @ (np.linalg.solve(prior[0], mean[0]) + weighted[0]), rtol=1e-5, atol=1e-6)
+    diagonal = np.einsum("mkk->mk", precision)
+    assert_allclose(
+        JointPosterior.from_evidence(mean, prior, diagonal, weighted).mean,
+        JointPosterior.from_evidence(mean, prior, np.array([np.diag(diagonal[0])]), weighted).mean,
+        rtol=1e-9,
+    )
+
+
+def test_a_candidate_known_exactly_stays_known() -> None:
+    prior = np.diag([4.0, 0.0, 4.0])[None]
+    posterior = JointPosterior.from_evidence(
+        np.array([[1.0, 0.0, 1.0]]), prior, np.array([[1.0, 1.0, 0.0]]), np.array([[2.0, 5.0, 0.0]])
+    )
+    assert posterior.mean[0, 1] == 0.0
+    assert posterior.covariances[0, 1, 1] == 0.0
+    assert_allclose(posterior.mean[0, 2], 1.0)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_draws_and_spreads_agree_and_relabelling_relabels(mixed: bool) -> None:
+    rng = np.random.default_rng(2)
+    mixing = rng.normal(size=(2, 2)) if mixed else None
+    posterior = JointPosterior(
+        rng.normal(size=(2, 4)), np.array([random_covariance(rng, 4), random_covariance(rng, 4)]), mixing
+    )
+    row, weights = np.array([1.0, -0.5]), np.array([0.4, 0.3, 0.2, 0.1])
+    draws = posterior.draw(rng.standard_normal((200_000, 2, 4)))
+    assert_allclose(np.einsum("m,nmk,k->n", row, draws, weights).std(), posterior.spread(row, weights), rtol=0.02)
+    assert_allclose(np.linalg.norm(posterior.factor(row).T @ weights), posterior.spread(row, weights), rtol=1e-9)
+    assert_allclose(posterior.variances(row[None])[0, 0], posterior.spread(row, np.eye(4)[0]) ** 2, rtol=1e-9)
+    order = np.array([2, 0, 3, 1])
+    noise = rng.standard_normal((5, 2, 4))
+    moved = posterior.take(order).draw(noise[:, :, order])
+    assert_allclose(moved, posterior.draw(noise)[:, :, order], rtol=1e-6, atol=1e-9)
+
+
+def test_scales_contain_the_plain_prior() -> None:
+    assert SCALES[2] == 1.0

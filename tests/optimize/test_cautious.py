@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import pasto
 from pasto.errors import BadOption
-from pasto.estimate import Independent, Joint
+from pasto.estimate import IndependentPosterior, JointPosterior
 from pasto.objective import Array, Form, Objective
 from pasto.optimize import optimum
 from pasto.optimize.caution.cautious import Cautious, cautious, holding, intervals
@@ -25,19 +25,21 @@ MIXED = pasto.maximize("x").keep("y", at_least=0.0).keep("z", at_least=-0.2, pen
 LOG = pasto.utility(lambda y: np.log(y).sum(-1), lambda y: 1.0 / y, over={"x": (0.1, 20.0), "y": (0.1, 20.0)})
 
 
-def independent(rng: np.random.Generator, width: int, spread: float, *, safe: bool = True) -> Independent:
+def independent(rng: np.random.Generator, width: int, spread: float, *, safe: bool = True) -> IndependentPosterior:
     """A random belief; where safe, its first candidate holds the guardrails of HARD with room."""
     mean = rng.normal(size=(3, width))
     if safe:
         mean[1:, 0] = 0.1 + 2.5 * spread
     roots = rng.normal(size=(width, 3, 3)) / np.sqrt(3.0)
-    return Independent(mean, spread**2 * rng.uniform(0.2, 1.0, size=(width, 1, 1)) * (roots @ roots.transpose(0, 2, 1)))
+    return IndependentPosterior(
+        mean, spread**2 * rng.uniform(0.2, 1.0, size=(width, 1, 1)) * (roots @ roots.transpose(0, 2, 1))
+    )
 
 
-def joint(rng: np.random.Generator, width: int, spread: float) -> Joint:
+def joint(rng: np.random.Generator, width: int, spread: float) -> JointPosterior:
     roots = rng.normal(size=(3, width, 2 * width)) / np.sqrt(2.0 * width)
     mean = independent(rng, width, spread).mean
-    return Joint(mean, spread**2 * roots @ roots.transpose(0, 2, 1))
+    return JointPosterior(mean, spread**2 * roots @ roots.transpose(0, 2, 1))
 
 
 def contrast(probabilities: Array, offset: float, baseline: int | None) -> Array:
@@ -198,7 +200,7 @@ def test_more_confidence_costs_goal_and_holds_more_surely(seed: int, objective: 
 def test_a_wider_belief_is_worth_less(seed: int, objective: Objective) -> None:
     rng = np.random.default_rng(seed)
     form, narrow = objective.form(), independent(rng, 8, 0.3)
-    wide = Independent(narrow.mean, 1.5**2 * narrow.covariances)
+    wide = IndependentPosterior(narrow.mean, 1.5**2 * narrow.covariances)
     one, two = cautious(form, narrow), cautious(form, wide)
     if one.certified and two.certified:
         assert two.value <= one.value + 1e-9
@@ -213,7 +215,7 @@ def test_a_belief_without_doubt_gives_the_exact_answer(objective: Objective, spr
     form = objective.form()
     for _ in range(15):
         belief = independent(rng, 12, 0.0)
-        sure = Independent(belief.mean, belief.covariances + spread**2 * np.eye(3))
+        sure = IndependentPosterior(belief.mean, belief.covariances + spread**2 * np.eye(3))
         answer, exact = cautious(form, sure), optimum(form, belief.mean)
         assert answer.certified == exact.feasible
         assert answer.probabilities == pytest.approx(exact.probabilities, abs=1e-6)
@@ -301,7 +303,7 @@ def test_the_baseline_against_itself_is_certain() -> None:
 def test_what_candidates_and_baseline_share_cancels() -> None:
     # One error common to all: of the level nothing is known, of the differences everything.
     mean = np.array([[1.0, 2.0, 3.0], [5.0, 4.99, 4.0]])
-    belief = Joint(mean, np.array([np.full((3, 3), 0.25), np.full((3, 3), 100.0)]))
+    belief = JointPosterior(mean, np.array([np.full((3, 3), 0.25), np.full((3, 3), 100.0)]))
     form = pasto.maximize("x").keep("y", at_least="-1%").form(mean[:, 0])
     against = cautious(form, belief, offsets=np.array([1.0]), baseline=0)
     exact = optimum(form, mean)
@@ -333,7 +335,7 @@ def test_caps_that_add_up_to_one_leave_no_choice() -> None:
 class Written:
     """An independent belief whose factors are written as matrices."""
 
-    inner: Independent
+    inner: IndependentPosterior
 
     @property
     def mean(self) -> Array:
@@ -369,7 +371,7 @@ def test_thousands_of_dominated_candidates_change_nothing(objective: Objective) 
     rng = np.random.default_rng(14)
     form, belief = objective.form(), independent(rng, 20, 0.3)
     worse = np.repeat(np.arange(20), 200)
-    many = Independent(
+    many = IndependentPosterior(
         np.hstack([belief.mean, belief.mean[:, worse] - rng.uniform(6.0, 9.0, size=(3, 4000))]),
         np.concatenate([belief.covariances, belief.covariances[worse]]),
     )
@@ -381,7 +383,7 @@ def test_thousands_of_dominated_candidates_change_nothing(objective: Objective) 
 def test_the_same_question_has_the_same_answer_in_other_units() -> None:
     belief = independent(np.random.default_rng(15), 9, 0.3)
     small = np.diag([1e-3, 1e-6, 1e4])
-    scaled = Independent(small @ belief.mean, small @ belief.covariances @ small)
+    scaled = IndependentPosterior(small @ belief.mean, small @ belief.covariances @ small)
     other = pasto.maximize("x").keep("y", at_least=0.0).keep("z", at_least=-0.2e4, penalty=10.0 * 1e-3 / 1e8)
     one, two = cautious(MIXED.form(), belief), cautious(other.form(), scaled)
     assert two.probabilities == pytest.approx(one.probabilities, abs=1e-8)
@@ -391,7 +393,7 @@ def test_the_same_question_has_the_same_answer_in_other_units() -> None:
 def test_a_ratio_is_that_of_the_expectations() -> None:
     rng = np.random.default_rng(16)
     mean = rng.uniform(1.0, 3.0, size=(3, 10))
-    belief = Independent(mean, np.tile(0.04 * np.eye(3), (10, 1, 1)))
+    belief = IndependentPosterior(mean, np.tile(0.04 * np.eye(3), (10, 1, 1)))
     objective = pasto.maximize(pasto.ratio("likes", "views")).keep("watch", at_least=2.5)
     form = objective.form()
     answer = cautious(form, belief)
@@ -406,7 +408,7 @@ def test_a_ratio_is_that_of_the_expectations() -> None:
     )
     assert answer.duals[0] == pytest.approx((lower - higher) / 2e-5, rel=1e-3)
     assert answer.duals[0] > 0.01
-    sure = Independent(mean, np.zeros((10, 3, 3)))
+    sure = IndependentPosterior(mean, np.zeros((10, 3, 3)))
     assert cautious(form, sure).probabilities == pytest.approx(optimum(form, mean).probabilities)
 
 
@@ -415,7 +417,7 @@ def test_a_utility_is_averaged_over_truths(objective: Objective) -> None:
     rng = np.random.default_rng(17)
     mean = rng.uniform(1.0, 3.0, size=(len(objective.metrics), 10))
     eye = np.eye(len(mean))
-    belief = Independent(mean, np.tile(0.16 * eye, (10, 1, 1)))
+    belief = IndependentPosterior(mean, np.tile(0.16 * eye, (10, 1, 1)))
     form = objective.form()
     answer = cautious(form, belief, rng=np.random.default_rng(1))
     again = cautious(form, belief, rng=np.random.default_rng(1))
@@ -435,7 +437,7 @@ def test_a_utility_is_averaged_over_truths(objective: Objective) -> None:
             level, spread = slack_and_spread(form, belief, mixed)
             if (level >= norm.ppf(0.95) * spread)[form.hard].all():
                 assert worth(mixed) <= answer.value + 1e-8
-    sure = Independent(mean, np.zeros((10, *eye.shape)))
+    sure = IndependentPosterior(mean, np.zeros((10, *eye.shape)))
     assert cautious(form, sure).probabilities == pytest.approx(optimum(form, mean).probabilities, abs=1e-5)
 
 
@@ -458,7 +460,9 @@ def test_a_metric_whose_level_dwarfs_its_range_is_certified_all_the_same() -> No
     rng = np.random.default_rng(21)
     for _ in range(10):
         belief = independent(rng, 6, 0.3)
-        lifted = Independent(1e-8 * belief.mean + np.array([[0.0], [50.0], [50.0]]), 1e-16 * belief.covariances)
+        lifted = IndependentPosterior(
+            1e-8 * belief.mean + np.array([[0.0], [50.0], [50.0]]), 1e-16 * belief.covariances
+        )
         form = pasto.maximize("x").keep("y", at_least=50.0).keep("z", at_least=50.0 - 0.2e-8).form()
         answer = cautious(form, lifted)
         assert answer.certified

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import pasto
 from pasto.errors import BadOption
-from pasto.estimate import Independent
+from pasto.estimate import IndependentPosterior
 from pasto.optimize.safety import Bounds, Limits, capped, lower_bounds, within_budget
 
 
@@ -36,7 +36,9 @@ def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: 
 def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Baseline meets y ≥ 0 by 0.2; the explorer is believed to miss it by 1."""
     form = pasto.maximize("x").keep("y", at_least=0).form()
-    belief = Independent(np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)]))
+    belief = IndependentPosterior(
+        np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)])
+    )
     shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
     limits = Limits(budget={"y": budget})
     mixed = within_budget(shares, [home], Bounds(form, belief, np.zeros(1), None, limits))
@@ -57,7 +59,7 @@ def test_more_doubt_explores_less() -> None:
 
 def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
-    belief = Independent(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
+    belief = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
     bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.1}))
     mixed = within_budget(np.array([0.0, 1.0]), [home], bounds)
@@ -66,7 +68,7 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
 
 def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
     form = pasto.maximize("x").keep("y", at_least=0).form()
-    belief = Independent(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
+    belief = IndependentPosterior(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
     bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.0}))
     assert_allclose(bounds.ballast(), [0.0, 0.0, 1.0])
     mixed = within_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
@@ -76,7 +78,7 @@ def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
 def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-0%")
     form = objective.form([1.0, 1.0])
-    belief = Independent(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))
+    belief = IndependentPosterior(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))
     at_home = lower_bounds(form, belief, np.array([1.0, 0.0]), np.ones(1), 0, 2.0)
     away = lower_bounds(form, belief, np.array([0.0, 1.0]), np.ones(1), 0, 2.0)
     assert_allclose(at_home, 0.0, atol=1e-9)

@@ -1,29 +1,29 @@
-"""From what was measured to what is believed: unbiased samples, sufficient statistics, priors and posteriors."""
+"""Estimation: unbiased samples, sufficient statistics, priors, posteriors and checks of the stated errors."""
 
-from pasto.estimate.belief import Belief, Independent
-from pasto.estimate.contrast import Contrasts, Control
-from pasto.estimate.evidence import Evidence, shrunk
-from pasto.estimate.importance import Sample, add_samples
-from pasto.estimate.joint import Joint
-from pasto.estimate.kernel import Kernel
-from pasto.estimate.knowledge import Absolute, Contrasted, Knowledge, Reading
-from pasto.estimate.prior import Prior, learn_prior
+from pasto.estimate.candidate_model import CandidateModel, ContrastModel, LevelModel
+from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
+from pasto.estimate.gaussian_process import Kernel
+from pasto.estimate.importance_weighting import Sample, add_samples
+from pasto.estimate.overdispersion import Overdispersion
+from pasto.estimate.posterior import IndependentPosterior, JointPosterior, Posterior, Prior, learn_prior
+from pasto.estimate.sufficient_statistics import ControlMeans, RoundMeans, SufficientStatistics
 
 __all__ = [
-    "Absolute",
-    "Belief",
-    "Contrasted",
-    "Contrasts",
-    "Control",
-    "Evidence",
-    "Independent",
-    "Joint",
+    "CandidateModel",
+    "ContrastModel",
+    "ContrastPrior",
+    "ControlContrasts",
+    "ControlMeans",
+    "IndependentPosterior",
+    "JointPosterior",
     "Kernel",
-    "Knowledge",
+    "LevelModel",
+    "Overdispersion",
+    "Posterior",
     "Prior",
-    "Reading",
+    "RoundMeans",
     "Sample",
+    "SufficientStatistics",
     "add_samples",
     "learn_prior",
-    "shrunk",
 ]

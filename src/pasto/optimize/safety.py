@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from pasto.errors import BadOption
-from pasto.estimate import Belief
+from pasto.estimate import Posterior
 from pasto.objective import Form
 
 Array = NDArray[np.float64]
@@ -67,7 +67,7 @@ def capped(shares: Array, most: Array, refuge: Array) -> Array:
     return np.asarray(kept + max(0.0, 1.0 - kept.sum()) * refuge)
 
 
-def lower_bounds(form: Form, belief: Belief, shares: Array, offsets: Array, baseline: int | None, z: float) -> Array:
+def lower_bounds(form: Form, belief: Posterior, shares: Array, offsets: Array, baseline: int | None, z: float) -> Array:
     """What each guardrail's slack is at least, z deviations below its mean, (guardrails,)."""
     mean = form.rows @ (belief.mean @ shares) - form.at
     spreads = np.empty(len(mean))
@@ -84,7 +84,7 @@ class Bounds:
     """Whether policies keep every budget, with the stated confidence for all budgets together."""
 
     form: Form
-    belief: Belief
+    belief: Posterior
     offsets: Array
     baseline: int | None
     limits: Limits

@@ -41,6 +41,19 @@ def vectors(told: Any, metrics: tuple[str, ...], count: int, what: str) -> Array
     return numbers
 
 
+def unit_counts(units: Any, count: int) -> Array:
+    """Return how many units are behind each of `count` assignments, from one number for all or one for each."""
+    try:
+        counts = np.broadcast_to(np.asarray(units, dtype=float), (count,))
+    except (TypeError, ValueError) as error:
+        raise BadMeasurement(
+            f"units must be one number, or one for each of the {count} assignments: {error}"
+        ) from error
+    if not ((counts > 0) & (counts <= LARGEST)).all():
+        raise BadMeasurement("units must be positive numbers; drop an assignment that no unit saw")
+    return counts
+
+
 def observed(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> Sequence[Observation]:
     """Check the observations of one round: one version, known candidates, finite means, usable covariances."""
     if not observations:

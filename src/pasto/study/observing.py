@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from pasto.errors import BadMeasurement
-from pasto.estimate import Control, Sample, shrunk
+from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners import Round
 from pasto.records import Observation, Policy
 
@@ -32,8 +31,7 @@ def observed_round(seen: Sequence[Observation], policy: Policy) -> Round:
     units = np.array([observation.units for observation in learning])
     covariances = None
     if all(observation.covariance is not None for observation in learning):
-        seen = _pooled(seen)
-        covariances = np.array([observation.covariance for observation in seen if not observation.control])
+        covariances = np.array([observation.covariance for observation in learning])
     return Round(
         served=np.array(policy.probabilities),
         sample=Sample(
@@ -48,23 +46,12 @@ def observed_round(seen: Sequence[Observation], policy: Policy) -> Round:
     )
 
 
-def _pooled(seen: Sequence[Observation]) -> list[Observation]:
-    """The observations with covariances of few units drawn toward the round's own."""
-    told = [observation for observation in seen if observation.covariance is not None]
-    better = shrunk(
-        np.array([observation.covariance for observation in told]),
-        np.array([observation.units for observation in told]),
-    )
-    mended = iter(better.tolist())
-    return [one if one.covariance is None else replace(one, covariance=tuple(map(tuple, next(mended)))) for one in seen]
-
-
-def _control(seen: Sequence[Observation]) -> Control | None:
-    """Control observations of a round, pooled by their units; None where there are none, or no covariances."""
+def _control(seen: Sequence[Observation]) -> ControlMeans | None:
+    """ControlMeans observations of a round, pooled by their units; None where there are none, or no covariances."""
     if not seen or any(observation.covariance is None for observation in seen):
         return None
     units = np.array([observation.units for observation in seen])
     shares = units / units.sum()
     mean = shares @ np.array([observation.mean for observation in seen])
     covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in seen]))
-    return Control(mean, covariance, float(units.sum()))
+    return ControlMeans(mean, covariance, float(units.sum()))

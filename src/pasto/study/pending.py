@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import AlreadyTold, BadState, UnknownAssignment
-from pasto.estimate import Control, Sample
+from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners.protocol import Array, Round
 from pasto.records import Policy
 
@@ -23,6 +23,7 @@ class Slot:
     errors: list[float] | None = None
     dropped: bool = False
     control: bool = False
+    units: float | None = None
 
     @property
     def open(self) -> bool:
@@ -59,6 +60,7 @@ class PendingRound:
                 shares=np.full(len(own), 1.0 / len(own)),
             ),
             covariances=_covariances(own),
+            units=_units(own),
             control=_control([slot for slot in told if slot.control]),
         )
 
@@ -67,7 +69,9 @@ class PendingRound:
         return {
             "version": self.policy.version,
             "probabilities": list(self.policy.probabilities),
-            "slots": [[s.candidate, s.probability, s.metrics, s.errors, s.dropped, s.control] for s in self.slots],
+            "slots": [
+                [s.candidate, s.probability, s.metrics, s.errors, s.dropped, s.control, s.units] for s in self.slots
+            ],
         }
 
     @classmethod
@@ -97,13 +101,16 @@ def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[in
     return int(number), slot
 
 
-def _control(told: list[Slot]) -> Control | None:
+def _control(told: list[Slot]) -> ControlMeans | None:
     """The control's mean and its covariance; None where there was none, or nobody knows its errors."""
     covariances = _covariances(told)
     if not told or covariances is None:
         return None
     metrics = np.array([slot.metrics for slot in told], dtype=float)
-    return Control(metrics.mean(axis=0), covariances.sum(axis=0) / len(told) ** 2, float(len(told)))
+    units = _units(told)
+    shares = np.full(len(told), 1.0 / len(told)) if units is None else units / units.sum()
+    covariance = np.einsum("q,qij->ij", np.square(shares), covariances)
+    return ControlMeans(shares @ metrics, covariance, float(len(told) if units is None else units.sum()))
 
 
 def _covariances(told: list[Slot]) -> Array | None:
@@ -111,3 +118,9 @@ def _covariances(told: list[Slot]) -> Array | None:
     if any(slot.errors is None for slot in told):
         return None
     return np.array([np.diag(np.square(slot.errors)) for slot in told if slot.errors is not None])
+
+
+def _units(told: list[Slot]) -> Array | None:
+    """Return the units behind each slot; None unless every slot has them."""
+    units = [slot.units for slot in told]
+    return None if any(count is None for count in units) else np.array(units, dtype=float)

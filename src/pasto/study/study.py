@@ -27,7 +27,7 @@ from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.correctable import Correctable
 from pasto.study.growth import LEADING, apart, best_point, leaders
-from pasto.study.measurements import observed, vectors
+from pasto.study.measurements import observed, unit_counts, vectors
 from pasto.study.observing import observed_round
 from pasto.study.options import control_share, first_candidates, learner_over, losses, natural, place_of
 from pasto.study.pending import PendingRound, Slot, find
@@ -156,30 +156,47 @@ class Study:
         return [self._assignment(number, place, held) for place in range(parallel)]
 
     def tell(
-        self, assignments: Assignment | str | Sequence[Assignment | str], metrics: Any, errors: Any = None
+        self,
+        assignments: Assignment | str | Sequence[Assignment | str],
+        metrics: Any,
+        standard_errors: Any = None,
+        units: Any = None,
+        *,
+        errors: Any = None,
     ) -> None:
         """Record what assignments measured: all of them, or, if anything is wrong, none.
 
-        `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, or a list of dicts; `errors`
-        are standard errors of the same shape. Assignments may be given by their ids, in any order, some now and some
+        `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, or a list of dicts;
+        `standard_errors` have the same shape. Assignments may be given by their ids, in any order, some now and some
         later.
+
+        `units` says how many units are behind each assignment, one number for all or (assignments,): evidence is
+        weighted by them. Without units, assignments count alike, unless their errors show sizes that differ by about
+        a hundred times. A standard error is an estimate: it is pooled with those of other rounds and candidates, so an
+        error of 0 (an event that did not happen) is not exact. `errors` is an older name of `standard_errors`.
         """
+        if errors is not None:
+            if standard_errors is not None:
+                raise BadMeasurement("errors= is the older name of standard_errors=; give one of them")
+            standard_errors = errors
         identities = _identities(assignments)
         values = vectors(metrics, self.objective.metrics, len(identities), "metrics")
         deviations = None
-        if errors is not None:
-            deviations = vectors(errors, self.objective.metrics, len(identities), "errors")
+        if standard_errors is not None:
+            deviations = vectors(standard_errors, self.objective.metrics, len(identities), "standard_errors")
             if (deviations < 0).any():
-                raise BadMeasurement("errors are standard errors, which cannot be negative")
+                raise BadMeasurement("standard_errors cannot be negative")
+        counts = None if units is None else unit_counts(units, len(identities))
         found = self._find(identities)
         for row, (_, slot) in enumerate(found):
             slot.metrics = values[row].tolist()
             slot.errors = None if deviations is None else deviations[row].tolist()
+            slot.units = None if counts is None else float(counts[row])
         try:
             self._settle({number for number, _ in found})
-        except BadMeasurement:  # the learner cannot use the round as told: nothing of this call was recorded
+        except BadMeasurement:  # the learner cannot use the round: nothing of this call was recorded
             for _, slot in found:
-                slot.metrics = slot.errors = None
+                slot.metrics = slot.errors = slot.units = None
             raise
 
     def drop(self, assignments: Assignment | str | Sequence[Assignment | str]) -> None:
@@ -192,10 +209,10 @@ class Study:
     def observe(self, observations: Sequence[Observation], *, final: bool = True, publish: bool = True) -> None:
         """Learn a whole round at once, from each candidate's mean over its units.
 
-        Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Where
-        every observation has a covariance, those of few units are drawn toward the round's pooled one. The observations
-        name the policy version they were drawn under; each version is observed once. A round that is not `final` may be
-        corrected: `rewind` takes it back, and `settle` ends that. With publish=False no policy follows from it.
+        Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Evidence
+        is weighted by units; covariances are pooled over rounds and candidates. The observations name the policy
+        version they were drawn under; each version is observed once. A round that is not `final` may be corrected:
+        `rewind` takes it back, and `settle` ends that. With publish=False no policy follows from it.
         """
         seen = observed(observations, self.objective.metrics, len(self.candidates))
         version = seen[0].version

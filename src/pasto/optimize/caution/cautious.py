@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from pasto.errors import BadOption, SolverFailed, Unsupported
-from pasto.estimate import Belief
+from pasto.estimate import Posterior
 from pasto.objective import Array, Form, LinearGoal, RatioGoal, UtilityGoal
 from pasto.optimize.caution.expected import expected_penalty
 from pasto.optimize.caution.safest import surest
@@ -49,7 +49,7 @@ class Cautious:
 
 def cautious(
     form: Form,
-    belief: Belief,
+    belief: Posterior,
     *,
     confidence: float = 0.95,
     offsets: Array | None = None,
@@ -66,11 +66,11 @@ def cautious(
     mean, the nearest miss.
 
     >>> import numpy as np, pasto
-    >>> from pasto.estimate import Independent
+    >>> from pasto.estimate import IndependentPosterior
     >>> form = pasto.maximize("x").keep("y", at_least=0).form()
     >>> truth = np.array([[2.0, 0.0], [-2.0, 2.0]])
     >>> for deviation in (0.0, 0.5, 2.0):
-    ...     belief = Independent(truth, np.tile(deviation**2 * np.eye(2), (2, 1, 1)))
+    ...     belief = IndependentPosterior(truth, np.tile(deviation**2 * np.eye(2), (2, 1, 1)))
     ...     answer = cautious(form, belief)
     ...     print(answer.probabilities.round(3), round(answer.value, 3), answer.certified)
     [0.5 0.5] 1.0 True
@@ -94,14 +94,14 @@ def cautious(
 
 
 def holding(
-    form: Form, belief: Belief, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
+    form: Form, belief: Posterior, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
 ) -> Array:
     """The probability that each guardrail holds under a blend, (guardrails,).
 
     >>> import numpy as np, pasto
-    >>> from pasto.estimate import Independent
+    >>> from pasto.estimate import IndependentPosterior
     >>> form = pasto.maximize("x").keep("y", at_least=0).form()
-    >>> belief = Independent(np.array([[2.0, 0.0], [-2.0, 2.0]]), np.tile(np.eye(2), (2, 1, 1)))
+    >>> belief = IndependentPosterior(np.array([[2.0, 0.0], [-2.0, 2.0]]), np.tile(np.eye(2), (2, 1, 1)))
     >>> holding(form, belief, np.array([0.5, 0.5])), holding(form, belief, np.array([0.0, 1.0])).round(3)
     (array([0.5]), array([0.977]))
     """
@@ -114,12 +114,12 @@ def holding(
     return np.where(sure, level >= -size, ndtr(level / np.where(sure, 1.0, spread)))
 
 
-def intervals(belief: Belief, probabilities: Array, rows: Array, confidence: float = 0.95) -> Array:
+def intervals(belief: Posterior, probabilities: Array, rows: Array, confidence: float = 0.95) -> Array:
     """The range in which row · truth · p lies with the confidence asked for, low and high, (rows, 2).
 
     >>> import numpy as np
-    >>> from pasto.estimate import Independent
-    >>> belief = Independent(np.array([[3.0, 1.0]]), np.ones((2, 1, 1)))
+    >>> from pasto.estimate import IndependentPosterior
+    >>> belief = IndependentPosterior(np.array([[3.0, 1.0]]), np.ones((2, 1, 1)))
     >>> intervals(belief, np.array([0.6, 0.8]), np.ones((1, 1)), confidence=0.6827).round(3)
     array([[1.6, 3.6]])
     """
@@ -133,7 +133,7 @@ class _Question:
     """A form, a belief, and how sure the answer must be."""
 
     form: Form
-    belief: Belief
+    belief: Posterior
     unsure: Uncertain
     deviations: float
     caps: Array | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pasto.errors import BadOption
-from pasto.estimate import Belief
+from pasto.estimate import Posterior
 from pasto.objective import Array, Form
 from pasto.optimize.caution.chance import HAIR, Chance, Curve
 
@@ -27,7 +27,7 @@ class Uncertain:
     """The baseline, where a guardrail is relative to it."""
 
     @classmethod
-    def of(cls, form: Form, belief: Belief, offsets: Array | None, baseline: int | None) -> Uncertain:
+    def of(cls, form: Form, belief: Posterior, offsets: Array | None, baseline: int | None) -> Uncertain:
         """Look at a belief through the guardrails of a form built at its mean."""
         count, width = len(form.at), belief.mean.shape[1]
         shares = np.zeros(count) if offsets is None else np.asarray(offsets, dtype=float)

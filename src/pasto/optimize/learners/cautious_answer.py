@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pasto.estimate import Belief
+from pasto.estimate import Overdispersion, Posterior
 from pasto.objective import Form
 from pasto.optimize.blend import describe
 from pasto.optimize.caution.cautious import cautious, holding, intervals
@@ -18,8 +18,11 @@ LOOKS = 64
 """Posterior draws behind an outlook."""
 
 
-def cautious_blend(problem: Problem, belief: Belief) -> Blend:
-    """The blend of the highest expected f, each hard guardrail held with the stated confidence, and how sure it is."""
+def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdispersion) -> Blend:
+    """Return the blend of the highest expected f, each hard guardrail held with the stated confidence.
+
+    If repeats scatter more than the stated errors allow, nothing is certified.
+    """
     form = form_at(problem, belief.mean, belief.mean)
     shares, duals, certified = _shares(problem, belief, form)
     blend = describe(
@@ -32,24 +35,32 @@ def cautious_blend(problem: Problem, belief: Belief) -> Blend:
     )
     chances = holding(form, belief, shares, offsets=offsets_of(problem.objective), baseline=problem.baseline)
     ranges = intervals(belief, shares, np.eye(len(belief.mean)), confidence=problem.limits.confidence)
+    understated = {
+        name: float(factor)
+        for name, factor, raised in zip(
+            problem.objective.metrics, overdispersion.factors, overdispersion.raised, strict=True
+        )
+        if raised
+    }
     certificate = Certificate(
         confidence=problem.limits.confidence,
-        certified=certified,
+        certified=certified and not understated,
         holds=dict(zip(form.names, chances.tolist(), strict=True)),
         intervals={
             name: (float(low), float(high)) for name, (low, high) in zip(problem.objective.metrics, ranges, strict=True)
         },
+        understated_errors=understated,
     )
     return replace(blend, certificate=certificate)
 
 
-def cautious_shares(problem: Problem, belief: Belief, form: Form) -> Array:
+def cautious_shares(problem: Problem, belief: Posterior, form: Form) -> Array:
     """The cautious blend alone, (candidates,)."""
     return _shares(problem, belief, form)[0]
 
 
 def outlook(
-    problem: Problem, belief: Belief, blend: Blend, before: tuple[Array, Array] | None, rng: np.random.Generator
+    problem: Problem, belief: Posterior, blend: Blend, before: tuple[Array, Array] | None, rng: np.random.Generator
 ) -> Outlook:
     """What could still be gained, what moved in the last round, and what to do."""
     noise = np.empty((LOOKS, *problem.shape))
@@ -66,7 +77,7 @@ def outlook(
     return Outlook(gain, probability, worth, _advice(blend, gain, probability, worth), moves)
 
 
-def _shares(problem: Problem, belief: Belief, form: Form) -> tuple[Array, Array, bool]:
+def _shares(problem: Problem, belief: Posterior, form: Form) -> tuple[Array, Array, bool]:
     """The cautious blend over the candidates in service."""
     active = np.flatnonzero(problem.active)
     known = belief if len(active) == len(problem.names) else belief.take(active)

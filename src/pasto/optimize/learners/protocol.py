@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.estimate import Control, Sample
+from pasto.estimate import ControlMeans, Sample
 from pasto.objective import Objective
 from pasto.optimize.safety import Limits
 from pasto.records import Blend
@@ -60,7 +60,7 @@ class Round:
     """(draws, metrics, metrics): of each measured mean, where known."""
     units: Array | None = None
     """(draws,): units behind each measured mean; None is one each."""
-    control: Control | None = None
+    control: ControlMeans | None = None
     """What the round's control measured, where there was one."""
 
 

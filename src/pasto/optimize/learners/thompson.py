@@ -8,8 +8,16 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from pasto.errors import BadOption, BadState, MissingExtra
-from pasto.estimate import Absolute, Belief, Contrasted, Contrasts, Evidence, Knowledge, Reading
-from pasto.estimate.process import available, choose_kernels, fit_kernels
+from pasto.estimate import (
+    CandidateModel,
+    ContrastModel,
+    ControlContrasts,
+    LevelModel,
+    Posterior,
+    RoundMeans,
+    SufficientStatistics,
+)
+from pasto.estimate.gaussian_process import available, choose_kernels, fit_kernels
 from pasto.optimize.allocation import allocate
 from pasto.optimize.columns import Prospect, prospects
 from pasto.optimize.learners.cautious_answer import cautious_blend, cautious_shares, outlook
@@ -34,7 +42,7 @@ class ThompsonState:
     """What is known, and what the next policy needs beside it."""
 
     rounds: int
-    knowledge: Knowledge
+    model: CandidateModel
     noise: Array
     """(metrics, metrics): the covariance of one unit's measurement, as seen so far."""
     units: float
@@ -101,35 +109,32 @@ class Thompson:
     def start(self, problem: Problem) -> ThompsonState:
         """Nothing measured, nothing believed."""
         metrics, count = problem.shape
-        knowledge: Knowledge = Absolute(Evidence.none(metrics, count), problem.baseline)
+        model: CandidateModel = LevelModel(SufficientStatistics.empty(metrics, count), problem.baseline)
         if self.contrast is not None and problem.baseline is not None:
-            percent = self.contrast == "percent"
-            knowledge = Contrasted(Contrasts.none(metrics, count, percent=percent), problem.baseline)
-        return ThompsonState(0, knowledge, np.zeros((metrics, metrics)), 1.0, 0)
+            percent = np.full(metrics, self.contrast == "percent")
+            model = ContrastModel(ControlContrasts.empty(percent, count), problem.baseline)
+        return ThompsonState(0, model, np.zeros((metrics, metrics)), 1.0, 0)
 
     def learn(self, problem: Problem, state: ThompsonState, round: Round) -> ThompsonState:
         """Add the round to what is known."""
-        sample = round.sample
-        units = np.ones(len(sample.candidates)) if round.units is None else round.units
-        known = state.knowledge if self.half_life is None else state.knowledge.fade(0.5 ** (1.0 / self.half_life))
-        known = known.add(Reading(sample.candidates, sample.metrics, units, round.covariances, round.control))
+        known = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
+        cells = _cells(problem, round)
+        units = known.size(cells).units
+        assert units is not None  # noqa: S101 -- `size` has set them
+        known = known.add(cells)
         rounds, fitted = state.rounds + 1, state.fitted
         if rounds >= 1.5 * fitted + 2 and self._may_share(problem):
             known, fitted = self._shared(problem, known), rounds
-        if round.covariances is None:
-            noise = known.evidence.noise() if isinstance(known, Absolute) else state.noise
-        else:
-            seen = np.einsum("q,qij->ij", units, round.covariances) / len(units)
-            noise = state.noise + (seen - state.noise) / rounds
         before = None
         if state.rounds:
             mean = self.belief(problem, state).mean
             before = (mean, worth_of_metrics(problem, mean))
-        return ThompsonState(rounds, known, noise, float(units.sum()), fitted, before)
+        served = len(round.sample.candidates)
+        return ThompsonState(rounds, known, known.unit_covariance(), float(units[:served].sum()), fitted, before)
 
-    def belief(self, problem: Problem, state: ThompsonState) -> Belief:
+    def belief(self, problem: Problem, state: ThompsonState) -> Posterior:
         """The posterior over the truth."""
-        return state.knowledge.belief(problem.features)
+        return state.model.posterior(problem.features)
 
     def propose(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> Array:
         """Slots where the blends of posterior draws learn most, within the limits, and the floor under all."""
@@ -148,25 +153,25 @@ class Thompson:
 
     def prospects(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> list[Prospect]:
         """What is expected and a few posterior draws, over the whole space of the features, each at its own prices."""
-        known = state.knowledge
-        if not isinstance(known, Absolute) or known.kernels is None or problem.features is None:
+        known = state.model
+        if not isinstance(known, LevelModel) or known.kernels is None or problem.features is None:
             return []
-        belief = known.belief(problem.features)
+        belief = known.posterior(problem.features)
         noise = rng.standard_normal((NEW_POINTS, *problem.shape))
         noise[0] = 0.0  # what is expected, so that the answer finds its own best points
         truths = belief.draw(noise)
         _, priced = draw_blends(problem, belief.mean, truths)
-        return prospects(known.kernels, known.evidence.origin, problem.features, truths, priced, rng)
+        return prospects(known.kernels, known.statistics.origin, problem.features, truths, priced, rng)
 
     def grow(self, problem: Problem, state: ThompsonState) -> ThompsonState:
         """New candidates, of which nothing is known."""
-        _, known = np.shape(state.knowledge.points()[0])
-        return replace(state, knowledge=state.knowledge.grow(len(problem.names) - known))
+        _, known = np.shape(state.model.points()[0])
+        return replace(state, model=state.model.grow(len(problem.names) - known))
 
     def answer(self, problem: Problem, state: ThompsonState) -> Blend:
         """The blend of the highest expected f, hard guardrails held with confidence, and what to do next."""
         belief = self.belief(problem, state)
-        blend = cautious_blend(problem, belief)
+        blend = cautious_blend(problem, belief, state.model.overdispersion())
         return replace(
             blend, outlook=outlook(problem, belief, blend, state.before, np.random.default_rng(state.rounds))
         )
@@ -175,7 +180,7 @@ class Thompson:
         """The state as lists and numbers."""
         return {
             "rounds": state.rounds,
-            "knowledge": state.knowledge.to_saved(),
+            "model": state.model.to_saved(),
             "noise": state.noise.tolist(),
             "units": state.units,
             "fitted": state.fitted,
@@ -186,9 +191,9 @@ class Thompson:
         """The state that `save` wrote."""
         metrics, count = problem.shape
         try:
-            written = saved["knowledge"]
-            known: Knowledge = (
-                Absolute.from_saved(written, metrics) if self.contrast is None else Contrasted.from_saved(written)
+            written = saved["model"]
+            known: CandidateModel = (
+                LevelModel.from_saved(written, metrics) if self.contrast is None else ContrastModel.from_saved(written)
             )
             noise = np.array(saved["noise"], dtype=float)
             before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
@@ -218,19 +223,19 @@ class Thompson:
             return False
         return len(features) <= LARGEST_JOINT and available()
 
-    def _shared(self, problem: Problem, known: Knowledge) -> Knowledge:
+    def _shared(self, problem: Problem, known: CandidateModel) -> CandidateModel:
         """With kernels, where they predict better or are asked for."""
         assert problem.features is not None  # noqa: S101 -- `_may_share` has looked
         estimates, noises = known.points()
         fit = fit_kernels if self.structure == "process" else choose_kernels
         return known.share(fit(problem.features, estimates, noises))
 
-    def _limited(self, problem: Problem, state: ThompsonState, shares: Array, belief: Belief | None) -> Array:
+    def _limited(self, problem: Problem, state: ThompsonState, shares: Array, belief: Posterior | None) -> Array:
         """The policy within its caps and budgets."""
         limits = problem.limits
         if not limits.guarded:
             return shares
-        unseen = problem.active & ~np.isfinite(state.knowledge.points()[1]).all(axis=0)
+        unseen = problem.active & ~np.isfinite(state.model.points()[1]).all(axis=0)
         most = np.where(problem.active, 1.0 if limits.cap is None else limits.cap, 0.0)
         if limits.entry is not None:
             most = np.where(unseen, np.minimum(most, limits.entry), most)
@@ -252,3 +257,17 @@ class Thompson:
         refuges = [home, bounds.ballast() * problem.active, cautious_shares(problem, belief, form)]
         kept = [capped(refuge, most, home) for refuge in refuges if refuge.any()]
         return within_budget((1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in kept], bounds)
+
+
+def _cells(problem: Problem, round: Round) -> RoundMeans:
+    """Return the round's cells, with the control as one more cell of the baseline."""
+    sample, control = round.sample, round.control
+    cells = RoundMeans(sample.candidates, sample.metrics, round.units, round.covariances)
+    if control is None or problem.baseline is None or round.covariances is None:
+        return cells
+    return RoundMeans(
+        np.append(sample.candidates, problem.baseline),
+        np.concatenate([sample.metrics, control.mean[None]]),
+        None if round.units is None else np.append(round.units, control.units),
+        np.concatenate([round.covariances, control.covariance[None]]),
+    )

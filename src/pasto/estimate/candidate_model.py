@@ -1,0 +1,309 @@
+"""Candidate models: from the rounds measured to a posterior over every candidate's means.
+
+`LevelModel` learns the metrics as they are, `ContrastModel` each round's contrasts with its own control. In both,
+candidates are independent, or neighbours share what kernels over the parameters say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
+from pasto.estimate.gaussian_process import Kernel
+from pasto.estimate.overdispersion import Overdispersion
+from pasto.estimate.posterior import (
+    FREE_MEAN_VARIANCE,
+    IndependentPosterior,
+    JointPosterior,
+    Posterior,
+    Prior,
+    learn_prior,
+)
+from pasto.estimate.sufficient_statistics import (
+    RoundMeans,
+    SufficientStatistics,
+    reference_variances,
+    relative_units,
+)
+
+Array = NDArray[np.float64]
+Kernels = tuple[Kernel, ...] | None
+MAX_PRECISION_RATIO = 1e8
+"""How much more precise than a kernel's prior a measurement counts at most."""
+
+
+class CandidateModel(Protocol):
+    """A value that is replaced, never changed."""
+
+    @property
+    def kernels(self) -> Kernels:
+        """What neighbouring candidates share, metric by metric; None is nothing."""
+        ...
+
+    def size(self, cells: RoundMeans) -> RoundMeans:
+        """Return the cells with units: those given, or relative ones if only errors are known."""
+        ...
+
+    def add(self, cells: RoundMeans) -> Self:
+        """Return the model with one more round."""
+        ...
+
+    def fade(self, factor: float) -> Self:
+        """Return the model with every old round at a fraction of its weight."""
+        ...
+
+    def grow(self, count: int) -> Self:
+        """Return the model with new, unmeasured candidates at the end."""
+        ...
+
+    def share(self, kernels: Kernels) -> Self:
+        """Return the model with these kernels, or none."""
+        ...
+
+    def points(self) -> tuple[Array, Array]:
+        """Return each candidate's own estimate and its variance, (metrics, candidates); infinite if unmeasured."""
+        ...
+
+    def unit_covariance(self) -> Array:
+        """Return the covariance of one unit, pooled over candidates, (metrics, metrics)."""
+        ...
+
+    def overdispersion(self) -> Overdispersion:
+        """Compare the scatter of repeats with the stated errors."""
+        ...
+
+    def posterior(self, features: Array | None) -> Posterior:
+        """Return the posterior over the true means."""
+        ...
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return a plain JSON value, bit for bit."""
+        ...
+
+
+def _sized(cells: RoundMeans, reference: Array | None) -> RoundMeans:
+    """Return the cells with units, relative to cells of the reference variances if they came with errors only."""
+    if cells.units is not None:
+        return cells
+    if cells.covariances is None:
+        return replace(cells, units=np.ones(len(cells.candidates)))
+    known = reference_variances(cells.covariances) if reference is None else reference
+    return replace(cells, units=relative_units(cells.covariances, known))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelModel:
+    """Learns the candidates' metrics as they are."""
+
+    statistics: SufficientStatistics
+    baseline: int | None = None
+    prior: Prior | None = None
+    kernels: Kernels = None
+    reference: Array | None = None
+    """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
+
+    def size(self, cells: RoundMeans) -> RoundMeans:
+        """Sort cells without units into sizes."""
+        return _sized(cells, self.reference)
+
+    def add(self, cells: RoundMeans) -> LevelModel:
+        """Add the round and learn the prior again."""
+        reference = self.reference
+        if cells.units is None and cells.covariances is not None and reference is None:
+            reference = reference_variances(cells.covariances)
+        units = self.size(cells).units
+        assert units is not None  # noqa: S101 -- `size` has set them
+        statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances)
+        return replace(self, statistics=statistics, prior=learn_prior(statistics, self.prior), reference=reference)
+
+    def fade(self, factor: float) -> LevelModel:
+        """Old rounds count for less."""
+        return replace(self, statistics=self.statistics.fade(factor))
+
+    def grow(self, count: int) -> LevelModel:
+        """New candidates have the prior."""
+        return replace(self, statistics=self.statistics.grow(count))
+
+    def share(self, kernels: Kernels) -> LevelModel:
+        """Kernels, or none."""
+        return replace(self, kernels=kernels)
+
+    def points(self) -> tuple[Array, Array]:
+        """Each candidate's own mean, counted from the statistics' origin."""
+        statistics = self.statistics
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variances = np.einsum("kii->ki", statistics.unit_covariances()) / statistics.units[:, None]
+        return statistics.estimates().T, variances.T
+
+    def unit_covariance(self) -> Array:
+        """Pooled over candidates and rounds."""
+        return self.statistics.pooled_covariance()
+
+    def overdispersion(self) -> Overdispersion:
+        """Scatter of a candidate's rounds around its mean."""
+        return Overdispersion.from_ratio(*self.statistics.scatter_ratio())
+
+    def posterior(self, features: Array | None) -> Posterior:
+        """Candidate by candidate with full covariance between metrics, or metric by metric with kernels."""
+        prior = learn_prior(self.statistics) if self.prior is None else self.prior
+        if self.kernels is None or features is None:
+            return IndependentPosterior.from_statistics(self.statistics, prior)
+        estimates, variances = self.points()
+        precision = 1.0 / variances
+        origin = np.where(np.isnan(self.statistics.origin), 0.0, self.statistics.origin)
+        known = _with_kernels(self.kernels, features, precision, precision * estimates)
+        return replace(known, mean=known.mean + origin[:, None])
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return a plain JSON value."""
+        prior = self.prior
+        return {
+            "statistics": self.statistics.to_saved(),
+            "baseline": self.baseline,
+            "prior": None
+            if prior is None
+            else [part.tolist() for part in (prior.mean, prior.covariance, prior.mean_covariance, prior.shares)],
+            "kernels": _kernels_to_saved(self.kernels),
+            "reference": None if self.reference is None else self.reference.tolist(),
+        }
+
+    @classmethod
+    def from_saved(cls, saved: dict[str, Any], metrics: int) -> LevelModel:
+        """Return what `to_saved` wrote."""
+        prior = None if saved["prior"] is None else Prior(*(np.array(part, dtype=float) for part in saved["prior"]))
+        statistics = SufficientStatistics.from_saved(saved["statistics"], metrics)
+        reference = None if saved["reference"] is None else np.array(saved["reference"], dtype=float)
+        return cls(statistics, saved["baseline"], prior, _kernels_from_saved(saved["kernels"]), reference)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContrastModel:
+    """Learns candidates' contrasts with the concurrent control; the baseline's own is zero by definition."""
+
+    contrasts: ControlContrasts
+    baseline: int
+    prior: ContrastPrior | None = None
+    kernels: Kernels = None
+    reference: Array | None = None
+    """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
+
+    def size(self, cells: RoundMeans) -> RoundMeans:
+        """Sort cells without units into sizes."""
+        return _sized(cells, self.reference)
+
+    def add(self, cells: RoundMeans) -> ContrastModel:
+        """Add the round and learn the spread of the candidates again."""
+        if cells.covariances is None:
+            raise BadMeasurement(
+                "learning contrasts needs the standard errors (or covariances) of every measurement, the control's "
+                "among them; without them the control's noise cannot be separated from the candidates'"
+            )
+        reference = self.reference
+        if cells.units is None and reference is None:
+            reference = reference_variances(cells.covariances)
+        effects = None if self.prior is None else self.prior.posterior(self.contrasts, self.baseline).mean
+        contrasts = self.contrasts.add(self.size(cells), self.baseline, effects)
+        prior = ContrastPrior.learn(contrasts, self.baseline, self.prior)
+        return replace(self, contrasts=contrasts, prior=prior, reference=reference)
+
+    def fade(self, factor: float) -> ContrastModel:
+        """Old rounds count for less."""
+        return replace(self, contrasts=self.contrasts.fade(factor))
+
+    def grow(self, count: int) -> ContrastModel:
+        """New candidates have the prior."""
+        return replace(self, contrasts=self.contrasts.grow(count))
+
+    def share(self, kernels: Kernels) -> ContrastModel:
+        """Kernels, or none."""
+        return replace(self, kernels=kernels)
+
+    def points(self) -> tuple[Array, Array]:
+        """Each candidate's contrast by itself, in contrast units."""
+        weights = np.diag(self.contrasts.information)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            estimates = np.where(weights > 0, self.contrasts.weighted / weights, 0.0)
+            return estimates, np.diag(self.contrasts.noise)[:, None] / weights
+
+    def unit_covariance(self) -> Array:
+        """Pooled over candidates and rounds, in the metrics' own units."""
+        contrasts = self.contrasts
+        level = contrasts.scale_sums / max(float(contrasts.units.sum()), 1e-300)
+        scale = np.where(contrasts.percent, level / 100.0, 1.0)
+        return np.outer(scale, scale) * contrasts.noise
+
+    def overdispersion(self) -> Overdispersion:
+        """Scatter of a round's cells around level and effects."""
+        return Overdispersion.from_ratio(*self.contrasts.scatter_ratio())
+
+    def posterior(self, features: Array | None) -> JointPosterior:
+        """All candidates jointly, since one control's noise is in all their contrasts."""
+        contrasts = self.contrasts
+        if self.kernels is None or features is None:
+            prior = self.prior or ContrastPrior.learn(contrasts, self.baseline, None)
+            known = prior.posterior(contrasts, self.baseline)
+        else:
+            noise = np.diag(contrasts.noise)
+            precision = contrasts.information / noise[:, None, None]
+            weighted = contrasts.weighted / noise[:, None]
+            known = _with_kernels(self.kernels, features, precision, weighted, self.baseline)
+        return contrasts.to_metrics(known)
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return a plain JSON value."""
+        return {
+            "contrasts": self.contrasts.to_saved(),
+            "baseline": self.baseline,
+            "prior": None if self.prior is None else self.prior.covariance.tolist(),
+            "kernels": _kernels_to_saved(self.kernels),
+            "reference": None if self.reference is None else self.reference.tolist(),
+        }
+
+    @classmethod
+    def from_saved(cls, saved: dict[str, Any]) -> ContrastModel:
+        """Return what `to_saved` wrote."""
+        prior = None if saved["prior"] is None else ContrastPrior(np.array(saved["prior"], dtype=float))
+        reference = None if saved["reference"] is None else np.array(saved["reference"], dtype=float)
+        return cls(
+            ControlContrasts.from_saved(saved["contrasts"]),
+            int(saved["baseline"]),
+            prior,
+            _kernels_from_saved(saved["kernels"]),
+            reference,
+        )
+
+
+def _with_kernels(
+    kernels: tuple[Kernel, ...], features: Array, precision: Array, weighted: Array, known: int | None = None
+) -> JointPosterior:
+    """Return the posterior under kernels with a free mean; the candidate `known` has the value zero, exactly."""
+    means = np.array([np.full(len(features), kernel.mean) for kernel in kernels])
+    covariances = np.array([kernel.covariance(features) for kernel in kernels])
+    covariances += FREE_MEAN_VARIANCE / 100.0 * np.array([k.amplitude + k.nugget for k in kernels])[:, None, None]
+    if known is not None:
+        # Conditioning on that candidate's value: what is left of the prior once it is zero.
+        pivot = covariances[:, known, known][:, None]
+        lean = covariances[:, :, known] / pivot
+        means = means - lean * means[:, [known]]
+        covariances = covariances - lean[:, :, None] * covariances[:, None, :, known]
+        covariances[:, known, :] = covariances[:, :, known] = 0.0
+        means[:, known] = 0.0
+    if precision.ndim == 2:
+        # Measurements ten thousand times better than the prior are as good as exact; more digits would drown the rest.
+        most = MAX_PRECISION_RATIO / np.array([k.amplitude + k.nugget for k in kernels])[:, None]
+        weighted = weighted * most / np.maximum(precision, most)
+        precision = np.minimum(precision, most)
+    return JointPosterior.from_evidence(means, covariances, precision, weighted)
+
+
+def _kernels_to_saved(kernels: Kernels) -> list[dict[str, Any]] | None:
+    return None if kernels is None else [asdict(kernel) for kernel in kernels]
+
+
+def _kernels_from_saved(saved: list[dict[str, Any]] | None) -> Kernels:
+    return None if saved is None else tuple(Kernel(**{**one, "scales": tuple(one["scales"])}) for one in saved)

@@ -1,0 +1,298 @@
+"""Contrasts with the concurrent control: differences, or percentages, that a round's level does not move.
+
+A round's cells are modelled as mean = level of the round + effect of the candidate + noise, with the effect of the
+baseline zero and the level free. In percent, the round is first divided by its own scale. What all units of a round
+share (the hour, the weekend, a launch elsewhere) is in the level. The noise of the control is in every contrast of its
+round; it is accounted for because the level is estimated together with the effects.
+
+Two rules keep the estimates unbiased. Cells are weighted by their units. And a round's scale comes from all its cells,
+never from the control alone: divided by its own control, a round with a low control would show large effects with small
+errors (Peelle's puzzle).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadMeasurement
+from pasto.estimate.posterior import FREE_MEAN_VARIANCE, JointPosterior
+from pasto.estimate.sufficient_statistics import RoundMeans, regularize
+
+Array = NDArray[np.float64]
+SCALE_STEPS = 2
+"""How often a round's scale and its effects are estimated from each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlContrasts:
+    """Sums over rounds that determine the effects θ of all candidates: A θ = b, with the covariance of b noise · A."""
+
+    percent: NDArray[np.bool_]
+    """(metrics,): which metrics are contrasted in percent, the others as differences."""
+    information: Array
+    """(candidates, candidates): A = Σ diag(n) − n nᵀ / Σn over rounds, n being the units of each candidate."""
+    weighted: Array
+    """(metrics, candidates): b, the sums of n (y − level) of each candidate."""
+    units: Array
+    """(candidates,): Σ n."""
+    sums: Array
+    """(metrics,): Σ n x, in the metrics' own units."""
+    scale_sums: Array
+    """(metrics,): Σ n · scale of the round."""
+    noise_sums: Array
+    """(metrics, metrics): Σ n · covariance of one unit, in contrast units."""
+    squares: Array
+    """(metrics,): Σ n (y − level)²."""
+    expected_squares: Array
+    """(metrics,): what the errors let expect of that if all effects were zero."""
+    degrees: float
+    """Σ cells − 1 over rounds."""
+    rounds: float
+
+    @classmethod
+    def empty(cls, percent: NDArray[np.bool_], candidates: int) -> ControlContrasts:
+        """Return the sums before the first round."""
+        metrics = len(percent)
+        return cls(
+            percent,
+            np.zeros((candidates, candidates)),
+            np.zeros((metrics, candidates)),
+            np.zeros(candidates),
+            np.zeros(metrics),
+            np.zeros(metrics),
+            np.zeros((metrics, metrics)),
+            np.zeros(metrics),
+            np.zeros(metrics),
+            0.0,
+            0.0,
+        )
+
+    def add(self, cells: RoundMeans, baseline: int, effects: Array | None) -> ControlContrasts:
+        """Return the sums with one more round; `effects` (metrics, candidates) is what is known of θ before it."""
+        units, covariances = cells.units, cells.covariances
+        assert units is not None and covariances is not None  # noqa: S101, PT018 -- `ContrastModel.add` checks
+        if not self.rounds and not (cells.candidates == baseline).any():
+            raise BadMeasurement("the first round needs a control to contrast with; tell its assignments too")
+        scale = self._scale(cells.means, units, None if effects is None else effects[:, cells.candidates])
+        new = self._with_scale(cells, scale)
+        for _ in range(SCALE_STEPS if self.percent.any() else 0):
+            found = new.quick_effects(baseline)[:, cells.candidates]
+            new = self._with_scale(cells, self._scale(cells.means, units, found))
+        return new
+
+    def _scale(self, means: Array, units: Array, effects: Array | None) -> Array:
+        """Return the level at which a round's cells have the given effects, (metrics,); 1 for differences."""
+        expected = np.ones(means.T.shape) if effects is None else 1.0 + effects / 100.0
+        scale = (units @ means) / np.maximum(expected @ units, 1e-12)
+        if (self.percent & (scale < 0.0)).any():
+            raise BadMeasurement(
+                f"the means of the round are {(units @ means / units.sum()).tolist()}, and a contrast in percent needs "
+                "positive ones; learn differences instead (contrast='difference')"
+            )
+        return np.where(self.percent, scale, 1.0)
+
+    def _with_scale(self, cells: RoundMeans, scale: Array) -> ControlContrasts:
+        units, covariances, places = cells.units, cells.covariances, cells.candidates
+        assert units is not None and covariances is not None  # noqa: S101, PT018
+        total = float(units.sum())
+        # A metric without a single event in the round has no scale: it says nothing about the effects.
+        usable = scale > 0.0
+        factor = np.where(usable, np.where(self.percent, 100.0, 1.0) / np.where(usable, scale, 1.0), 0.0)
+        centred = factor * (cells.means - (units @ cells.means) / total)
+        noise = np.einsum("q,qij->ij", np.square(units), covariances) / total * np.outer(factor, factor)
+        if self.rounds and not usable.all():
+            known = self.noise_sums / self.units.sum()
+            noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(known)), noise)
+        information, weighted, counted = self.information.copy(), self.weighted.copy(), self.units.copy()
+        np.add.at(information, (places, places), units)
+        np.add.at(information, (places[:, None], places[None, :]), -np.outer(units, units) / total)
+        np.add.at(weighted.T, places, units[:, None] * centred)
+        np.add.at(counted, places, units)
+        return ControlContrasts(
+            self.percent,
+            information,
+            weighted,
+            counted,
+            self.sums + units @ cells.means,
+            self.scale_sums + total * scale,
+            self.noise_sums + total * noise,
+            self.squares + units @ np.square(centred),
+            self.expected_squares + (len(units) - 1) * np.diag(noise),
+            self.degrees + len(units) - 1,
+            self.rounds + 1.0,
+        )
+
+    def fade(self, factor: float) -> ControlContrasts:
+        """Return the same sums at a fraction of their weight."""
+        sums = {name: factor * getattr(self, name) for name in _SUMS}
+        return ControlContrasts(self.percent, **sums)
+
+    def grow(self, count: int) -> ControlContrasts:
+        """Return the sums with `count` new, unmeasured candidates at the end."""
+        sums = {name: getattr(self, name) for name in _SUMS}
+        sums["information"] = np.pad(self.information, (0, count))
+        sums["weighted"] = np.pad(self.weighted, ((0, 0), (0, count)))
+        sums["units"] = np.pad(self.units, (0, count))
+        return ControlContrasts(self.percent, **sums)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Which candidates have been measured at all, (candidates,)."""
+        return np.asarray(self.units > 0, dtype=np.bool_)
+
+    @property
+    def noise(self) -> Array:
+        """The covariance of one unit in contrast units, (metrics, metrics), pooled over candidates and rounds."""
+        if not self.rounds:
+            return np.eye(len(self.weighted))
+        pooled = self.noise_sums / self.units.sum()
+        spare = np.where(np.diag(self.noise_sums) > 0.0, 0.0, self._constant_variance())
+        return regularize(pooled + np.diag(spare))
+
+    def _constant_variance(self) -> Array:
+        """Return a small variance for metrics that never varied within any cell, (metrics,)."""
+        level = np.where(self.percent, 100.0, np.abs(self.sums / self.units.sum()))
+        return np.square(np.where(level > 0, 1e-3 * level, 1.0))
+
+    def quick_effects(self, baseline: int) -> Array:
+        """Return a shrunken estimate of the effects, (metrics, candidates), for the scale of a round."""
+        noise = np.diag(self.noise)
+        prior = ContrastPrior.learn(self, baseline, None, steps=1)
+        spread = np.maximum(np.diag(prior.covariance), 1e-300)
+        effects = np.empty_like(self.weighted)
+        for metric, weighted in enumerate(self.weighted):
+            system = self.information + np.diag(np.full(len(weighted), noise[metric] / spread[metric]))
+            effects[metric] = np.linalg.solve(system, weighted)
+            effects[metric] -= effects[metric, baseline]
+        return np.clip(effects, -90.0, None)
+
+    def scatter_ratio(self) -> tuple[Array, float]:
+        """Return the residual scatter of cells over what their errors let expect, (metrics,), and its degrees."""
+        count = int(self.measured.sum())
+        degrees = self.degrees - max(count - 1, 0)
+        noise = np.diag(self.noise_sums) / max(float(self.units.sum()), 1e-300)
+        expected = self.expected_squares - max(count - 1, 0) * noise
+        if degrees < 1.0:
+            return np.full(len(self.weighted), np.nan), max(degrees, 0.0)
+        inverse = np.linalg.pinv(self.information[np.ix_(self.measured, self.measured)], hermitian=True)
+        explained = np.einsum("mi,ij,mj->m", self.weighted[:, self.measured], inverse, self.weighted[:, self.measured])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(expected > 0.0, (self.squares - explained) / expected, np.nan), degrees
+
+    def to_metrics(self, posterior: JointPosterior) -> JointPosterior:
+        """Return a posterior over effects in the metrics' own units, at the average level of the units measured.
+
+        The level is the mean over all units less the average effect of what they were served, so its error nearly
+        cancels against that of the effects.
+        """
+        total = max(float(self.units.sum()), 1e-300)
+        shares, average = self.units / total, self.sums / total
+        served = np.where(self.percent, 1.0 + posterior.mean @ shares / 100.0, 1.0)
+        level = np.where(self.percent, average / served, average - posterior.mean @ shares)
+        scale = np.where(self.percent, level / 100.0, 1.0)
+        metrics, count = posterior.mean.shape
+        centring = np.eye(count) - shares[None, :]
+        moved = posterior.transform(np.diag(scale), centring, np.zeros(metrics))
+        mixing = moved.mixing
+        assert mixing is not None  # noqa: S101
+        # The mean of all units has a variance of its own, the same for every candidate.
+        mean = scale[:, None] * posterior.mean + level[:, None]
+        own = np.linalg.pinv(mixing) @ (np.outer(scale, scale) * self.noise) @ np.linalg.pinv(mixing).T / total
+        return JointPosterior(mean, moved.covariances + np.maximum(np.diag(own), 0.0)[:, None, None], mixing)
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return a plain JSON value, bit for bit."""
+        saved: dict[str, Any] = {"percent": self.percent.tolist()}
+        for name in _SUMS:
+            value = getattr(self, name)
+            saved[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return saved
+
+    @classmethod
+    def from_saved(cls, saved: dict[str, Any]) -> ControlContrasts:
+        """Return what `to_saved` wrote."""
+        sums: dict[str, Any] = {
+            name: float(saved[name]) if name in ("degrees", "rounds") else np.array(saved[name], dtype=float)
+            for name in _SUMS
+        }
+        return cls(np.array(saved["percent"], dtype=np.bool_), **sums)
+
+
+_SUMS = (
+    "information",
+    "weighted",
+    "units",
+    "sums",
+    "scale_sums",
+    "noise_sums",
+    "squares",
+    "expected_squares",
+    "degrees",
+    "rounds",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContrastPrior:
+    """Candidates' effects are drawn from N(m, covariance) with m unknown; the effect of the baseline is zero."""
+
+    covariance: Array
+    """(metrics, metrics)."""
+
+    @classmethod
+    def learn(
+        cls, contrasts: ControlContrasts, baseline: int, start: ContrastPrior | None, steps: int = 3
+    ) -> ContrastPrior:
+        """Return the prior that makes the contrasts most likely, by a few steps of EM from `start`."""
+        chosen = contrasts.measured.copy()
+        chosen[baseline] = False
+        metrics = len(contrasts.weighted)
+        if not chosen.any():
+            return cls(np.diag(np.diag(contrasts.noise))) if start is None else start
+        weights = np.diag(contrasts.information)[chosen]
+        raw = contrasts.weighted[:, chosen] / weights
+        noise = np.diag(contrasts.noise)[:, None] / weights
+        count = int(chosen.sum())
+        guess = noise[:, 0]
+        if count > 1:
+            guess = np.maximum(raw.var(axis=1, ddof=1) - noise.mean(axis=1), 0.1 * noise.mean(axis=1))
+        prior = cls(np.diag(guess)) if start is None else start
+        strength = metrics + 2.0
+        for _ in range(steps):
+            posterior = prior.posterior(contrasts, baseline)
+            mixing = posterior.mixing
+            assert mixing is not None  # noqa: S101
+            means = posterior.mean[:, chosen]
+            apart = means - means.mean(axis=1, keepdims=True)
+            own = posterior.covariances[:, chosen][:, :, chosen]
+            within = np.einsum("mkk->m", own) - own.sum(axis=(1, 2)) / count
+            scatter = apart @ apart.T + (mixing * within) @ mixing.T
+            prior = cls(regularize((scatter + strength * np.diag(guess)) / (max(count - 1, 1) + strength)))
+        return prior
+
+    def posterior(self, contrasts: ControlContrasts, baseline: int) -> JointPosterior:
+        """Return the posterior of the effects, in contrast units.
+
+        Noise and prior are diagonal in the same components, so that one Gaussian a component is exact.
+        """
+        root = np.linalg.cholesky(contrasts.noise)
+        whitened = np.linalg.solve(root, np.linalg.solve(root, self.covariance).T)
+        variances, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
+        variances = np.maximum(variances, 1e-12)
+        mixing = root @ vectors
+        count = contrasts.weighted.shape[1]
+        others = np.arange(count) != baseline
+        weights = np.diag(contrasts.information)
+        typical = 1.0 / float(np.median(weights[weights > 0])) if (weights > 0).any() else 1.0
+        free = FREE_MEAN_VARIANCE * (variances + typical)
+        prior = variances[:, None, None] * np.diag(others.astype(float)) + free[:, None, None] * np.outer(
+            others, others
+        )
+        weighted = np.linalg.solve(mixing, contrasts.weighted)
+        precision = np.broadcast_to(contrasts.information, (len(variances), count, count))
+        known = JointPosterior.from_evidence(np.zeros_like(weighted), prior, precision, weighted)
+        return JointPosterior(mixing @ known.mean, known.covariances, mixing)

@@ -1,0 +1,46 @@
+"""Overdispersion: whether repeats scatter more between rounds than their stated errors allow.
+
+It exposes errors that were computed too small, rows that are not independent (several rows of one user), and rounds in
+which all candidates shift together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+Array = NDArray[np.float64]
+MAX_ERROR_FACTOR = 1.5
+"""Understatement of the standard errors from which nothing is certified."""
+FALSE_ALARM_RATE = 0.005
+"""Chance per metric and look that right errors raise the alarm, whatever the factor."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overdispersion:
+    """By which factor the errors of each metric are too small, judged by the scatter of repeats."""
+
+    factors: Array
+    """(metrics,): √(observed scatter / expected scatter); NaN if it cannot be judged."""
+    degrees: float
+    """Degrees of freedom behind them."""
+
+    @classmethod
+    def from_ratio(cls, ratio: Array, degrees: float) -> Overdispersion:
+        """Return the factors from ratios of variances.
+
+        >>> import numpy as np
+        >>> Overdispersion.from_ratio(np.array([1.1, 4.0]), 100.0).raised.tolist()
+        [False, True]
+        """
+        return cls(np.sqrt(np.maximum(ratio, 0.0)), degrees)
+
+    @property
+    def raised(self) -> NDArray[np.bool_]:
+        """Which metrics' errors are too small by MAX_ERROR_FACTOR or more, beyond chance."""
+        ratio = np.nan_to_num(np.square(self.factors))
+        chance = chdtrc(max(self.degrees, 1e-9), ratio * self.degrees)
+        return np.asarray((ratio >= MAX_ERROR_FACTOR**2) & (chance < FALSE_ALARM_RATE))

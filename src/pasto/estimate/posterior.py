@@ -1,0 +1,318 @@
+"""Gaussian posteriors over the candidates' mean vectors, and the priors that they come from (empirical Bayes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.estimate.sufficient_statistics import SufficientStatistics, regularize
+
+Array = NDArray[np.float64]
+MAX_SHARED_CANDIDATES = 500
+"""Candidates up to which the prior mean is uncertain; beyond, its variance is about 1/K of theirs and left out."""
+FREE_MEAN_VARIANCE = 1e4
+"""Prior variance of a mean that all candidates share, relative to their own: so large that it says nothing."""
+
+
+class Posterior(Protocol):
+    """A joint Gaussian over the true means, (metrics, candidates)."""
+
+    @property
+    def mean(self) -> Array:
+        """The expected means, (metrics, candidates)."""
+        ...
+
+    def take(self, places: NDArray[np.intp]) -> Posterior:
+        """Return the posterior of some of the candidates."""
+        ...
+
+    def draw(self, noise: Array) -> Array:
+        """Return samples of the means, (count, metrics, candidates), from standard normals of that shape."""
+        ...
+
+    def variances(self, rows: Array) -> Array:
+        """Return the variance of row · means for each row and candidate, (rows, candidates)."""
+        ...
+
+    def spread(self, row: Array, weights: Array) -> Array:
+        """Return the standard deviation of row · means · weights, for weights (..., candidates)."""
+        ...
+
+    def factor(self, row: Array) -> Array:
+        """Return a matrix L with ‖Lᵀ w‖ = spread(row, w): (candidates,) if it is diagonal, else (candidates, rank)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndependentPosterior:
+    """Candidates that share nothing but, if `shared` is given, the uncertainty of the prior mean.
+
+    Metrics of one candidate are correlated.
+
+    >>> import numpy as np
+    >>> posterior = IndependentPosterior(np.zeros((2, 3)), np.tile(np.eye(2), (3, 1, 1)))
+    >>> float(posterior.spread(np.array([3.0, 4.0]), np.array([0.6, 0.8, 0.0])))
+    5.0
+    """
+
+    mean: Array
+    covariances: Array
+    """(candidates, metrics, metrics): each candidate's own."""
+    shared: Array | None = None
+    """(candidates, metrics, rank): the covariance of candidates i and j gains shared_i sharedᵀ_j."""
+
+    @classmethod
+    def from_statistics(cls, statistics: SufficientStatistics, prior: Prior) -> IndependentPosterior:
+        """Return prior times likelihood, candidate by candidate, with the prior mean uncertain.
+
+        Each candidate's posterior is a mixture over the prior's scales, replaced by the Gaussian of the same mean and
+        covariance.
+        """
+        parts = prior.components(statistics)
+        shares = parts.shares[..., None]
+        means = (shares * parts.means).sum(axis=0)
+        apart = parts.means - means
+        covariances = np.einsum("sk,skij->kij", parts.shares, parts.covariances)
+        covariances += np.einsum("sk,ski,skj->kij", parts.shares, apart, apart)
+        origin = np.where(np.isnan(statistics.origin), 0.0, statistics.origin)
+        shared = None
+        if len(covariances) <= MAX_SHARED_CANDIDATES:
+            root = np.linalg.cholesky(regularize(prior.mean_covariance))
+            shared = np.einsum("sk,skij->kij", parts.shares, parts.loadings) @ root
+        return cls((means + origin).T.copy(), covariances, shared)
+
+    def take(self, places: NDArray[np.intp]) -> IndependentPosterior:
+        """Select candidates."""
+        shared = None if self.shared is None else self.shared[places]
+        return IndependentPosterior(self.mean[:, places], self.covariances[places], shared)
+
+    def draw(self, noise: Array) -> Array:
+        """Transform the normals by a root of own + shared covariance, without forming the matrix of all candidates."""
+        factors = np.linalg.cholesky(self.covariances)
+        if self.shared is not None:
+            # With W = own^(−1/2) shared: (I + W Wᵀ)^(1/2) = I + W Q Wᵀ, where Q has the rank of the shared part.
+            loading = np.linalg.solve(factors, self.shared)
+            values, vectors = np.linalg.eigh(np.einsum("kir,kis->rs", loading, loading))
+            values = np.maximum(values, 1e-300)
+            inner = (vectors * ((np.sqrt(1.0 + values) - 1.0) / values)) @ vectors.T
+            noise = noise + np.einsum("kir,rs,ljs,njl->nik", loading, inner, loading, noise, optimize=True)
+        return np.asarray(self.mean + np.einsum("kij,njk->nik", factors, noise))
+
+    def variances(self, rows: Array) -> Array:
+        """Each candidate's own row · covariance · row, and its part of the shared one."""
+        own = np.einsum("gi,kij,gj->gk", rows, self.covariances, rows)
+        if self.shared is not None:
+            own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
+        return np.asarray(own)
+
+    def spread(self, row: Array, weights: Array) -> Array:
+        """√(Σ w_k² v_k + ‖Σ w_k s_k‖²)."""
+        own = np.einsum("i,kij,j->k", row, self.covariances, row)
+        total = np.square(weights) @ own
+        if self.shared is not None:
+            total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
+        return np.asarray(np.sqrt(total))
+
+    def factor(self, row: Array) -> Array:
+        """The diagonal √v, with the shared columns after it."""
+        own = np.sqrt(np.einsum("i,kij,j->k", row, self.covariances, row))
+        if self.shared is None:
+            return np.asarray(own)
+        return np.concatenate([np.diag(own), np.einsum("i,kir->kr", row, self.shared)], axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointPosterior:
+    """Correlated candidates: metric by metric, or component by component, one Gaussian over all candidates.
+
+    The means are mixing @ components; without a mixing the components are the metrics. Memory is quadratic in the
+    candidates.
+
+    >>> import numpy as np
+    >>> posterior = JointPosterior(np.zeros((1, 2)), np.array([[[1.0, 1.0], [1.0, 1.0]]]))
+    >>> float(posterior.spread(np.ones(1), np.array([1.0, -1.0])))           # what both share cancels in a contrast
+    0.0
+    """
+
+    mean: Array
+    """(metrics, candidates)."""
+    covariances: Array
+    """(components, candidates, candidates)."""
+    mixing: Array | None = None
+    """(metrics, components)."""
+
+    @classmethod
+    def from_evidence(cls, mean: Array, covariances: Array, precision: Array, weighted: Array) -> JointPosterior:
+        """Return the posterior from a prior N(mean, covariances) and Gaussian evidence.
+
+        `precision` is (metrics, candidates, candidates), or (metrics, candidates) if it is diagonal; `weighted` is
+        precision times the estimates. The prior may be singular: a candidate known exactly has a zero row.
+        """
+        count = mean.shape[1]
+        if precision.ndim == 2:
+            product, pull = covariances * precision[:, None, :], weighted - precision * mean
+        else:
+            product = covariances @ precision
+            pull = weighted - np.einsum("mij,mj->mi", precision, mean)
+        posterior = np.linalg.solve(np.eye(count) + product, covariances)
+        posterior = 0.5 * (posterior + posterior.transpose(0, 2, 1))
+        return cls(mean + np.einsum("mij,mj->mi", posterior, pull), posterior)
+
+    def transform(self, mixing: Array, candidates: Array, shift: Array) -> JointPosterior:
+        """Return the posterior of mixing @ components @ candidatesᵀ + shift.
+
+        `mixing` is (metrics, components), `candidates` (candidates, candidates), `shift` (metrics,).
+        """
+        base = np.eye(len(self.mean)) if self.mixing is None else self.mixing
+        return JointPosterior(
+            mixing @ self.mean @ candidates.T + shift[:, None],
+            np.asarray(candidates @ self.covariances @ candidates.T),
+            mixing @ base,
+        )
+
+    def take(self, places: NDArray[np.intp]) -> JointPosterior:
+        """Select candidates."""
+        return JointPosterior(self.mean[:, places], self.covariances[:, places[:, None], places], self.mixing)
+
+    def draw(self, noise: Array) -> Array:
+        """Transform the normals by the symmetric root: relabelling candidates relabels the samples."""
+        roots = np.array([symmetric_root(covariance) for covariance in self.covariances])
+        moved = np.einsum("mij,nmj->nmi", roots, noise)
+        return np.asarray(self.mean + (moved if self.mixing is None else self.mixing @ moved))
+
+    def variances(self, rows: Array) -> Array:
+        """Σ row_m² C_m[k, k]."""
+        return np.asarray(np.square(self._mixed(rows)) @ np.maximum(np.einsum("mkk->mk", self.covariances), 0.0))
+
+    def spread(self, row: Array, weights: Array) -> Array:
+        """√Σ row_m² wᵀ C_m w."""
+        quadratic = np.einsum("...i,mij,...j->...m", weights, self.covariances, weights)
+        return np.asarray(np.sqrt(np.maximum(quadratic @ np.square(self._mixed(row)), 0.0)))
+
+    def factor(self, row: Array) -> Array:
+        """The symmetric root of Σ row_m² C_m, (candidates, candidates)."""
+        return symmetric_root(np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances))
+
+    def _mixed(self, rows: Array) -> Array:
+        """Return rows over metrics as rows over components."""
+        return rows if self.mixing is None else rows @ self.mixing
+
+
+def symmetric_root(covariance: Array) -> Array:
+    """Return R with R R = covariance, with eigenvalues below zero cut off.
+
+    >>> import numpy as np
+    >>> symmetric_root(np.array([[4.0, 0.0], [0.0, 9.0]])).round(12).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PosteriorComponents:
+    """The posterior of every candidate under each scale of the prior."""
+
+    shares: Array
+    """(scales, candidates): how likely each scale is, summing to one over scales."""
+    means: Array
+    """(scales, candidates, metrics)."""
+    covariances: Array
+    """(scales, candidates, metrics, metrics)."""
+    loadings: Array
+    """(scales, candidates, metrics, metrics): by how much the means move with the prior mean."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """A scale mixture of Gaussians for candidates' mean vectors, Σ_s shares_s N(mean, SCALES_s · covariance).
+
+    One Gaussian is too wide for candidates that are nearly alike and too narrow for the few that are far off. The mean
+    is counted from the statistics' origin and is itself known up to mean_covariance.
+    """
+
+    mean: Array
+    covariance: Array
+    mean_covariance: Array
+    shares: Array
+    """(scales,)."""
+
+    def components(self, statistics: SufficientStatistics) -> PosteriorComponents:
+        """Return the posterior of every candidate under each scale."""
+        precision, weighted = statistics.likelihood()
+        measured = statistics.measured
+        estimates = statistics.estimates()
+        logs = np.empty((len(SCALES), len(measured)))
+        means = np.empty((len(SCALES), *weighted.shape))
+        covariances = np.empty((len(SCALES), *precision.shape))
+        loadings = np.empty_like(covariances)
+        apart = estimates - self.mean
+        for place, scale in enumerate(SCALES):
+            inverse = np.linalg.inv(regularize(scale * self.covariance))
+            covariances[place] = np.linalg.inv(precision + inverse)
+            loadings[place] = covariances[place] @ inverse
+            means[place] = np.einsum("kij,kj->ki", covariances[place], weighted + inverse @ self.mean)
+            # Log density of the estimate, N(mean, noise + scale · covariance), up to what all scales have in common.
+            fit = np.einsum("ki,kij,kj->k", apart, precision @ loadings[place], apart)
+            logs[place] = 0.5 * (np.linalg.slogdet(loadings[place])[1] - fit)
+        logs = np.where(measured, logs, 0.0) + np.log(np.maximum(self.shares, 1e-300))[:, None]
+        shares = np.exp(logs - logs.max(axis=0))
+        return PosteriorComponents(shares / shares.sum(axis=0), means, covariances, loadings)
+
+
+SCALES = (1.0 / 16.0, 0.25, 1.0, 4.0)
+"""Scales of the prior covariance."""
+SCALE_COUNTS = np.array([0.5, 0.5, 4.0, 0.5])
+"""Candidates' worth of belief in each scale before any are measured."""
+
+
+def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, steps: int = 8) -> Prior:
+    """Return the prior that makes the candidates' observations most likely, by a few steps of EM from `start`.
+
+    The covariance carries an inverse-Wishart prior of metrics + 2 degrees around the spread of the observations less
+    their noise, so that one observation of each of a few candidates is enough.
+    """
+    precision, weighted = statistics.likelihood()
+    measured = statistics.measured
+    width = precision.shape[-1]
+    even = SCALE_COUNTS / SCALE_COUNTS.sum()
+    if not measured.any():
+        return Prior(np.zeros(width), np.eye(width), np.eye(width), even) if start is None else start
+    precision, weighted = precision[measured], weighted[measured]
+    estimates = statistics.estimates()[measured]
+    noises = np.asarray(np.linalg.inv(precision), dtype=float)
+    count, strength = len(estimates), width + 2.0
+    guess = np.diag(_excess_variance(estimates, noises))
+    mean = estimates.mean(axis=0) if start is None else start.mean
+    covariance = guess if start is None else start.covariance
+    for _ in range(steps):
+        inverse = np.linalg.inv(regularize(covariance))
+        covariances = np.linalg.inv(precision + inverse)
+        means = np.einsum("kij,kj->ki", covariances, weighted + inverse @ mean)
+        mean = means.mean(axis=0)
+        apart = means - mean
+        scatter = covariances.sum(axis=0) + apart.T @ apart
+        covariance = regularize((scatter + strength * guess) / (count + strength))
+    mean_covariance = np.linalg.inv(np.linalg.inv(covariance + noises).sum(axis=0))
+    prior = Prior(mean, covariance, mean_covariance, even if start is None else start.shares)
+    weights = np.array([np.linalg.inv(scale * covariance + noises) for scale in SCALES])
+    for _ in range(max(1, steps // 4)):
+        shares = prior.components(statistics).shares[:, measured]
+        counts = shares.sum(axis=1) + SCALE_COUNTS
+        # Candidates that are nearly alike say most about where the mean lies.
+        pulls = np.einsum("sk,skij->kij", shares, weights)
+        mean_covariance = np.linalg.inv(pulls.sum(axis=0))
+        mean = mean_covariance @ np.einsum("kij,kj->i", pulls, estimates)
+        prior = Prior(mean, covariance, mean_covariance, counts / counts.sum())
+    return prior
+
+
+def _excess_variance(estimates: Array, noises: Array) -> Array:
+    """Return each metric's variance between candidates less its noise, (metrics,), at least a tenth of the noise."""
+    noise = np.einsum("kii->ki", noises).mean(axis=0)
+    if len(estimates) < 2:
+        return np.asarray(noise)
+    return np.asarray(np.maximum(estimates.var(axis=0, ddof=1) - noise, 0.1 * noise))

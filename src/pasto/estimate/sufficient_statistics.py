@@ -1,0 +1,298 @@
+"""Sufficient statistics of the candidates' means: units, sums and covariances, added up over rounds.
+
+Evidence is weighted by units and never by a cell's own sample variance. In a skewed metric a low mean comes with a
+small sample variance; weighted by it, the cell would count more because it is low, and the estimate would stay biased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+SIZE_CLASS_FACTOR = 100.0
+"""Cells without units are sorted into sizes that differ by this factor; smaller differences are taken for noise."""
+
+VARIANCE_NOISE_MARGIN = 4.0
+"""How many times the noise of candidates' variances must be exceeded by their spread before it counts as real."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundMeans:
+    """The cells that one round measured: means, with their units and covariances if known."""
+
+    candidates: NDArray[np.intp]
+    means: Array
+    """(cells, metrics)."""
+    units: Array | None = None
+    """(cells,): None if only errors, or nothing, are known of the cells' sizes."""
+    covariances: Array | None = None
+    """(cells, metrics, metrics): of the means."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlMeans:
+    """What one round's control measured: its mean and that mean's covariance."""
+
+    mean: Array
+    """(metrics,)."""
+    covariance: Array
+    """(metrics, metrics)."""
+    units: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SufficientStatistics:
+    """Sums over the observations of every candidate.
+
+    Means are counted from `origin`, the first observation, so that a metric of mean 1e6 and deviation 1 loses nothing.
+    Memory is linear in the candidates.
+    """
+
+    origin: Array
+    """(metrics,)."""
+    units: Array
+    """(candidates,): Σ n."""
+    sums: Array
+    """(candidates, metrics): Σ n (x − origin)."""
+    squares: Array
+    """(metrics, metrics): Σ n (x − origin)(x − origin)ᵀ over all candidates."""
+    repeats: Array
+    """(candidates,): number of observations."""
+    known_units: Array
+    """(candidates,): Σ n over observations with a covariance S of their mean."""
+    known_repeats: Array
+    """(candidates,): number of those."""
+    covariance_sums: Array
+    """(candidates, metrics, metrics): Σ n · nS over those; nS estimates the covariance of one unit."""
+    variance_squares: Array
+    """(candidates, metrics): Σ n · (nS)² over those, diagonal entries only."""
+    expected_scatter: Array
+    """(metrics,): Σ nS over those, diagonal entries only."""
+
+    @classmethod
+    def empty(cls, metrics: int, candidates: int) -> SufficientStatistics:
+        """Return the statistics before the first round."""
+        return cls(
+            origin=np.full(metrics, np.nan),
+            units=np.zeros(candidates),
+            sums=np.zeros((candidates, metrics)),
+            squares=np.zeros((metrics, metrics)),
+            repeats=np.zeros(candidates),
+            known_units=np.zeros(candidates),
+            known_repeats=np.zeros(candidates),
+            covariance_sums=np.zeros((candidates, metrics, metrics)),
+            variance_squares=np.zeros((candidates, metrics)),
+            expected_scatter=np.zeros(metrics),
+        )
+
+    def add(
+        self, candidates: NDArray[np.intp], means: Array, units: Array, covariances: Array | None
+    ) -> SufficientStatistics:
+        """Return the statistics with one more round of cells, (cells, metrics) each."""
+        origin = means[0] if np.isnan(self.origin).any() else self.origin
+        centred = means - origin
+        new = {name: getattr(self, name).copy() for name in _SUMS}
+        np.add.at(new["units"], candidates, units)
+        np.add.at(new["sums"], candidates, units[:, None] * centred)
+        np.add.at(new["repeats"], candidates, 1.0)
+        new["squares"] += np.einsum("q,qi,qj->ij", units, centred, centred)
+        if covariances is not None:
+            per_unit = units[:, None, None] * covariances
+            variances = np.einsum("qii->qi", per_unit)
+            np.add.at(new["known_units"], candidates, units)
+            np.add.at(new["known_repeats"], candidates, 1.0)
+            np.add.at(new["covariance_sums"], candidates, units[:, None, None] * per_unit)
+            np.add.at(new["variance_squares"], candidates, units[:, None] * np.square(variances))
+            new["expected_scatter"] += variances.sum(axis=0)
+        return SufficientStatistics(origin=origin, **new)
+
+    def fade(self, factor: float) -> SufficientStatistics:
+        """Return the same statistics at a fraction of their weight."""
+        return SufficientStatistics(origin=self.origin, **{name: factor * getattr(self, name) for name in _SUMS})
+
+    def grow(self, count: int) -> SufficientStatistics:
+        """Return the statistics with `count` new, unmeasured candidates at the end."""
+        pooled = {"squares": self.squares, "expected_scatter": self.expected_scatter}
+        longer = {
+            name: np.concatenate([getattr(self, name), np.zeros((count, *getattr(self, name).shape[1:]))])
+            for name in _SUMS
+            if name not in pooled
+        }
+        return SufficientStatistics(origin=self.origin, **longer, **pooled)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Which candidates have been measured at all, (candidates,)."""
+        return np.asarray(self.units > 0, dtype=np.bool_)
+
+    def estimates(self) -> Array:
+        """Return each candidate's mean over its units, counted from the origin, (candidates, metrics); 0 if none."""
+        return np.asarray(self.sums / np.where(self.measured, self.units, 1.0)[:, None])
+
+    def pooled_covariance(self) -> Array:
+        """Return the covariance of one unit over all candidates, (metrics, metrics).
+
+        From the covariances that came with the observations. Metrics whose errors are all zero, and observations
+        without errors, use the scatter of repeats instead.
+        """
+        known = float(self.known_units.sum())
+        scatter = self.repeat_covariance()
+        if not known:
+            return scatter
+        stated = self.covariance_sums.sum(axis=0) / known
+        silent = np.diag(stated) <= 0.0
+        if silent.any():
+            stated = np.where(np.logical_or.outer(silent, silent), np.diag(np.diag(scatter)), stated)
+        return np.asarray(stated)
+
+    def unit_covariances(self) -> Array:
+        """Return the covariance of one unit of each candidate, (candidates, metrics, metrics).
+
+        A candidate's own variance is drawn toward the pooled one, metric by metric: the further, the more its
+        estimates scatter from round to round against what separates the candidates (empirical Bayes). Correlations are
+        the pooled ones. A cell in which an event never happened has a sample variance of 0; pooled, it is not exact.
+        """
+        pooled = self.pooled_covariance()
+        variances = np.diag(pooled)
+        own = (
+            np.einsum("kii->ki", self.covariance_sums) / np.where(self.known_units > 0, self.known_units, 1.0)[:, None]
+        )
+        weights = np.where(own.any(axis=0), self._own_weights(), 0.0)
+        scales = np.sqrt((weights * own + (1.0 - weights) * variances) / np.where(variances > 0, variances, 1.0))
+        mixed = scales[:, :, None] * scales[:, None, :] * pooled
+        stated = self.known_units[:, None, None]
+        unstated = (self.units - self.known_units)[:, None, None]
+        total = np.maximum(stated + unstated, 1e-300)
+        if unstated.any():
+            mixed = np.where(total > 1e-300, (stated * mixed + unstated * self.repeat_covariance()) / total, pooled)
+        return regularize(mixed)
+
+    def _own_weights(self) -> Array:
+        """Return how far each candidate's own variance counts against the pooled one, (candidates, metrics)."""
+        units, repeats = self.known_units, self.known_repeats
+        candidates = units > 0
+        freedom = float(np.maximum(repeats - 1.0, 0.0).sum())
+        count = int(candidates.sum())
+        if count < 2 or freedom < 1.0:
+            return np.zeros(self.sums.shape)
+        divisor = np.where(candidates, units, 1.0)[:, None]
+        own = np.einsum("kii->ki", self.covariance_sums) / divisor
+        within = np.maximum(self.variance_squares - units[:, None] * np.square(own), 0.0)
+        # Variance of a unit's variance. Heavy tails make its estimate too small more often than not, hence the margin.
+        noise = VARIANCE_NOISE_MARGIN * within.sum(axis=0) / freedom
+        centre = (units @ own) / units.sum()
+        apart = (units[:, None] * np.square(own - centre))[candidates].sum(axis=0)
+        spread = np.maximum(apart - (count - 1) * noise, 0.0) / (units.sum() - np.square(units).sum() / units.sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = spread / (spread + noise / divisor)
+        return np.where(candidates[:, None] & np.isfinite(weights), weights, 0.0)
+
+    def repeat_covariance(self) -> Array:
+        """Return the covariance of one unit from the scatter of candidates' repeats, (metrics, metrics).
+
+        Without repeats nothing separates noise from differences between candidates: half of the scatter is then counted
+        as noise, like one more repeat. Correlations are drawn toward none by metrics + 1 repeats' worth.
+        """
+        width = len(self.origin)
+        measured = self.measured
+        if not measured.any():
+            return np.eye(width)
+        within = self._scatter()
+        freedom = max(0.0, float((self.repeats[measured] - 1.0).sum()))
+        centre = self.sums[measured].sum(axis=0) / self.units.sum()
+        spread = self.squares / self.units.sum() - np.outer(centre, centre)
+        typical = float(self.units[measured].sum() / self.repeats[measured].sum())
+        share = 0.5 * typical * np.maximum(np.diag(spread), 1e-12 * (1.0 + centre**2))
+        guess = np.diag((np.maximum(np.diag(within), 0.0) + share) / (freedom + 1.0))
+        strength = width + 1.0
+        return regularize((within + strength * guess) / (freedom + strength))
+
+    def _scatter(self) -> Array:
+        """Return Σ n (x − x̄_k)(x − x̄_k)ᵀ, the scatter of repeats around their candidate's mean."""
+        estimates = self.estimates()[self.measured]
+        return np.asarray(self.squares - np.einsum("k,ki,kj->ij", self.units[self.measured], estimates, estimates))
+
+    def scatter_ratio(self) -> tuple[Array, float]:
+        """Return the scatter of repeats over what the stated errors let expect, (metrics,), and its degrees of freedom.
+
+        About 1 if the errors are right; NaN if some observation came without errors, or none was repeated.
+        """
+        freedom = float(np.maximum(self.repeats - 1.0, 0.0).sum())
+        if freedom < 1.0 or (self.known_units < self.units).any():
+            return np.full(len(self.origin), np.nan), freedom
+        divisor = np.where(self.measured, self.units, 1.0)[:, None]
+        lost = (np.einsum("kii->ki", self.covariance_sums) / divisor).sum(axis=0)
+        expected = self.expected_scatter - lost
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), freedom
+
+    def likelihood(self) -> tuple[Array, Array]:
+        """Return each candidate's precision matrix and precision times its estimate, (candidates, metrics, …)."""
+        precision = self.units[:, None, None] * np.linalg.inv(self.unit_covariances())
+        return precision, np.einsum("kij,kj->ki", precision, self.estimates())
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return a plain JSON value, bit for bit."""
+        origin = None if np.isnan(self.origin).any() else self.origin.tolist()
+        return {"origin": origin, **{name: getattr(self, name).tolist() for name in _SUMS}}
+
+    @classmethod
+    def from_saved(cls, saved: dict[str, Any], metrics: int) -> SufficientStatistics:
+        """Return what `to_saved` wrote."""
+        origin = np.full(metrics, np.nan) if saved["origin"] is None else np.array(saved["origin"], dtype=float)
+        return cls(origin=origin, **{name: np.array(saved[name], dtype=float) for name in _SUMS})
+
+
+_SUMS = (
+    "units",
+    "sums",
+    "squares",
+    "repeats",
+    "known_units",
+    "known_repeats",
+    "covariance_sums",
+    "variance_squares",
+    "expected_scatter",
+)
+
+
+def relative_units(covariances: Array, reference: Array) -> Array:
+    """Return the units of cells that came with errors only, relative to a cell with the reference variances.
+
+    A cell's own variance must not decide its weight, but a cell of 100 units should not count like one of 10,000. So
+    cells are sorted into sizes a factor of 100 apart, by the geometric mean of their variances over the metrics.
+
+    >>> import numpy as np
+    >>> variances = np.array([1.0, 1.7, 0.6, 90.0, 0.0])
+    >>> relative_units(variances[:, None, None], np.ones(1)).tolist()
+    [1.0, 1.0, 1.0, 0.01, 1.0]
+    """
+    variances = np.einsum("qii->qi", covariances)
+    usable = (variances > 0.0) & (reference > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(usable, np.log(variances / reference), 0.0)
+    average = logs.sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
+    return np.asarray(SIZE_CLASS_FACTOR ** np.round(-average / np.log(SIZE_CLASS_FACTOR)))
+
+
+def reference_variances(covariances: Array) -> Array:
+    """Return the median positive variance of each metric, (metrics,); 0 if a metric has none."""
+    variances = np.einsum("qii->qi", covariances)
+    return np.array([float(np.median(column[column > 0])) if (column > 0).any() else 0.0 for column in variances.T])
+
+
+def regularize(covariances: Array) -> Array:
+    """Return covariances made safely invertible: the diagonal grows by a millionth of the metric's own variance.
+
+    >>> import numpy as np
+    >>> regularize(np.array([[1.0, 1.0], [1.0, 1.0]])).round(9).tolist()
+    [[1.000001, 1.0], [1.0, 1.000001]]
+    """
+    diagonal = np.einsum("...ii->...i", covariances)
+    largest = diagonal.max(axis=-1, keepdims=True)
+    floor = np.maximum(1e-6 * diagonal, 1e-12 * np.where(largest > 0, largest, 1.0))
+    return np.asarray(covariances + floor[..., None] * np.eye(covariances.shape[-1]))
