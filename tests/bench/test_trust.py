@@ -174,6 +174,19 @@ def test_sample_ratios_are_quiet_and_awake() -> None:
     assert silent.ours == 1.0
 
 
+def test_sample_ratios_find_a_loss_on_a_whole_arm() -> None:
+    found = {
+        (rounds, control): sample_ratio(STUDIES, seed=3, left=0.95, whole_arm=True, rounds=rounds, control=control)
+        for rounds, control in ((50, 0.1), (50, 0.2), (100, 0.1))
+    }
+    small = found[50, 0.1]
+    assert 0.4 < small.ours < small.one_look  # no test finds more than the most powerful one at one look
+    assert small.by_cell < 0.2
+    assert found[50, 0.2].ours >= 0.75
+    assert found[100, 0.1].ours >= 0.75
+    assert sample_ratio(STUDIES, seed=3, rounds=100).ours <= 0.015
+
+
 @pytest.mark.parametrize(("candidates", "studies"), [(20, STUDIES), (100, 50)])
 def test_winners_are_seldom_false(candidates: int, studies: int) -> None:
     fixed, anytime, alone = false_winners(candidates, studies)

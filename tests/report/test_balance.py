@@ -1,17 +1,29 @@
-"""Sample ratios under shares that change: exact on average, and pointing at the culprit."""
+"""Sample ratios under shares that change: exact on average, and naming the cell or the arm that explains the counts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import multinomial
 
 from pasto.errors import BadMeasurement
-from pasto.report.balance import balance, imbalance
-from pasto.report.measured import CellMoments, MeasuredRound, recorded
+from pasto.report.balance import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, balance, imbalance
+from pasto.report.claims import paragraph
+from pasto.report.measured import WHOLE_ARM, CellMoments, MeasuredRound, recorded
+from pasto.report.telling.sections import _quality
+from pasto.service.trust.lifted import shown_balance
+
+GROUPS = {
+    "cells": None,
+    "learner": arm_groups([("control", 0), ("learner", 0), ("learner", 1)]),
+    "confirmation": arm_groups([("blend", 0), ("control", 0), ("single", 1)]),
+    "no control": arm_groups([("learner", 0), ("learner", 1), ("learner", 2)]),
+}
 
 
-def test_evidence_is_one_on_average_over_every_outcome() -> None:
+@pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
+def test_evidence_is_one_on_average_over_every_outcome(groups: NDArray[np.bool_] | None) -> None:
     """Two rounds of six units over three cells, the second's shares depending on the first's counts."""
     total = 6
     outcomes = [(a, b, total - a - b) for a in range(total + 1) for b in range(total + 1 - a)]
@@ -21,7 +33,7 @@ def test_evidence_is_one_on_average_over_every_outcome() -> None:
         after = (np.array(one) + 1.0) / (total + 3.0)
         for two in outcomes:
             chance = multinomial.pmf(one, total, first) * multinomial.pmf(two, total, after)
-            evidence, _ = imbalance(np.array([one, two], dtype=float), np.stack([first, after]))
+            evidence, _ = imbalance(np.array([one, two], dtype=float), np.stack([first, after]), groups)
             average += chance * float(np.exp(evidence[-1]))
     assert average == pytest.approx(1.0, abs=1e-9)
 
@@ -60,6 +72,75 @@ def test_losses_are_found_and_named(left: float) -> None:
     assert found.suspect == ("learner", 2)
     assert found.left == pytest.approx(left, abs=0.03)
     assert found.round is not None
+
+
+def test_the_weights_of_the_alternatives_are_a_distribution() -> None:
+    assert ARM_LEFT.shape == ARM_LEFT_WEIGHTS.shape
+    assert ARM_LEFT_WEIGHTS.sum() == pytest.approx(1.0)
+    assert ALARM == 4e-3
+
+
+@pytest.mark.parametrize(("left", "rounds"), [(0.95, 40), (0.9, 20), (0.5, 2), (0.0, 2)])
+def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None:
+    found = balance(recorded(rounds_with(dict.fromkeys(range(4), left), rounds)))
+    assert found.alarm
+    assert found.suspect == ("learner", WHOLE_ARM)
+    assert found.left == pytest.approx(left, abs=0.015)
+    claim = paragraph([], balance=found, names=["a", "b", "c", "d"])
+    assert claim.startswith(f"Nothing can be claimed: of the units of the arm learner, {found.left:.0%} arrived")
+    shown = shown_balance(found, ["a", "b", "c", "d"])
+    assert shown["suspect"] == {"arm": "learner", "candidate": None, "left": found.left}
+    rest = {"events": 0, "share": 0.0}
+    quality = {"units": 1, "events": 1, "sample_ratio": shown, "late": rest, "clipped": {}}
+    rows = _quality({**quality, **dict.fromkeys(("gap", "missing", "uncredited", "excluded"), 0)}).rows
+    (said,) = [row[1] for row in rows if row[0] == "sample ratio"]
+    assert said.startswith("wrong: learner / all candidates (p = ")
+
+
+def confirmed(loss: dict[str, float]) -> MeasuredRound:
+    """A confirmation of 90,000 units in three arms, with what is left of each."""
+    shares = {("blend", 0): 0.2, ("blend", 1): 0.13, ("control", 2): 0.34, ("single", 1): 0.33}
+    rng = np.random.default_rng(2)
+    counts = rng.multinomial(90_000, [*shares.values()])
+    cells = [
+        moments(arm, candidate, int(rng.binomial(count, loss.get(arm, 1.0))))
+        for (arm, candidate), count in zip(shares, counts, strict=True)
+    ]
+    return MeasuredRound(7, shares, cells)
+
+
+@pytest.mark.parametrize(
+    ("loss", "suspect", "left"),
+    [
+        ({"blend": 0.95}, ("blend", WHOLE_ARM), 0.95),
+        ({"single": 0.95}, ("single", 1), 0.95),
+        ({"control": 0.95}, ("control", 2), 0.95),
+        ({"blend": 0.95, "single": 0.95}, ("control", 2), 1.05),
+    ],
+)
+def test_a_confirmation_names_the_arm_that_differs(
+    loss: dict[str, float], suspect: tuple[str, int], left: float
+) -> None:
+    found = balance(recorded([confirmed(loss)]))
+    assert found.alarm
+    assert found.suspect == suspect
+    assert found.left == pytest.approx(left, abs=0.015)
+    assert not balance(recorded([confirmed({})])).alarm
+
+
+def test_arms_that_serve_the_baseline_are_what_the_others_are_compared_with() -> None:
+    keys = [("control", 0), ("learner", 0), ("learner", 1), ("outside", 0)]
+    assert arm_groups(keys).tolist() == [[False, True, True, False]]
+    assert arm_groups([("learner", 0), ("learner", 1)]).shape == (0, 2)
+    assert arm_groups([("held", 0)]).shape == (0, 1)
+
+
+def test_a_round_in_which_only_the_arm_was_served_says_nothing_of_it() -> None:
+    groups = arm_groups([("control", 0), ("learner", 0), ("learner", 1)])
+    shares = np.array([[0.1, 0.4, 0.5], [0.0, 0.4, 0.6]])
+    counts = np.array([[100.0, 400.0, 500.0], [0.0, 4_000.0, 6_000.0]])
+    evidence, _ = imbalance(counts, shares, groups)
+    assert evidence[1] <= evidence[0] < 0.0
 
 
 def test_an_arm_that_is_left_out_leaves_the_others_in_proportion() -> None:

@@ -107,15 +107,24 @@ def _detection(drop: float, asked: str, where: str, options: dict[str, Any], stu
 
 
 def _quiet(studies: int) -> Any:
-    found = sample_ratio(studies)
+    found = sample_ratio(studies, rounds=100)
     note = f"chi-square at every look {found.every_look:.1%}"
     mutant = "last weights", f"{found.last_weights:.0%}"
-    return _row("sample ratio, false alarms", "healthy", f"{found.ours:.2%}", "≤ 0.4%", mutant, note)
+    return _row("sample ratio, false alarms", "healthy, 100 rounds", f"{found.ours:.2%}", "≤ 0.4%", mutant, note)
 
 
 def _awake(where: str, left: float, lift: float, asked: str, studies: int) -> Any:
     found = sample_ratio(studies, left=left, lift=lift)
     return _row("sample ratio, found", where, f"{found.ours:.1%}", asked, None)
+
+
+def _arm_loss(rounds: int, control: float, asked: str, studies: int) -> Any:
+    found = sample_ratio(studies, left=0.95, whole_arm=True, control=control, rounds=rounds)
+    where = f"5% lost on the learner's arm, {rounds * 1_000:,} units, {control:.0%} control"
+    note = f"most powerful test, at one look with the whole error {found.one_look:.1%}"
+    return _row(
+        "sample ratio, found", where, f"{found.ours:.1%}", asked, ("by cells alone", f"{found.by_cell:.1%}"), note
+    )
 
 
 def _winner(candidates: int, studies: int) -> Any:
@@ -145,6 +154,10 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
     partial(_awake, "10% lost on one of five", 0.9, 0.0, "≥ 75%"),
     partial(_awake, "the same, most of them starved", 0.9, 0.02, "told"),
     partial(_awake, "one of five silent", 0.0, 0.0, "100%"),
+    partial(_arm_loss, 50, 0.1, "reported"),
+    partial(_arm_loss, 50, 0.2, "≥ 75%"),
+    partial(_arm_loss, 50, 0.5, "≥ 75%"),
+    partial(_arm_loss, 100, 0.1, "≥ 75%"),
     *(partial(_winner, candidates) for candidates in (20, 100)),
 )
 """Every measurement, given how many studies to run."""

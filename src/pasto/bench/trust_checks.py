@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 from pasto.bench.trust_studies import Scene, Studies, simulate, sticky
 from pasto.estimate.intervals import (
@@ -25,7 +25,7 @@ from pasto.estimate.intervals import (
 )
 from pasto.estimate.intervals.cells import Array
 from pasto.estimate.intervals.restarts import MIXTURE
-from pasto.report.balance import imbalance
+from pasto.report.balance import ALARM, arm_groups, imbalance
 from pasto.report.shortfall import Floor, shortfall
 from pasto.report.winner import beating
 
@@ -283,32 +283,60 @@ class Ratios:
     """How often sample-ratio checks rang."""
 
     ours: float
+    by_cell: float
+    """The part of it that goes by cells alone."""
+    one_look: float
+    """The most powerful test of a loss on the learner's arm: one-sided, at the last round only, the whole error."""
     last_weights: float
     """A chi-square test against the latest shares."""
     every_look: float
     """A chi-square test against all rounds' shares, at every round."""
 
 
-def sample_ratio(studies: int, seed: int = 1, *, left: float = 1.0, rounds: int = 30, lift: float = 0.0) -> Ratios:
-    """Studies of 1,000 units a round with five candidates; of one of them only a part of the units arrives."""
-    scene = Scene("ratio", rounds=rounds, lift=lift)
-    rang: list[list[NDArray[np.bool_]]] = [[], [], []]
+def sample_ratio(
+    studies: int,
+    seed: int = 1,
+    *,
+    left: float = 1.0,
+    whole_arm: bool = False,
+    control: float = 0.1,
+    rounds: int = 30,
+    lift: float = 0.0,
+) -> Ratios:
+    """Simulate studies of 1,000 units a round with five candidates, and return how often each check rings.
+
+    Of one candidate's units, or of the learner's whole arm, the part `left` arrives.
+    """
+    scene = Scene("ratio", rounds=rounds, control=control, lift=lift)
+    groups = arm_groups([("control", 0), *(("learner", place) for place in range(scene.candidates))])
+    rang: list[list[NDArray[np.bool_]]] = [[], [], [], [], []]
     for size, start in batches(studies, seed):
         drawn = simulate(scene, size, start)
         rng = np.random.default_rng([start, 7])
         counts = drawn.cells.units[..., :-1].copy()
-        if left < 1.0:
+        if whole_arm:
+            counts[..., 1:] = rng.binomial(counts[..., 1:].astype(int), left)
+        elif left < 1.0:
             lossy = 1 + np.arange(size) % scene.candidates
             row = np.arange(size)
             counts[row, :, lossy] = rng.binomial(counts[row, :, lossy].astype(int), left)
-        rang[0].append((imbalance(counts, drawn.shares)[0] >= np.log(1e3)).any(axis=-1))
+        for place, together in ((0, groups), (1, None)):
+            rang[place].append((imbalance(counts, drawn.shares, together)[0] >= -np.log(ALARM)).any(axis=-1))
+        rang[2].append(_arm_deviation(counts, drawn.shares) <= norm.ppf(ALARM))
         seen, total = np.cumsum(counts, axis=-2), counts.sum(axis=-1, keepdims=True)
         expected = np.cumsum(total * drawn.shares, axis=-2)
-        for place, hoped in ((1, np.cumsum(total, axis=-2) * drawn.shares), (2, expected)):
+        for place, hoped in ((3, np.cumsum(total, axis=-2) * drawn.shares), (4, expected)):
             statistic = ((seen - hoped) ** 2 / hoped).sum(axis=-1)
             red = chi2.sf(statistic, counts.shape[-1] - 1) < 1e-3
-            rang[place].append(red[:, -1] if place == 1 else red.any(axis=-1))
+            rang[place].append(red[:, -1] if place == 3 else red.any(axis=-1))
     return Ratios(*(float(np.concatenate(parts).mean()) for parts in rang))
+
+
+def _arm_deviation(counts: Array, shares: Array) -> Array:
+    """Return by how many standard deviations the units outside cell 0 differ from their shares, over all rounds."""
+    total, share = counts.sum(axis=-1), shares[..., 1:].sum(axis=-1)
+    variance = (total * share * (1.0 - share)).sum(axis=-1)
+    return np.asarray((counts[..., 1:].sum(axis=-1) - total * share).sum(axis=-1) / np.sqrt(variance))
 
 
 def false_winners(candidates: int, studies: int, seed: int = 1) -> tuple[float, float, float]:

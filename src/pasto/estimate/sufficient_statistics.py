@@ -206,7 +206,9 @@ class SufficientStatistics:
         centre = self.sums[measured].sum(axis=0) / self.units.sum()
         spread = self.squares / self.units.sum() - np.outer(centre, centre)
         typical = float(self.units[measured].sum() / self.repeats[measured].sum())
-        share = 0.5 * typical * np.maximum(np.diag(spread), 1e-12 * (1.0 + centre**2))
+        least = np.maximum(np.diag(spread), 1e-12 * centre**2)
+        constant = np.where(self.origin != 0.0, 1e-6 * self.origin, 1.0) ** 2
+        share = 0.5 * typical * np.where(least > 0.0, least, constant)
         guess = np.diag((np.maximum(np.diag(within), 0.0) + share) / (freedom + 1.0))
         strength = width + 1.0
         return regularize((within + strength * guess) / (freedom + strength))
@@ -288,11 +290,13 @@ def reference_variances(covariances: Array) -> Array:
 def regularize(covariances: Array) -> Array:
     """Return covariances made safely invertible: the diagonal grows by a millionth of the metric's own variance.
 
+    A metric that did not vary has no variance of its own: it takes a part of the largest.
+
     >>> import numpy as np
     >>> regularize(np.array([[1.0, 1.0], [1.0, 1.0]])).round(9).tolist()
     [[1.000001, 1.0], [1.0, 1.000001]]
     """
     diagonal = np.einsum("...ii->...i", covariances)
     largest = diagonal.max(axis=-1, keepdims=True)
-    floor = np.maximum(1e-6 * diagonal, 1e-12 * np.where(largest > 0, largest, 1.0))
+    floor = np.where(diagonal > 0.0, 1e-6 * diagonal, 1e-12 * np.where(largest > 0.0, largest, 1.0))
     return np.asarray(covariances + floor[..., None] * np.eye(covariances.shape[-1]))

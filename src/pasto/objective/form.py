@@ -16,7 +16,9 @@ from pasto.errors import Unsupported
 from pasto.objective.goals import Array, Goal
 
 TOLERANCE = 1e-9
-"""How far below its limit, relative to the limit's own size, a hard guardrail still counts as met."""
+"""The largest miss that still counts as met, as a part of a guardrail's largest slack over the candidates."""
+ROUNDING = 1e-12
+"""The largest miss that counts as rounding, as a part of the terms that are subtracted to form the slack."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +55,30 @@ class Form:
             value = value - np.einsum("...g,g->...", breach**2, self.penalties[soft])
         return np.asarray(value)
 
-    def met(self, metrics: Array) -> NDArray[np.bool_]:
-        """Whether every hard guardrail is met, (...), to within rounding."""
+    def tolerances(self, means: Array) -> Array:
+        """Return by how much each guardrail may be missed and still count as met, (guardrails,).
+
+        The scale is the guardrail's own over the candidates' means (metrics, candidates), so that the verdict is the
+        same in every unit.
+        """
+        slack = np.abs(self.rows @ means - self.at[:, None])
+        terms = np.abs(self.rows) @ np.abs(means) + np.abs(self.at)[:, None]
+        return np.asarray(TOLERANCE * slack.max(axis=1) + ROUNDING * terms.max(axis=1))
+
+    def met(self, metrics: Array, tolerances: Array | None = None) -> NDArray[np.bool_]:
+        """Return if every hard guardrail is met, (...), to within tolerances (guardrails,).
+
+        Without tolerances the scale is that of each metric vector and the limit alone: a metric that is 0 only up to
+        rounding misses a limit of 0.
+        """
         hard = self.hard
         slack = metrics @ self.rows[hard].T - self.at[hard]
-        sizes = np.abs(metrics) @ np.abs(self.rows[hard]).T + np.abs(self.at[hard])
-        return np.asarray((slack >= -TOLERANCE * (1.0 + sizes)).all(axis=-1))
+        allowed = self._allowed(metrics)[..., hard] if tolerances is None else tolerances[hard]
+        return np.asarray((slack >= -allowed).all(axis=-1))
 
-    def value(self, metrics: Array) -> Array:
+    def value(self, metrics: Array, tolerances: Array | None = None) -> Array:
         """f(y), (...)."""
-        return np.where(self.met(metrics), self.smooth(metrics), -np.inf)
+        return np.where(self.met(metrics, tolerances), self.smooth(metrics), -np.inf)
 
     def gradient(self, metrics: Array) -> Array:
         """∇f(y), (..., metrics), for an objective without hard guardrails."""
@@ -85,13 +101,17 @@ class Form:
         exchange = np.where(self.relief.any(axis=1), self.relief @ metrics, 1.0)
         return {name: float(price) for name, price in zip(self.names, marginal * exchange + 0.0, strict=True)}
 
-    def shortfalls(self, metrics: Array) -> dict[str, float]:
+    def shortfalls(self, metrics: Array, tolerances: Array | None = None) -> dict[str, float]:
         """By how much each missed guardrail is missed, in its own units."""
         slack = self.slack(metrics)
         exchange = np.where(self.relief.any(axis=1), self.relief @ metrics, 1.0)
-        sizes = np.abs(self.rows) @ np.abs(metrics) + np.abs(self.at)
+        allowed = self._allowed(metrics) if tolerances is None else tolerances
         return {
             name: float(-short / unit)
-            for name, short, unit, size in zip(self.names, slack, exchange, sizes, strict=True)
-            if short < -TOLERANCE * (1.0 + size)
+            for name, short, unit, most in zip(self.names, slack, exchange, allowed, strict=True)
+            if short < -most
         }
+
+    def _allowed(self, metrics: Array) -> Array:
+        """Return the tolerances (..., guardrails) where no candidates give the scale."""
+        return np.asarray(TOLERANCE * (np.abs(metrics) @ np.abs(self.rows).T + np.abs(self.at)))

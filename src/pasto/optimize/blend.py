@@ -59,7 +59,8 @@ def describe_form(
     if duals is None:
         prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
     value = float(form.smooth(blended))
-    single, single_value, gain = _singles(form, means, blended, value)
+    tolerances = form.tolerances(means)
+    single, single_value, gain = _singles(form, means, blended, value, tolerances)
     return Blend(
         probabilities=tuple(probabilities.tolist()),
         value=value,
@@ -70,8 +71,8 @@ def describe_form(
         single=single,
         single_value=single_value,
         gain=gain,
-        feasible=bool(form.met(blended)),
-        shortfalls=form.shortfalls(blended),
+        feasible=bool(form.met(blended, tolerances)),
+        shortfalls=form.shortfalls(blended, tolerances),
         lifts=lifts,
     )
 
@@ -85,10 +86,12 @@ def violation(slack: Array) -> Array:
     return np.asarray((np.minimum(slack / spreads(slack)[:, None], 0.0) ** 2).sum(axis=0))
 
 
-def _singles(form: Form, means: Array, blended: Array, value: float) -> tuple[int | None, float | None, Gain]:
+def _singles(
+    form: Form, means: Array, blended: Array, value: float, tolerances: Array
+) -> tuple[int | None, float | None, Gain]:
     """The best single candidate, and what the blend gains over it or over the least-violating one."""
     columns = means.T
-    values = form.value(columns)
+    values = form.value(columns, tolerances)
     goal = float(form.goal.value(blended))
     best = int(np.argmax(values))
     if values[best] > -np.inf:
@@ -96,7 +99,7 @@ def _singles(form: Form, means: Array, blended: Array, value: float) -> tuple[in
         return best, only, Gain(best, value - only, goal - float(form.goal.value(columns[best])))
     misses = violation(form.slack(columns).T[form.hard])
     least = int(np.argmax(np.where(misses <= misses.min(), form.smooth(columns), -np.inf)))
-    missed = form.shortfalls(columns[least])
+    missed = form.shortfalls(columns[least], tolerances)
     hard = {name for name, firm in zip(form.names, form.hard, strict=True) if firm}
     violations = {name: amount for name, amount in missed.items() if name in hard}
     return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)

@@ -95,7 +95,8 @@ class Bounds:
         known = [place for place, name in enumerate(form.names) if name in self.limits.budget]
         losses = np.array([self.limits.budget[form.names[place]] for place in known])
         units = np.where(form.relief.any(axis=1), form.relief @ (self.belief.mean @ shares), 1.0)[known]
-        return bool((self.lower(shares)[known] >= -losses * units - 1e-12).all())
+        allowed = losses * units + form.tolerances(self.belief.mean)[known]
+        return bool((self.lower(shares)[known] >= -allowed).all())
 
     def lower(self, shares: Array) -> Array:
         """What each guardrail's slack is at least."""

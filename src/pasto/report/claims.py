@@ -8,6 +8,7 @@ from pasto.report.balance import Balance
 from pasto.report.breaker import Verdict
 from pasto.report.confidence import stated
 from pasto.report.lift import Lift
+from pasto.report.measured import WHOLE_ARM
 
 
 def paragraph(
@@ -72,8 +73,11 @@ def _unbalanced(balance: Balance, names: Sequence[str]) -> str:
     if balance.suspect is None or balance.left is None:
         return "Nothing can be claimed: units did not arrive where they were sent."
     arm, candidate = balance.suspect
-    name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
+    units = f"the units of the arm {arm}"
+    if candidate != WHOLE_ARM:
+        name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
+        units = f"the units that the arm {arm} sent to {name}"
     return (
-        f"Nothing can be claimed: of the units that the arm {arm} sent to {name}, {balance.left:.0%} arrived, and what "
+        f"Nothing can be claimed: of {units}, {balance.left:.0%} arrived, and what "
         "lost or doubled them may have picked them by what they did. Find the cause first."
     )

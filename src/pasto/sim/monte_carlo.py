@@ -149,6 +149,8 @@ def _exact(worlds: Sequence[World], rounds: int) -> tuple[Array, Array]:
         if id(world) not in found:
             form, means = world.objective.form(), world.running(rounds)
             blended = means @ optimum(form, means).probabilities
-            found[id(world)] = (float(form.value(blended)), float(form.value(means.T).max()))
-    best, single = np.array([found[id(world)] for world in worlds]).T
-    return best, single
+            tolerances = form.tolerances(means)
+            single = float(form.value(means.T, tolerances).max())
+            found[id(world)] = (float(form.value(blended, tolerances)), single)
+    best, singles = np.array([found[id(world)] for world in worlds]).T
+    return best, singles

@@ -63,7 +63,8 @@ class World:
 
     def value(self, probabilities: ArrayLike) -> Array:
         """f(μ p), for one distribution or an array (..., candidates) of them."""
-        return self.objective.value(np.asarray(probabilities, dtype=float) @ self.truth.T)
+        form = self.objective.form()
+        return form.value(np.asarray(probabilities, dtype=float) @ self.truth.T, form.tolerances(self.truth))
 
     def draw(self, candidates: ArrayLike, rng: np.random.Generator, round: int = 1) -> Array:
         """What each of n candidates measures once, (n, metrics).

@@ -106,12 +106,11 @@ def holding(
     (array([0.5]), array([0.977]))
     """
     unsure = Uncertain.of(form, belief, offsets, baseline)
-    blended = belief.mean @ probabilities
     # Slacks are blended, not metrics: a metric whose level dwarfs its range would lose its digits.
     level, spread = unsure.slack @ probabilities, unsure.spread(probabilities)
-    size = 1e-9 * (1.0 + np.abs(form.rows) @ np.abs(blended) + np.abs(form.at))
-    sure = spread <= 1e-3 * size
-    return np.where(sure, level >= -size, ndtr(level / np.where(sure, 1.0, spread)))
+    tolerances = form.tolerances(belief.mean)
+    sure = spread <= 1e-3 * tolerances
+    return np.where(sure, level >= -tolerances, ndtr(level / np.where(sure, 1.0, spread)))
 
 
 def intervals(belief: Posterior, probabilities: Array, rows: Array, confidence: float = 0.95) -> Array:
@@ -151,7 +150,8 @@ class _Question:
     def exact(self) -> Cautious:
         """The exact answer for the belief's mean."""
         found = optimum(self.form, self.belief.mean)
-        return self._answer(found.probabilities, np.where(self.form.hard, found.duals, 0.0), found.feasible)
+        certified = self.form.met(self.belief.mean @ found.probabilities, self.form.tolerances(self.belief.mean))
+        return self._answer(found.probabilities, np.where(self.form.hard, found.duals, 0.0), bool(certified))
 
     def linear(self, goal: LinearGoal) -> Cautious:
         """A weighted sum of metrics: its expectation is that of the mean."""

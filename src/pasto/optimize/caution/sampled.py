@@ -61,8 +61,10 @@ class Sampled:
             below[:, place] = np.maximum(below[:, place] - 1e-5 * (high - low)[place], low[place])
             rise = self.goal.derivative(above) - self.goal.derivative(below)
             hessians[:, place] = rise / (above - below)[:, place, None]
-        bends, axes = np.linalg.eigh(-(hessians + hessians.transpose(0, 2, 1)) / 2.0)
-        roots = np.sqrt(np.maximum(bends, 0.0))[:, :, None] * (axes.transpose(0, 2, 1) @ self.truths)
+        ranges = high - low  # metrics in units of their own range: the bends of a small one keep their digits
+        bends, axes = np.linalg.eigh(-(hessians + hessians.transpose(0, 2, 1)) / 2.0 * np.outer(ranges, ranges))
+        scaled = self.truths / ranges[:, None]
+        roots = np.sqrt(np.maximum(bends, 0.0))[:, :, None] * (axes.transpose(0, 2, 1) @ scaled)
         flat = roots.reshape(-1, self.truths.shape[2])
         return np.asarray(flat.T @ flat / (count * self.unit))
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from pasto.errors import SolverFailed
 from pasto.objective import Array
+from pasto.objective.form import TOLERANCE
 from pasto.optimize.exact.climb import Stand, climb
 from pasto.optimize.exact.interior import walk
 from pasto.optimize.exact.program import Program, Solution
@@ -16,8 +17,6 @@ ENOUGH = 1e-9
 """The gap to the optimum, beside a goal whose spread is about one, above which a second method is asked."""
 WORST = 1e-6
 """The gap above which no answer is given."""
-MISSED = 1e-9
-"""How far, beside its largest slack, a hard guardrail must be missed by every blend to count as infeasible."""
 
 
 def best(program: Program) -> Solution:
@@ -42,7 +41,8 @@ def best_with_springs(program: Program, springs: NDArray[np.bool_]) -> Solution:
     slack = scaled.slack + allowance[:, None] if allowance.any() else scaled.slack
     shares, duals = _maximum(scaled.goal, slack, scaled.give, start, springs)
     duals = np.where(springs, duals, np.maximum(duals, 0.0)) * scaled.exchange
-    return Solution(_cleaned(shares), duals, bool(allowance.max(initial=0.0) <= MISSED))
+    feasible = bool((allowance <= TOLERANCE * np.abs(scaled.slack).max(axis=1, initial=0.0)).all())
+    return Solution(_cleaned(shares), duals, feasible)
 
 
 def _maximum(
@@ -101,9 +101,9 @@ def _start(scaled: Scaled) -> tuple[Stand, Array]:
 
 
 def spreads(slack: Array) -> Array:
-    """The range of each guardrail's slack over the candidates, 1 where they are all the same."""
-    spread = np.ptp(slack, axis=1)
-    return np.where(spread > 0.0, spread, 1.0)
+    """Return the range of each guardrail's slack over the candidates, or its size if they are all the same."""
+    spread, size = np.ptp(slack, axis=1), np.abs(slack).max(axis=1, initial=0.0)
+    return np.where(spread > TOLERANCE * size, spread, np.where(size > 0.0, size, 1.0))
 
 
 def _independent(columns: Array, rails: list[int]) -> list[int]:

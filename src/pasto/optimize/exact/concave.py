@@ -33,7 +33,7 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
     slack = form.rows @ means - form.at[:, None]
     smooth = _soft_only(form)
     values = smooth.smooth(means.T)
-    scale = float(np.ptp(values)) or 1.0
+    scale = _scale(values, float(smooth.smooth(means.mean(axis=1))))
     first = best(Program(values, slack[form.hard], form.penalties[form.hard]))
     if not first.feasible:
         slack = slack - np.where(form.hard, np.minimum(slack @ first.probabilities, 0.0), 0.0)[:, None]
@@ -59,7 +59,7 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
             break
         here, last = moved, gap
     # Newton steps stop short at a kink, where one gradient does not tell the whole slope.
-    shares, multipliers = best_by_cuts(smooth, means, slack[form.hard], here, gap=GAP * scale)
+    shares, multipliers = best_by_cuts(smooth, means, slack[form.hard], here, gap=GAP, scale=scale)
     duals = np.zeros(len(slack))
     duals[form.hard] = multipliers
     return Solution(_sparse(shares, np.vstack([means, slack])), duals, first.feasible)
@@ -70,6 +70,12 @@ def _soft_only(form: Form) -> Form:
     soft = ~form.hard
     names = tuple(name for name, kept in zip(form.names, soft, strict=True) if kept)
     return Form(form.goal, names, form.rows[soft], form.at[soft], form.penalties[soft], form.relief[soft])
+
+
+def _scale(values: Array, even: float) -> float:
+    """Return the spread of f over the candidates (candidates,) and their even blend, or its size if it has none."""
+    spread = max(float(np.ptp(values)), even - float(values.min()))
+    return spread or float(np.abs(values).max()) or 1.0
 
 
 def _curvature(goal: UtilityGoal, vector: Array) -> Array:
@@ -84,10 +90,11 @@ def _curvature(goal: UtilityGoal, vector: Array) -> Array:
     points[range(len(inner), 2 * len(inner)), range(len(inner))] = below
     slopes = goal.derivative(points)
     hessian = (slopes[: len(inner)] - slopes[len(inner) :]) / (above - below)[:, None]
-    bends, axes = np.linalg.eigh(-(hessian + hessian.T) / 2.0)
+    ranges = high - low  # metrics in units of their own range, so that which directions bend depends on no unit
+    bends, axes = np.linalg.eigh(-(hessian + hessian.T) / 2.0 * np.outer(ranges, ranges))
     bent = bends > 1e-12 * max(float(bends[-1]), 0.0)
     rows = np.zeros((int(bent.sum()), len(vector)))
-    rows[:, places] = np.sqrt(bends[bent])[:, None] * axes[:, bent].T
+    rows[:, places] = np.sqrt(bends[bent])[:, None] * axes[:, bent].T / ranges
     return rows
 
 

@@ -14,10 +14,13 @@ from pasto.objective import Array, Form
 CUTS = 400
 
 
-def best_by_cuts(smooth: Form, means: Array, limits: Array, start: Array, *, gap: float) -> tuple[Array, Array]:
-    """Shares within gap of the best, and the multipliers of limits (hard guardrails, candidates) · p ≥ 0.
+def best_by_cuts(
+    smooth: Form, means: Array, limits: Array, start: Array, *, gap: float, scale: float = 1.0
+) -> tuple[Array, Array]:
+    """Shares within gap · scale of the best, and the multipliers of limits (hard guardrails, candidates) · p ≥ 0.
 
-    smooth is a form without hard guardrails; start are shares that meet the limits.
+    smooth is a form without hard guardrails, whose values spread over about scale; start are shares that meet the
+    limits.
 
     >>> import numpy as np, pasto
     >>> over = {"a": (-1, 3), "b": (-1, 3)}
@@ -28,15 +31,19 @@ def best_by_cuts(smooth: Form, means: Array, limits: Array, start: Array, *, gap
     from scipy.optimize import linprog  # slow to load, and seldom needed
 
     width, firm = means.shape[1], len(limits)
+    sizes = np.abs(limits).max(axis=1, initial=0.0)
+    units = np.where(sizes > 0.0, sizes, 1.0)  # the linear program's tolerances are absolute
+    rails = np.hstack([-limits / units[:, None], np.zeros((firm, 1))])
     gain = np.inf
-    here, kept, below = start, start, float(smooth.smooth(means @ start))
+    origin = float(smooth.smooth(means @ start))
+    here, kept, below = start, start, 0.0
     planes = np.zeros((0, width))
     for _ in range(CUTS):
         vector = means @ here
         slope = smooth.gradient(vector)
-        plane = slope @ means + (float(smooth.smooth(vector)) - slope @ vector)
-        planes = np.vstack([planes, plane])
-        rows = np.vstack([np.hstack([-limits, np.zeros((firm, 1))]), np.hstack([-planes, np.ones((len(planes), 1))])])
+        plane = slope @ means + (float(smooth.smooth(vector)) - origin - slope @ vector)
+        planes = np.vstack([planes, plane / scale])
+        rows = np.vstack([rails, np.hstack([-planes, np.ones((len(planes), 1))])])
         found = linprog(
             np.append(np.zeros(width), -1.0),
             A_ub=rows,
@@ -50,13 +57,13 @@ def best_by_cuts(smooth: Form, means: Array, limits: Array, start: Array, *, gap
             raise SolverFailed(f"the linear program over {len(planes)} tangents of the utility failed: {found.message}")
         here = np.maximum(found.x[:-1], 0.0)
         here /= here.sum()
-        value = float(smooth.smooth(means @ here))
+        value = (float(smooth.smooth(means @ here)) - origin) / scale
         if value > below:
             kept, below = here, value
         gain = float(found.x[-1]) - below
         if gain <= gap:
-            return kept, -found.ineqlin.marginals[:firm]
+            return kept, -found.ineqlin.marginals[:firm] * scale / units
     raise SolverFailed(
-        f"the utility could not be maximised with {CUTS} tangents: {gain:.3g} may still be gained; is it "
+        f"the utility could not be maximised with {CUTS} tangents: {gain * scale:.3g} may still be gained; is it "
         "concave, and its gradient right, over the whole of over=?"
     )

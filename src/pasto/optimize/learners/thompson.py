@@ -147,8 +147,10 @@ class Thompson:
         noise[:, :, problem.order] = rng.standard_normal(noise.shape)
         blends, priced = draw_blends(problem, belief.mean, belief.draw(noise))
         row = priced.mean(axis=0)
-        slot = max(float(row @ state.noise @ row), 1e-12) * self.draws / state.units
-        shares = allocate(blends, belief.variances(row[None])[0], slot)
+        variances = belief.variances(row[None])[0]
+        least = max(1e-12 * float(variances.max()), 1e-300)  # metrics that do not vary are not exact
+        slot = max(float(row @ state.noise @ row), least) * self.draws / state.units
+        shares = allocate(blends, variances, slot)
         return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, belief)
 
     def prospects(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> list[Prospect]:

@@ -236,7 +236,9 @@ def _quality(told: Mapping[str, Any]) -> Section:
     ratio = told.get("sample_ratio")
     if ratio is not None:
         suspect = ratio["suspect"]
-        said = "as it should be" if suspect is None else f"wrong: {suspect['arm']} / {suspect['candidate']}"
+        said = "as it should be"
+        if suspect is not None:
+            said = f"wrong: {suspect['arm']} / {suspect['candidate'] or 'all candidates'}"
         rows.append(("sample ratio", f"{said} (p = {ratio['p_value']:.2g})"))
     late = told["late"]
     rows.append(("came too late to be learned", _part(late["events"], late["share"])))

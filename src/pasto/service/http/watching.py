@@ -69,7 +69,7 @@ class Watch:
         if may_compute and (known is None or known[0] != row.generation):
             known = self._balance[row.number] = row.generation, self._unbalanced(row.name)
         if known is not None:
-            meaning = "1 while candidates get other shares of the sample than the policy gave them."
+            meaning = "1 while candidates or arms get other shares of the sample than the policy gave them."
             yield "pasto_sample_ratio_alarm", meaning, float(known[1]), row.name
 
     def _unbalanced(self, name: str) -> bool:

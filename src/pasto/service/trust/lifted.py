@@ -11,7 +11,7 @@ from pasto.estimate.intervals import Interval, Quantity, Range
 from pasto.report.balance import Balance, balance
 from pasto.report.claims import paragraph
 from pasto.report.lift import Adjusted, Bounded, Estimate, Lift, Target, history, lifts
-from pasto.report.measured import MeasuredRound, Record, recorded
+from pasto.report.measured import WHOLE_ARM, MeasuredRound, Record, recorded
 from pasto.report.winner import winners
 from pasto.service.spec import Spec
 from pasto.service.trust.measured import latest
@@ -155,11 +155,12 @@ def shown_estimate(estimate: Estimate) -> dict[str, float | None]:
 
 
 def shown_balance(checked: Balance, names: Sequence[str]) -> dict[str, Any]:
-    """The sample ratio in JSON: units by arm and candidate beside what was to be expected."""
+    """Return the sample ratio in JSON: units by arm with what was expected; no candidate if a whole arm is suspect."""
     suspect = None
     if checked.suspect is not None:
         arm, candidate = checked.suspect
-        suspect = {"arm": arm, "candidate": _name(names, candidate), "left": finite(checked.left or 0.0)}
+        name = None if candidate == WHOLE_ARM else _name(names, candidate)
+        suspect = {"arm": arm, "candidate": name, "left": finite(checked.left or 0.0)}
     arms: dict[str, dict[str, float]] = {}
     for (arm, _), units in checked.observed.items():
         arms.setdefault(arm, {"units": 0.0, "expected": 0.0})["units"] += units
