@@ -22,7 +22,12 @@ TINY = Plan(rounds=2, users=600, confirming=900, truth=1_000)
 
 def result(*, certified: bool = True, second: bool = True, binds: bool = True) -> SeedResult:
     return SeedResult(
-        certified, {"a": True, "b": second}, {"a": False, "b": binds}, (("a", True), ("goal", False)), 0.5, 2
+        certified=certified,
+        holds={"a": True, "b": second},
+        binding={"a": False, "b": binds},
+        covered=(("a", True), ("goal", False)),
+        gain=0.5,
+        seconds=2.0,
     )
 
 
@@ -47,9 +52,8 @@ def test_a_seed_fixes_the_result() -> None:
 
 
 def test_only_certified_blends_promise_anything() -> None:
-    rows = summarize(
-        "feed", [result(), result(second=False), result(second=False, binds=False), result(certified=False)]
-    )
+    results = [result(), result(second=False), result(second=False, binds=False), result(certified=False)]
+    rows = summarize("feed", ["a", "b"], results)
     whole, first, second = rows
     assert (whole["certified"], whole["guardrails certified"], whole["binding"]) == ("75%", 6, 2)
     assert (whole["truly hold"], whole["binding truly hold"]) == ("66.7% ± 19.8%", "50.0% ± 35.4%")
@@ -60,6 +64,14 @@ def test_only_certified_blends_promise_anything() -> None:
     )
     assert (whole["intervals cover"], first["intervals cover"]) == ("50.0% ± 17.7%", "100.0% ± 18.6%")
     assert (whole["goal kept"], first["goal kept"]) == ("50%", None)
+
+
+def test_a_study_that_the_monitor_stops_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedStudy, "learn", lambda study, users: False)
+    stopped = run_seed(known(APPLICATIONS["feed"](), 1_000), TINY, 1)
+    assert stopped.stopped
+    whole, *_ = summarize("feed", ["like_rate", "share_rate"], [stopped, stopped])
+    assert (whole["stopped"], whole["certified"], whole["truly hold"], whole["goal kept"]) == (2, "0%", "n/a", None)
 
 
 def control(store: Store, world: str) -> Moments:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
 from typing import Any, Self
@@ -34,7 +34,6 @@ CONFIDENCE = 0.95
 BINDING_WITHIN = 1e-3
 """A guardrail binds if its stated probability exceeds the confidence by less than this."""
 WHO = "bench"
-
 
 SIZES: Mapping[str, Plan] = {
     "feed": Plan(rounds=15, users=3_000, confirming=12_000),
@@ -71,9 +70,8 @@ class SimulatedStudy:
     """A world's study in a service of this process, with simulated users.
 
     >>> with SimulatedStudy(APPLICATIONS["feed"](), seed=1) as study:
-    ...     study.learn(users=500)
-    ...     study.service.show("feed")["round"]
-    2
+    ...     study.learn(users=500), study.service.show("feed")["round"]
+    (True, 2)
     """
 
     def __init__(self, application: Application, seed: int) -> None:
@@ -104,10 +102,11 @@ class SimulatedStudy:
     def __exit__(self, *_: object) -> None:
         self.service.shutdown()
 
-    def learn(self, users: int) -> None:
-        """Serve one round's users and close the round."""
+    def learn(self, users: int) -> bool:
+        """Serve one round's users, close the round, and return whether the guardrail monitor lets the study go on."""
         self._serve(users)
-        self.service.close_round(self.application.name, who=WHO)
+        closed = self.service.close_round(self.application.name, who=WHO)
+        return bool(closed["next_state"] == "learning")
 
     def confirm(self, users: int) -> dict[str, Any]:
         """Freeze the blend, serve the confirmation's users, and return the frozen blend as the service shows it."""
@@ -138,16 +137,18 @@ class SimulatedStudy:
 class SeedResult:
     """One seed's certificate and confirmation against the truth."""
 
-    certified: bool
-    holds: Mapping[str, bool]
+    stopped: bool = False
+    """Whether the guardrail monitor stopped the study before it had a blend."""
+    certified: bool = False
+    holds: Mapping[str, bool] = field(default_factory=dict)
     """By guardrail: whether the blend truly is within its limit."""
-    binding: Mapping[str, bool]
+    binding: Mapping[str, bool] = field(default_factory=dict)
     """By guardrail: whether its stated probability is the confidence and no more."""
-    covered: tuple[tuple[str, bool], ...]
+    covered: tuple[tuple[str, bool], ...] = ()
     """Of each lift of the confirmation, its metric and whether its interval contains the truth."""
-    gain: float
+    gain: float = 0.0
     """The blend's true goal over that of the best single setting, as a share of the best possible blend's."""
-    seconds: float
+    seconds: float = 0.0
 
 
 def run_seed(truth: Known, plan: Plan, seed: int) -> SeedResult:
@@ -156,8 +157,8 @@ def run_seed(truth: Known, plan: Plan, seed: int) -> SeedResult:
     application = truth.application
     names = application.candidates.names
     with SimulatedStudy(application, seed) as study:
-        for _ in range(plan.rounds):
-            study.learn(plan.users)
+        if not all(study.learn(plan.users) for _ in range(plan.rounds)):
+            return SeedResult(stopped=True, seconds=perf_counter() - start)
         frozen = study.confirm(plan.confirming)
         lifts = confirmed(study.store, study.spec, confidence=CONFIDENCE, together=False)
     blend = np.array([frozen["probabilities"].get(name, 0.0) for name in names])
@@ -182,13 +183,13 @@ def run_seed(truth: Known, plan: Plan, seed: int) -> SeedResult:
     )
 
 
-def summarize(world: str, results: Sequence[SeedResult]) -> list[dict[str, Any]]:
+def summarize(world: str, guardrails: Sequence[str], results: Sequence[SeedResult]) -> list[dict[str, Any]]:
     """Return a row of one world and a row of each of its guardrails.
 
     Shares carry their standard errors. Guardrails count only if their blend is certified.
     """
     certified = [result for result in results if result.certified]
-    guardrails = list(results[0].holds)
+    gains = [result.gain for result in results if not result.stopped]
     rows = []
     for name, counted in (("all", guardrails), *((guardrail, [guardrail]) for guardrail in guardrails)):
         held = [result.holds[guardrail] for result in certified for guardrail in counted]
@@ -202,13 +203,14 @@ def summarize(world: str, results: Sequence[SeedResult]) -> list[dict[str, Any]]
                 "world": world,
                 "guardrail": name,
                 "seeds": len(results),
+                "stopped": sum(result.stopped for result in results),
                 "certified": f"{len(certified) / len(results):.0%}",
                 "guardrails certified": len(held),
                 "truly hold": _share(held),
                 "binding": len(binding),
                 "binding truly hold": _share(binding),
                 "intervals cover": _share(intervals),
-                "goal kept": f"{fmean(result.gain for result in results):.0%}" if whole else None,
+                "goal kept": f"{fmean(gains):.0%}" if whole and gains else None,
                 "seconds a seed": fmean(result.seconds for result in results) if whole else None,
             }
         )
@@ -225,7 +227,7 @@ def measure(*, seeds: int = 100, plans: Mapping[str, Plan] = SIZES, progress: Pr
             results.append(run_seed(truth, plan, seed))
             if progress is not None:
                 progress(f"demo worlds: {world}", seed + 1, seeds)
-        rows += summarize(world, results)
+        rows += summarize(world, list(limits(truth.application)), results)
     sizes = "; ".join(
         f"{world}: {plan.rounds} rounds of {plan.users:,} users, {plan.confirming:,} to confirm"
         for world, plan in plans.items()
@@ -233,9 +235,9 @@ def measure(*, seeds: int = 100, plans: Mapping[str, Plan] = SIZES, progress: Pr
     return Report(
         f"The demonstration's worlds, certified at {CONFIDENCE:.0%}, against the truth",
         tuple(rows),
-        note=f"{sizes}. Standard errors count guardrails and intervals as independent. The intervals of a world "
-        "include those of its goal. Goal kept: the blend's true gain over the best single setting, 100% for the best "
-        "possible blend.",
+        note=f"{sizes}. Stopped: by the guardrail monitor, while learning. Standard errors count guardrails and "
+        "intervals as independent. The intervals of a world include those of its goal. Goal kept: the blend's true "
+        "gain over the best single setting, 100% for the best possible blend.",
     )
 
 
