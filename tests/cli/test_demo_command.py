@@ -65,12 +65,17 @@ def test_it_is_asked_for_in_many_ways(run: Any, asked: list[dict[str, Any]]) -> 
     run("demo")
     run("demo", "ads", "--fast", "--seed", 7)
     run("demo", "feed", "--rounds", 5, "--users", 100, "--rough")
+    run("demo", "shop")
+    run("demo", "shop", "--fast", "--rough")
     assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in asked] == [
         ("feed", 1, 30, 30_000),
         ("ads", 7, 12, 30_000),
         ("feed", 1, 5, 600),
+        ("shop", 1, 12, 90_000),
+        ("shop", 1, 5, 90_000),
     ]
-    assert [call["conditions"].lost for call in asked] == [0, 0, 0.02]
+    assert [call["conditions"].lost for call in asked] == [0, 0, 0.02, 0, 0.02]
+    assert [call["conditions"].night for call in asked] == [0, 0, 0.2, 0.4, 0.4]
 
 
 def test_json_has_everything(run: Any, asked: list[dict[str, Any]]) -> None:

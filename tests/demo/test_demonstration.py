@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pasto.demo.crowd import Crowd
-from pasto.demo.play import Plan, Result, Update, play, study_file
+from pasto.demo.play import PLANS, Plan, Result, Update, play, study_file
 from pasto.demo.stage import Inside, hear
 from pasto.errors import StoreError
-from pasto.sim import Application, Conditions, ads, feed
+from pasto.sim import Application, Conditions, ads, feed, shop
 
 SMALL = Plan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
 TINY = Plan(rounds=3, users=300, confirming=600, truth=1_000)
@@ -38,6 +38,27 @@ def test_every_seed_wins(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_every_seed_wins_with_ads(seed: int) -> None:
     assert_won(played(ads(), SMALL, seed))
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", range(2))
+def test_every_seed_wins_with_the_shop(seed: int) -> None:
+    """At full size: revenue needs the users. Many seeds of it are run by `pasto bench demo`."""
+    assert_won(played(shop(), PLANS["shop"], seed))
+
+
+def test_the_shop_swings_and_is_played_like_the_others() -> None:
+    seen: list[Update] = []
+    result = played(shop(), Plan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=seen.append)
+    assert result.users == 5_000
+    assert seen[-1].served.keys() == {"saves", "revenue", "hides"}
+    assert result.certificate is not None
+    assert result.certificate["confidence"] == 0.999
+    assert result.certificate["holds"].keys() == {"revenue", "hides"}
+    assert [check.claim for check in result.checks][1:3] == [
+        "the blend's true revenue stays above -2%",
+        "the blend's true hides stays below +5%",
+    ]
 
 
 def test_night_and_lost_and_late_events_change_no_verdict() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pasto.demo.play import limits
-from pasto.demo.verdict import Check, checks
+from pasto.demo.verdict import Check, Limit, checks
 from pasto.report.lift import Estimate, Lift
-from pasto.sim import Known, feed, known
+from pasto.sim import Known, feed, known, shop
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +60,20 @@ def test_an_interval_beside_the_truth_is_told(truth: Known) -> None:
         measured("best single", 0.2, 0.3),
     )
     assert verdicts(truth, best.probabilities, lifts, best.single)[3:] == [False, True, False]
+
+
+def test_a_limit_from_above_is_checked_from_above() -> None:
+    truth = known(shop(), 4_000)
+    within = limits(shop())
+    assert within == {"revenue": Limit(-0.02), "hides": Limit(0.05, lower=False)}
+    matches, premium, bestsellers = (
+        shop().candidates.find({"price_weight": price, "popularity_weight": popularity})
+        for price, popularity in ((0, 0), (4, 0), (0, 4))
+    )
+    held = {
+        k: [check.held for check in checks(truth, truth.alone(k), None, (), within)[1:]] for k in (matches, premium)
+    }
+    assert held == {matches: [True, True], premium: [True, False]}
+    assert [check.held for check in checks(truth, truth.alone(bestsellers), None, (), within)] == [True, False, False]
+    claims = [check.claim for check in checks(truth, truth.alone(premium), None, (), within)]
+    assert claims[1:] == ["the blend's true revenue stays above -2%", "the blend's true hides stays below +5%"]

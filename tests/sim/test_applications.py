@@ -1,4 +1,4 @@
-"""The two applications: they do what they expect, their metrics compete, and their blends are worth it."""
+"""The applications: they do what they expect, their metrics compete, and their blends are worth it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.sim import ads, feed
+from pasto.demo.play import limits
+from pasto.sim import Conditions, ads, feed, shop
 from pasto.sim.application import Application
 from pasto.sim.known import Known, known
 
-MAKERS: list[Callable[[], Any]] = [feed, ads]
+MAKERS: list[Callable[[], Any]] = [feed, ads, shop]
 USERS = 6_000
+GOAL_EXPONENT = {"feed": 1.0, "ads": 1.0, "shop": 1.65}
+"""The goal's level is this power of the mood."""
 
 
-@pytest.fixture(params=MAKERS, ids=["feed", "ads"])
+@pytest.fixture(params=MAKERS, ids=["feed", "ads", "shop"])
 def application(request: pytest.FixtureRequest) -> Application:
     made: Application = request.param()
     return made
@@ -39,7 +42,11 @@ def test_visits_are_on_average_what_is_expected(application: Application, truth:
 def test_users_on_different_candidates_come_in_one_call(application: Application) -> None:
     chosen = np.arange(len(application.candidates)).repeat(50)
     visits = application.visit(chosen, np.random.default_rng(2))
-    assert set(visits.unit.tolist()) == set(range(len(chosen)))
+    if application.name == "shop":  # a visitor who does nothing leaves no event
+        assert 0.4 < len(visits.unit) / len(chosen) < 0.7
+        assert visits.fields.any(axis=1).all()
+    else:
+        assert set(visits.unit.tolist()) == set(range(len(chosen)))
     assert (np.diff(visits.unit) >= 0).all()
     assert visits.fields.shape == (len(visits.unit), len(application.columns))
     assert (visits.fields >= 0).all()
@@ -59,12 +66,17 @@ def test_a_good_mood_raises_the_goal_of_all_alike(application: Application) -> N
             application.visit(np.full(20_000, candidate), np.random.default_rng(4), mood).totals(20_000).mean(axis=0)
             for mood in (1.0, 1.3)
         )
-        assert merry[measure.numerator] / calm[measure.numerator] == pytest.approx(1.3, abs=0.03)
+        expected = 1.3 ** GOAL_EXPONENT[application.name]
+        assert merry[measure.numerator] / calm[measure.numerator] == pytest.approx(expected, abs=0.03)
 
 
 def test_no_candidate_is_best_in_everything(truth: Known) -> None:
-    metrics = list(truth.application.measures)
-    best = {max(range(truth.means.shape[1]), key=lambda k: truth.level(name, truth.alone(k))) for name in metrics}
+    metrics, within = list(truth.application.measures), limits(truth.application)
+    signs = {name: within[name].sign if name in within else 1.0 for name in metrics}
+    best = {
+        max(range(truth.means.shape[1]), key=lambda k: signs[name] * truth.level(name, truth.alone(k)))
+        for name in metrics
+    }
     assert len(best) == len(metrics)
 
 
@@ -80,14 +92,20 @@ def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: Known) -> 
 def test_the_best_single_candidate_is_the_best_within_the_limits(truth: Known) -> None:
     goal, *kept = truth.application.measures
     singles = range(truth.means.shape[1])
-    allowed = [k for k in singles if all(truth.lift(name, truth.alone(k)).value >= -0.05 for name in kept)]
+    within = limits(truth.application)
+    assert list(within) == kept
+    allowed = [
+        k
+        for k in singles
+        if all(limit.allows(truth.lift(name, truth.alone(k)).value) for name, limit in within.items())
+    ]
     assert truth.best().single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
 
 
 def test_the_best_blend_is_at_its_limits(truth: Known) -> None:
     best = truth.best()
-    _, *kept = truth.application.measures
-    assert [truth.lift(name, best.probabilities).value for name in kept] == pytest.approx([-0.05, -0.05], abs=1e-6)
+    for name, limit in limits(truth.application).items():
+        assert truth.lift(name, best.probabilities).value == pytest.approx(limit.at, abs=1e-6)
 
 
 def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
@@ -142,3 +160,33 @@ def test_quotas_stay_within_the_budget() -> None:
     rows = [dict(row) for row in ads().candidates]
     assert all(2 * row["deep"] + row["similar"] + row["fresh"] <= 24 for row in rows)  # type: ignore[operator]
     assert all(isinstance(row[module], int) for row in rows for module in row)
+
+
+def test_revenue_of_the_shop_is_rare_and_heavy_tailed() -> None:
+    application = shop()
+    totals = application.visit(np.full(200_000, application.baseline), np.random.default_rng(5)).totals(200_000)
+    dollars = totals[:, application.measures["revenue"].numerator]
+    orders = dollars[dollars > 0]
+    assert len(orders) / len(dollars) == pytest.approx(0.018, abs=0.002)
+    assert np.log(np.percentile(orders, 75) / np.percentile(orders, 25)) == pytest.approx(2 * 0.674 * 1.5, abs=0.25)
+    assert dollars.std() / dollars.mean() > 12
+    assert dollars.max() <= 500
+
+
+def test_levels_of_the_shop_swing_and_its_lifts_do_not() -> None:
+    application = shop()
+    moods = [Conditions(night=application.night).mood(round) for round in range(1, 13)]
+    assert (min(moods), max(moods)) == pytest.approx((0.6, 1.4))
+    other = application.candidates.find({"price_weight": 0, "popularity_weight": 4})
+    saves = np.array(
+        [
+            [
+                application.visit(np.full(60_000, k), np.random.default_rng(6), mood).totals(60_000)[:, 0].mean()
+                for k in (application.baseline, other)
+            ]
+            for mood in (0.6, 1.4)
+        ]
+    )
+    assert saves[1] / saves[0] == pytest.approx([4.05, 4.05], rel=0.05)
+    truth = known(application, USERS).lift("saves", np.eye(len(application.candidates))[other])
+    assert saves[:, 1] / saves[:, 0] - 1.0 == pytest.approx([truth.value] * 2, abs=0.04)

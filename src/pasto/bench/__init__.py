@@ -12,6 +12,7 @@ from pathlib import Path
 from pasto.bench import (
     certificates,
     continuous,
+    demo_worlds,
     drift,
     learners,
     long,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         learners.BENCHMARK,
         rounds.BENCHMARK,
         certificates.BENCHMARK,
+        demo_worlds.BENCHMARK,
         safety.BENCHMARK,
         drift.BENCHMARK,
         continuous.BENCHMARK,

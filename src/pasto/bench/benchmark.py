@@ -37,7 +37,7 @@ class Benchmark:
 
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
-    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'safety', 'drift', 'continuous', 'serve',
+    ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'demo', 'safety', 'drift', 'continuous', 'serve',
      'measure', 'trust', 'long']
     """
 

@@ -15,10 +15,11 @@ from pasto.store import Store
 ARMS = {"single": "best single", "blend": "probabilistic"}
 
 
-def confirmed(store: Store, spec: Spec, *, confidence: float) -> tuple[Lift, ...]:
-    """Every arm's lifts in the confirmation that a study is in; all the intervals hold together with that confidence.
+def confirmed(store: Store, spec: Spec, *, confidence: float, together: bool = True) -> tuple[Lift, ...]:
+    """Return every arm's lifts in the confirmation that a study is in.
 
-    Its horizon was set before it began, and this is the one look at it.
+    All the intervals hold together with that confidence, or each of them by itself. The horizon of the confirmation was
+    set before it began, and this is the one look at it.
     """
     row = store.study(spec.name)
     policy = None if row is None else store.policy(row.number, row.version)
@@ -38,5 +39,5 @@ def confirmed(store: Store, spec: Spec, *, confidence: float) -> tuple[Lift, ...
     present = {arm for arm, _ in served}
     targets = [Target(name, arm) for arm, name in ARMS.items() if arm in present]
     asked = quantities(spec)
-    each = 1.0 - (1.0 - confidence) / (len(targets) * len(asked))
+    each = 1.0 - (1.0 - confidence) / (len(targets) * len(asked) if together else 1)
     return lifts(record, asked, targets, confidence=each, sequential=False)

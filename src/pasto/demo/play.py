@@ -11,7 +11,7 @@ import numpy as np
 from pasto.demo.confirmed import confirmed
 from pasto.demo.crowd import Crowd
 from pasto.demo.stage import Stage, hear
-from pasto.demo.verdict import CONFIDENCE, Check, checks
+from pasto.demo.verdict import CONFIDENCE, Check, Limit, checks
 from pasto.objective import Array
 from pasto.report.lift import Lift
 from pasto.service.spec import parse_spec
@@ -36,6 +36,14 @@ class Plan:
     """In the confirmation."""
     truth: int = USERS
     """Simulated under every candidate, for the truth."""
+
+
+PLANS: Mapping[str, Plan] = {
+    "feed": Plan(),
+    "ads": Plan(),
+    "shop": Plan(rounds=12, users=15_000, confirming=90_000),  # revenue needs many users in each round's control
+}
+"""The usual length, by application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +103,30 @@ class Result:
         return all(check.held for check in self.checks)
 
 
-def study_file(application: Application) -> dict[str, Any]:
-    """The application's study file, for rounds that are closed by hand when enough users have come."""
+def study_file(application: Application, **fields: Any) -> dict[str, Any]:
+    """Return the application's study file, for rounds that are closed by hand when enough users have come.
+
+    Fields given here replace those of the file.
+    """
     return {
-        **application.document,
         "traffic": {"control": CONTROL},
         "rounds": {"every": "1d"},
         "confidence": CERTAIN,
         "learner": {"name": "thompson", "structure": "independent"},  # the same whatever else is installed
+        **application.document,
+        **fields,
     }
 
 
-def limits(application: Application) -> dict[str, float]:
-    """The least lifts over the baseline that the guardrails allow, by metric.
+def limits(application: Application) -> dict[str, Limit]:
+    """Return the lifts over the baseline that the guardrails allow, by metric.
 
-    >>> from pasto.sim import feed
-    >>> limits(feed())
-    {'like_rate': -0.05, 'share_rate': -0.05}
+    >>> from pasto.sim import shop
+    >>> {metric: str(limit) for metric, limit in limits(shop()).items()}
+    {'revenue': 'above -2%', 'hides': 'below +5%'}
     """
     rails = parse_spec(study_file(application)).guardrails
-    return {rail.metric: rail.at.number / 100.0 for rail in rails}
+    return {rail.metric: Limit(rail.at.number / 100.0, rail.lower) for rail in rails}
 
 
 def play(
@@ -132,7 +144,7 @@ def play(
     name = spec.name
     truth = known(application, plan.truth)
     stage.create(study_file(application), seed)
-    crowd = Crowd(application, seed, conditions or Conditions())
+    crowd = Crowd(application, seed, conditions or Conditions(night=application.night))
     with stage.client(name) as client:
         hear(client, 1)
         for round in range(1, plan.rounds + 1):

@@ -16,6 +16,30 @@ CONFIDENCE = 0.999
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """Lift over the baseline that a guardrail allows, as a share: the least one, or the largest one.
+
+    >>> str(Limit(-0.05)), Limit(-0.05).allows(-0.06), Limit(0.05, lower=False).allows(-0.06)
+    ('above -5%', False, True)
+    """
+
+    at: float
+    lower: bool = True
+
+    @property
+    def sign(self) -> float:
+        """1 for a least lift, -1 for a largest one."""
+        return 1.0 if self.lower else -1.0
+
+    def allows(self, lift: float) -> bool:
+        """Return whether a lift is within the limit."""
+        return self.sign * lift >= self.sign * self.at
+
+    def __str__(self) -> str:
+        return f"{'above' if self.lower else 'below'} {self.at:+.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """One thing that must be so."""
 
@@ -26,12 +50,12 @@ class Check:
 
 
 def checks(
-    truth: Known, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, float]
+    truth: Known, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, Limit]
 ) -> tuple[Check, ...]:
     """Whether the blend truly beats the best single candidate, holds every guardrail, and was measured as it truly is.
 
     The truth is itself simulated, so it is taken at the worse end of its own interval. `single` is the candidate that
-    was confirmed beside the blend; `limits` are the least lifts over the baseline that the guardrails allow.
+    was confirmed beside the blend; `limits` are the lifts over the baseline that the guardrails allow, by metric.
     """
     parts = 1 + len(limits) + len(lifts)
     reach = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2 * parts))
@@ -47,8 +71,8 @@ def checks(
     ]
     for metric, limit in limits.items():
         figure = truth.lift(metric, blend)
-        held = figure.value - reach * figure.error >= limit
-        found.append(Check(f"the blend's true {metric} stays above {limit:+.0%}", held, _told(figure, reach)))
+        held = limit.allows(figure.value - limit.sign * reach * figure.error)
+        found.append(Check(f"the blend's true {metric} stays {limit}", held, _told(figure, reach)))
     for lift in lifts:
         shares = blend if lift.target == "probabilistic" or single is None else truth.alone(single)
         figure = truth.lift(lift.metric, shares)

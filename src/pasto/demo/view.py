@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pasto.demo.crowd import leading
 from pasto.demo.play import Update
+from pasto.demo.verdict import Limit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -20,8 +21,8 @@ BAR = 30
 
 
 @contextmanager
-def view(screen: Console, address: str, limits: Mapping[str, float]) -> Iterator[Callable[[Update], None]]:
-    """Show updates as they come; `limits` are the least lifts that the guardrails allow, by metric."""
+def view(screen: Console, address: str, limits: Mapping[str, Limit]) -> Iterator[Callable[[Update], None]]:
+    """Show updates as they come; `limits` are the lifts that the guardrails allow, by metric."""
     from rich.live import Live
 
     if not screen.is_terminal:
@@ -31,7 +32,7 @@ def view(screen: Console, address: str, limits: Mapping[str, float]) -> Iterator
         yield lambda update: live.update(picture(update, address, limits))
 
 
-def picture(update: Update, address: str, limits: Mapping[str, float]) -> RenderableType:
+def picture(update: Update, address: str, limits: Mapping[str, Limit]) -> RenderableType:
     """One moment of the demonstration."""
     from rich.console import Group
     from rich.table import Table
@@ -44,11 +45,11 @@ def picture(update: Update, address: str, limits: Mapping[str, float]) -> Render
     holds = ((update.blend or {}).get("certificate") or {}).get("holds", {})
     for metric, served in update.served.items():
         limit = limits.get(metric)
-        low = limit is not None and served < limit
+        broken = limit is not None and not limit.allows(served)
         metrics.add_row(
             metric,
-            Text(f"{served:+.1%}", style="yellow" if low else ""),
-            "" if limit is None else f"{limit:+.0%}",
+            Text(f"{served:+.1%}", style="yellow" if broken else ""),
+            "" if limit is None else f"{limit.at:+.0%}",
             f"{lifts[metric]:+.1f}%" if metric in lifts else "",
             f"{holds[metric]:.3%}" if metric in holds else "",
         )

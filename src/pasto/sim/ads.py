@@ -65,6 +65,7 @@ class Ads:
     name: str = "ads"
     event: str = "auction"
     columns: tuple[str, ...] = ("cents", "clicks", "cold", "shown")
+    night: float = 0.0
 
     @property
     def measures(self) -> Mapping[str, Measure]:

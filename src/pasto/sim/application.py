@@ -83,6 +83,10 @@ class Application(Protocol):
     def document(self) -> dict[str, Any]:
         """The same question as a study file."""
 
+    @property
+    def night(self) -> float:
+        """How far the mood of its users swings over a day, as a share: its own `Conditions.night`."""
+
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
         """Serve one user each of these candidates, (users,); `mood` is what the hour does to all of them alike."""
 

@@ -70,6 +70,7 @@ class Feed:
     name: str = "feed"
     event: str = "session"
     columns: tuple[str, ...] = ("seconds", "likes", "shares", "clips")
+    night: float = 0.0
 
     @property
     def measures(self) -> Mapping[str, Measure]:

@@ -1,0 +1,175 @@
+"""Online shop: weights for price and popularity order the products of a page, beside relevance to the search.
+
+There are three kinds of products: bestsellers that visitors save to a wish list, premium products that bring revenue,
+and close matches that visitors seldom hide from their page. A page of one kind is coherent. A page that mixes kinds is
+saved less and sells less. So weights in the middle lose saves and orders, and weights at the ends break a guardrail.
+
+Two things make the shop hard to learn. Revenue is rare and heavy-tailed: about 2 % of the visitors order, and the value
+of an order is log-normal with σ = 1.5. And all levels swing with the hour of the day: orders and hides by ±40 %,
+saves by a factor of four. The swing multiplies every candidate's means alike, so true lifts in percent do not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from pasto.objective import Array, Objective, maximize
+from pasto.sim.application import Indices, Measure, Visits
+from pasto.space import Candidates, grid
+
+WEIGHTS = (0, 2, 4)
+"""The levels of price_weight and of popularity_weight."""
+TODAY = {"price_weight": 2, "popularity_weight": 2}
+REVENUE_LIMIT = -2.0
+"""The least lift of revenue over the baseline, in percent."""
+HIDES_LIMIT = 5.0
+"""The largest lift of hides over the baseline, in percent."""
+CONFIDENCE = 0.999
+"""Of the certificate: more would ask of revenue what this traffic cannot show."""
+CONTROL = 0.5
+"""The share of users on the baseline: every contrast of revenue carries the noise of its round's control."""
+NIGHT = 0.4
+"""The swing of orders and hides over a day, up and down, as a share."""
+SAVES_EXPONENT = 1.65
+"""Saves follow this power of the mood: between 0.6 and 1.4 it is a factor of four."""
+
+RELEVANCE_WEIGHT = 2.0
+TEMPERATURE = 0.7
+"""Of the softmax that turns the scores of the kinds into their shares of a page."""
+TASTE = 0.5
+"""Standard deviation, between visitors, of the score of a kind."""
+MIXING_LOSS = 0.30
+"""The part of saves and orders that a page with equal shares of all kinds loses."""
+SAVED = np.array([1.05, 0.78, 0.71])
+"""Saves a visitor on a page of one kind: bestsellers, premium, matches."""
+ORDERED = np.array([0.020, 0.027, 0.025])
+"""Probability of an order on such a page."""
+HIDDEN = np.array([0.14, 0.14, 0.06])
+"""Probability that a visitor of such a page hides a product from it."""
+MEDIAN_DOLLARS = np.array([8.0, 36.0, 15.0])
+"""Of an order of each kind."""
+SIGMA = 1.5
+"""Standard deviation of the logarithm of an order's value."""
+MAX_DOLLARS = 500
+"""The shop takes no larger order; the study file caps revenue there too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shop:
+    """Shop with nine settings of two weights; made by `shop`.
+
+    >>> import numpy as np
+    >>> application = shop()
+    >>> visits = application.visit(np.full(10_000, application.baseline), np.random.default_rng(1))
+    >>> saves, dollars, hides = visits.totals(10_000).T
+    >>> round(float((dollars == 0).mean()), 2)
+    0.98
+    """
+
+    candidates: Candidates
+    objective: Objective
+    baseline: int
+    name: str = "shop"
+    event: str = "visit"
+    columns: tuple[str, ...] = ("saves", "dollars", "hides")
+    night: float = NIGHT
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """Saves, revenue and hides, each a mean over visitors."""
+        return {"saves": Measure(0), "revenue": Measure(1), "hides": Measure(2)}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The study file."""
+
+        def total(value: str, cap: int) -> dict[str, Any]:
+            return {"event": self.event, "value": value, "per_unit": "sum", "cap": cap}
+
+        return {
+            "name": self.name,
+            "unit": "user",
+            "description": "Weights that order the products of a shop",
+            "baseline": dict(TODAY),
+            "parameters": {"price_weight": list(WEIGHTS), "popularity_weight": list(WEIGHTS)},
+            "metrics": {
+                "saves": total("saves", 20),
+                "revenue": total("dollars", MAX_DOLLARS),
+                "hides": total("hides", 1),
+            },
+            "goal": {"maximize": "saves"},
+            "guardrails": [
+                {"keep": "revenue", "at_least": f"{REVENUE_LIMIT:g}%", "floor": "-60%"},
+                {"keep": "hides", "at_most": f"{HIDES_LIMIT:+g}%", "floor": "+60%"},
+            ],
+            "traffic": {"control": CONTROL},
+            "confidence": CONFIDENCE,
+            "learner": {"name": "thompson", "structure": "independent", "contrast": "percent"},
+        }
+
+    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
+        """Serve visitors; in a good mood, above 1, they save, order and hide more often.
+
+        A visitor who does none of it leaves no event.
+        """
+        users = len(chosen)
+        shares, coherence = _pages(self._weights()[chosen], TASTE * rng.standard_normal((users, 3)))
+        saves = rng.poisson(mood**SAVES_EXPONENT * coherence * (shares @ SAVED))
+        ordered = mood * coherence[:, None] * shares * ORDERED
+        kind = (rng.random((users, 1)) >= ordered.cumsum(axis=1)).sum(axis=1)  # 3 orders nothing
+        dollars = np.append(MEDIAN_DOLLARS, 0.0)[kind] * np.exp(SIGMA * rng.standard_normal(users))
+        whole = np.floor(np.minimum(dollars, MAX_DOLLARS) + rng.random(users) * (kind < 3))  # unbiased rounding
+        hides = rng.random(users) < mood * (shares @ HIDDEN)
+        fields = np.stack([saves, np.minimum(whole, MAX_DOLLARS), hides], axis=1).astype(np.int64)
+        unit = np.flatnonzero(fields.any(axis=1))
+        return Visits(unit, fields[unit])
+
+    def expected(self, users: int, rng: np.random.Generator) -> Array:
+        """Return what each visitor does on average, given the kinds of products he prefers."""
+        taste = TASTE * rng.standard_normal((users, 3))
+        found = np.zeros((users, len(self.candidates), len(self.columns)))
+        for candidate, weights in enumerate(self._weights()):
+            shares, coherence = _pages(weights, taste)
+            found[:, candidate, 0] = coherence * (shares @ SAVED)
+            found[:, candidate, 1] = coherence * (shares @ (ORDERED * _mean_dollars()))
+            found[:, candidate, 2] = shares @ HIDDEN
+        return found
+
+    def _weights(self) -> Array:
+        """Weight of each kind in the score, (candidates, 3)."""
+        rows = [[float(row["popularity_weight"]), float(row["price_weight"])] for row in self.candidates]
+        return np.array([[*row, RELEVANCE_WEIGHT] for row in rows])
+
+
+@lru_cache(maxsize=1)
+def shop() -> Shop:
+    """Return the shop; its guardrails are hard.
+
+    >>> application = shop()
+    >>> len(application.candidates), application.candidates.names[application.baseline]
+    (9, 'price_weight=2,popularity_weight=2')
+    """
+    objective = maximize("saves").keep("dollars", at_least=f"{REVENUE_LIMIT:+g}%")
+    objective = objective.keep("hides", at_most=f"{HIDES_LIMIT:+g}%")
+    candidates = grid(price_weight=WEIGHTS, popularity_weight=WEIGHTS)
+    return Shop(candidates, objective, candidates.find(TODAY))
+
+
+def _pages(weights: Array, taste: Array) -> tuple[Array, Array]:
+    """Return the shares of the kinds on each visitor's page, (users, 3), and what the page's coherence leaves of 1."""
+    scores = np.exp((weights + taste) / TEMPERATURE)
+    shares = scores / scores.sum(axis=1, keepdims=True)
+    return shares, 1.0 - 1.5 * MIXING_LOSS * (1.0 - (shares**2).sum(axis=1))
+
+
+def _mean_dollars() -> Array:
+    """Return the mean value of an order of each kind: a log-normal, cut at its largest value."""
+    deviations = np.log(MAX_DOLLARS / MEDIAN_DOLLARS) / SIGMA
+    below = MEDIAN_DOLLARS * np.exp(SIGMA**2 / 2.0) * ndtr(deviations - SIGMA)
+    return np.asarray(below + MAX_DOLLARS * ndtr(-deviations))
