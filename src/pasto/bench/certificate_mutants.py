@@ -29,8 +29,9 @@ class InverseVarianceThompson(Thompson):
     def start(self, problem: Problem) -> ThompsonState:
         """Start with the mutant model."""
         metrics, count = problem.shape
+        contrast = "difference" if self.contrast == "auto" else self.contrast
         model = InverseVarianceModel(
-            np.zeros((metrics, count, count)), np.zeros((metrics, count)), problem.baseline, self.contrast
+            np.zeros((metrics, count, count)), np.zeros((metrics, count)), problem.baseline, contrast
         )
         return ThompsonState(0, model, np.eye(metrics), 1.0, 0)
 

@@ -125,7 +125,7 @@ class CertificateWorld:
     units: int
     """A round."""
     channel: Channel = "observe"
-    contrast: Literal["percent", "difference"] | None = None
+    contrast: Literal["auto", "percent", "difference"] | None = None
     control: float = 0.0
     limit: str | None = None
     """A percentage of the baseline; None is the middle of the guardrail's range, in its own units."""
@@ -365,24 +365,24 @@ def _worlds() -> tuple[CertificateWorld, ...]:
         for units in (6_000, 200_000):
             worlds.append(
                 world(
-                    name=f"percent, control 10%, level {words}, {units:,} units",
+                    name=f"default contrast, level {words}, {units:,} units",
                     guard=rate,
                     goal=watch,
                     units=units,
                     control=0.1,
-                    contrast="percent",
+                    contrast="auto",
                     limit="-2%",
                     level=level,
                 )
             )
     worlds += [
         world(
-            name="percent, revenue, level ±40 %",
+            name="default contrast, revenue, level ±40 %",
             guard=revenue,
             goal=watch,
             units=200_000,
             control=0.1,
-            contrast="percent",
+            contrast="auto",
             limit="-2%",
             level=swing(0.4),
         ),

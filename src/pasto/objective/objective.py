@@ -106,6 +106,24 @@ class Objective:
         return any(guardrail.relative for guardrail in self.guardrails)
 
     @property
+    def relative_metrics(self) -> tuple[str, ...]:
+        """The metrics of relative guardrails, and of the goal if there are any: it is then counted in percent too.
+
+        >>> import pasto
+        >>> pasto.maximize("watch").keep("likes", at_least="-2%").keep("margin", at_least=0).relative_metrics
+        ('watch', 'likes')
+        """
+        if not self.relative:
+            return ()
+        goal = () if isinstance(self.target, Utility) else self.shown
+        sources = [*goal, *(guardrail.metric for guardrail in self.guardrails if guardrail.relative)]
+        names: dict[str, None] = {}
+        for source in sources:
+            for name in (source.numerator, source.denominator) if isinstance(source, Ratio) else (source,):
+                names[name] = None
+        return tuple(names)
+
+    @property
     def hard(self) -> tuple[str, ...]:
         """The names of the hard guardrails."""
         names = self.names

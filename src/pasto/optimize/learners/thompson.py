@@ -70,8 +70,11 @@ class Thompson:
     structure: Literal["auto", "independent", "process"] = "auto"
     """Whether neighbouring candidates share strength: where scikit-learn is installed and it predicts better, never, or
     always."""
-    contrast: Literal["difference", "percent"] | None = None
-    """Learn each round against its own control; None learns the metrics as they are."""
+    contrast: Literal["auto", "difference", "percent"] | None = None
+    """Learn each round against its own control; None learns the metrics as they are.
+
+    "auto" follows the objective: percent for metrics of a goal or guardrail relative to the baseline, else differences.
+    """
     half_life: float | None = None
     """After how many rounds an observation counts half; None never forgets."""
 
@@ -82,8 +85,8 @@ class Thompson:
             raise BadOption(f"floor is a share of traffic from 0 to below 1, got {self.floor!r}")
         if self.structure not in ("auto", "independent", "process"):
             raise BadOption(f"structure is 'auto', 'independent' or 'process', got {self.structure!r}")
-        if self.contrast not in (None, "difference", "percent"):
-            raise BadOption(f"contrast is 'difference', 'percent' or None, got {self.contrast!r}")
+        if self.contrast not in (None, "auto", "difference", "percent"):
+            raise BadOption(f"contrast is 'auto', 'difference', 'percent' or None, got {self.contrast!r}")
         if self.half_life is not None and not self.half_life > 0:
             raise BadOption(f"half_life is a positive number of rounds, got {self.half_life!r}")
 
@@ -111,7 +114,13 @@ class Thompson:
         metrics, count = problem.shape
         model: CandidateModel = LevelModel(SufficientStatistics.empty(metrics, count), problem.baseline)
         if self.contrast is not None and problem.baseline is not None:
-            percent = np.full(metrics, self.contrast == "percent")
+            relative = problem.objective.relative_metrics
+            percent = np.array(
+                [
+                    self.contrast == "percent" or (self.contrast == "auto" and name in relative)
+                    for name in problem.objective.metrics
+                ]
+            )
             model = ContrastModel(ControlContrasts.empty(percent, count), problem.baseline)
         return ThompsonState(0, model, np.zeros((metrics, metrics)), 1.0, 0)
 

@@ -220,9 +220,10 @@ FIELDS = (
     ),
     Field(
         "learner.contrast",
-        "`difference`, `percent` or null",
-        "difference where there are a control and at most 500 candidates, else null",
-        "`thompson`: learn each round against its own control, so that what moves all candidates alike cancels",
+        "`auto`, `difference`, `percent` or null",
+        "auto if there are a control and at most 500 candidates, else null",
+        "`thompson`: learn each round against its own control, so that what moves all candidates alike cancels; auto "
+        "takes percent for metrics of a goal or guardrail relative to the baseline, else differences",
         "null",
     ),
     Field("learner.half_life", "number", "—", "`thompson`: after how many rounds an observation counts half", "48"),

@@ -49,7 +49,7 @@ def read_learner(
             options.setdefault("structure", "process")
         elif "contrast" not in options:
             few = candidates is not None and len(candidates) <= MOST_CONTRASTED
-            options["contrast"] = "difference" if traffic.control > 0 and few else None
+            options["contrast"] = "auto" if traffic.control > 0 and few else None
     elif said_floor:
         options["floor"] = constant(traffic.floor)
     try:
@@ -69,7 +69,7 @@ def _check(problems: Problems, path: str, setting: str, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
             problems.add(path, f"must be a whole number from 1 to 10,000, got {shown(value)}")
     elif setting in ("structure", "contrast"):
-        choices = {"structure": ("auto", "independent", "process"), "contrast": ("difference", "percent", None)}
+        choices = {"structure": ("auto", "independent", "process"), "contrast": ("auto", "difference", "percent", None)}
         if value not in choices[setting]:
             wanted = ", ".join("null" if choice is None else choice for choice in choices[setting])
             problems.add(path, f"must be one of {wanted}, got {shown(value)}")
