@@ -28,6 +28,7 @@ def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service)
     answer = browser.get("/studies/feed/answer").text
     assert "Who takes part" in answer
     assert "Metrics and prices" in answer
+    assert "floor judged against the control" in answer
     assert "watch, adjusted by the units’ past: variance reduced by" in answer
     assert "Came too late" in answer
     log = browser.get("/studies/feed/log").text

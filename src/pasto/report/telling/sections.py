@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
+from pasto.report.guardrail_text import basis_text, own_units_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
@@ -222,13 +223,14 @@ def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
                 rail["name"],
                 f"{SIDES[rail['side']]} {rail['at']} ({kind})",
                 str(rail["floor"]),
+                basis_text(rail["judged"], rail["allowed"]),
                 "" if rail["holds"] is None else f"{rail['holds']:.1%}",
                 rail["state"] or "",
                 "" if rail["p_value"] is None else f"{rail['p_value']:.2g}",
             )
         )
-    header = ("guardrail", "kept", "floor", "blend holds it with", "breaker", "p")
-    return Section("Guardrails", (), header, tuple(rows))
+    header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
+    return Section("Guardrails", own_units_text(rails), header, tuple(rows))
 
 
 def _quality(told: Mapping[str, Any]) -> Section:

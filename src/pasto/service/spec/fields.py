@@ -148,7 +148,8 @@ FIELDS = (
         "guardrails.floor",
         "number or percentage",
         "`at_least` less the tolerance (`at_most` plus it)",
-        "The breaker's: when the metric is surely beyond it, traffic is pulled",
+        "The breaker's: when the metric is surely beyond it, traffic is pulled; a number is judged against the "
+        "control, or over whole days if there is no control",
         "-5%",
     ),
     Field(
