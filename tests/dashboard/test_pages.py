@@ -29,6 +29,8 @@ def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service)
     assert "Who takes part" in answer
     assert "Metrics and prices" in answer
     assert "floor judged against the control" in answer
+    assert "ertified" in answer
+    assert "the hard guardrail" in answer
     assert "watch, adjusted by the units’ past: variance reduced by" in answer
     assert "Came too late" in answer
     log = browser.get("/studies/feed/log").text

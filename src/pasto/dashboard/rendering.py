@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import basis_text
+from pasto.report.guardrail_text import basis_text, certificate_text
 from pasto.service.http.answers import Answer, Headers
 
 POLICY = (
@@ -122,6 +122,7 @@ TEMPLATES.filters.update(
     pretty=_pretty,
     stated=stated,
     basis=basis_text,
+    certificate=certificate_text,
 )
 
 

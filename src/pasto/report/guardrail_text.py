@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pasto.report.confidence import stated
 
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
 """What a guardrail's floor is judged against."""
@@ -37,3 +40,40 @@ def own_units_text(guardrails: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """
     bases = dict.fromkeys(rail["judged"] for rail in guardrails if not isinstance(rail["floor"], str))
     return tuple(OWN_UNITS_TEXT[basis] for basis in bases)
+
+
+def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> str:
+    """Return how surely the hard guardrails hold: each by itself, and all together if there are several.
+
+    >>> certificate = {"confidence": 0.95, "certified": True, "hard": ["a", "b"], "joint_lower_bound": 0.9345}
+    >>> print(certificate_text(certificate))
+    Certified: each hard guardrail holds with 95% confidence, each by itself. Both together hold with at least 93.4%.
+    >>> certificate_text({"confidence": 0.95, "certified": True, "hard": []})
+    ''
+    """
+    hard = certificate.get("hard")
+    if hard is not None and not hard:
+        return ""
+    confidence, several = stated(certificate["confidence"]), hard is None or len(hard) > 1
+    if not feasible:
+        return "Not certified yet: no blend is known to meet every hard guardrail."
+    if not several:
+        holds = "holds" if certificate["certified"] else "does not yet hold"
+        return f"{_verdict(certificate)}: the hard guardrail {holds} with {confidence} confidence."
+    if certificate["certified"]:
+        text = f"Certified: each hard guardrail holds with {confidence} confidence, each by itself."
+    else:
+        text = f"Not certified yet: not each hard guardrail holds with {confidence} confidence."
+    return f"{text}{_joint_text(certificate)}"
+
+
+def _verdict(certificate: Mapping[str, Any]) -> str:
+    return "Certified" if certificate["certified"] else "Not certified yet"
+
+
+def _joint_text(certificate: Mapping[str, Any]) -> str:
+    bound, hard = certificate.get("joint_lower_bound"), certificate.get("hard") or ()
+    if bound is None:
+        return ""
+    number = "Both" if len(hard) == 2 else f"All {len(hard)}"
+    return f" {number} together hold with at least {math.floor(1000.0 * bound) / 10.0:.1f}%."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import basis_text, own_units_text
+from pasto.report.guardrail_text import basis_text, certificate_text, own_units_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
@@ -206,9 +206,8 @@ def _blend(report: Mapping[str, Any]) -> Section:
     words = []
     if report.get("frozen"):
         words.append("Frozen, and served as it is.")
-    if answer.get("certificate"):
-        sure = "every hard guardrail holds" if answer["certificate"]["certified"] else "not every hard guardrail holds"
-        words.append(f"With {stated(answer['certificate']['confidence'])} confidence {sure}.")
+    if answer.get("certificate") and (sure := certificate_text(answer["certificate"], answer.get("feasible", True))):
+        words.append(sure)
     if answer.get("outlook"):
         words.append(f"Advice: {answer['outlook']['advice']}.")
     return Section("The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN]))
