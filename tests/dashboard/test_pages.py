@@ -139,6 +139,16 @@ def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> N
         assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
 
 
+def test_a_certificate_that_was_not_measured_is_a_warning(
+    browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = learned.report
+    said = "The certificate of likes and its measured lift disagree"
+    assert said not in browser.get("/studies/feed/answer").text
+    monkeypatch.setattr(learned, "report", lambda name: {**report(name), "contradictions": [{"text": said}]})
+    assert f'<p class="notice warning" role="alert">{said}</p>' in browser.get("/studies/feed/answer").text
+
+
 def test_no_certificate_is_shown_after_the_breaker_tripped(
     browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

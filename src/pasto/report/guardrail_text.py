@@ -8,6 +8,7 @@ from typing import Any
 
 from pasto.report.confidence import stated
 
+SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
 """What a guardrail's floor is judged against."""
 OWN_UNITS_TEXT = {
@@ -77,3 +78,26 @@ def _joint_text(certificate: Mapping[str, Any]) -> str:
         return ""
     number = "Both" if len(hard) == 2 else f"All {len(hard)}"
     return f" {number} together hold with at least {math.floor(1000.0 * bound) / 10.0:.1f}%."
+
+
+def contradiction_text(contradiction: Mapping[str, Any]) -> str:
+    """Return the warning that a certificate and a measured lift disagree.
+
+    >>> print(contradiction_text({"guardrail": "like_rate", "phase": "learning", "side": "at_least", "at": "-2%",
+    ...                           "holds": 0.971, "relative": True,
+    ...                           "measured": {"value": -0.051, "low": -0.068, "high": -0.032}}))
+    The certificate of like_rate and its measured lift disagree: it is certified at least -2% with 97.1%, and the blend
+    measured -5.10% (-6.80% to -3.20%) against the control while learning; do not deploy before a confirmation.
+    """
+    relative, interval = contradiction["relative"], contradiction["measured"]
+    value, low, high = (f"{interval[end]:+.2%}" if relative else f"{interval[end]:.4g}" for end in _ENDS)
+    phase, limit = contradiction["phase"], f"{SIDE_TEXT[contradiction['side']]} {contradiction['at']}"
+    advice = "do not deploy this blend" if phase == "confirming" else "do not deploy before a confirmation"
+    return (
+        f"The certificate of {contradiction['guardrail']} and its measured {'lift' if relative else 'level'} disagree: "
+        f"it is certified {limit} with {contradiction['holds']:.1%}, and the blend measured {value} ({low} to {high})"
+        f"{' against the control' if relative else ''} while {phase}; {advice}."
+    )
+
+
+_ENDS = ("value", "low", "high")

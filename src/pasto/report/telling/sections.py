@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import basis_text, certificate_text, own_units_text
+from pasto.report.guardrail_text import SIDE_TEXT, basis_text, certificate_text, own_units_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
 """Candidates that a table lists, those with the most units."""
-SIDES = {"at_least": "at least", "at_most": "at most"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,7 @@ _REARM = "Everyone is served what the study held. Only `resume` with a reason re
 
 def _opening(report: Mapping[str, Any]) -> Section:
     words = [report["claims"]] if report.get("claims") else []
+    words += [contradiction["text"] for contradiction in report.get("contradictions") or ()]
     if report.get("problem"):
         words.append(f"No answer yet: {report['problem']}.")
     where = f", round {report['round']} under policy {report['version']}" if report.get("round") else ""
@@ -220,7 +220,7 @@ def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
         rows.append(
             (
                 rail["name"],
-                f"{SIDES[rail['side']]} {rail['at']} ({kind})",
+                f"{SIDE_TEXT[rail['side']]} {rail['at']} ({kind})",
                 str(rail["floor"]),
                 basis_text(rail["judged"], rail["allowed"]),
                 "" if rail["holds"] is None else f"{rail['holds']:.1%}",

@@ -142,14 +142,14 @@ def _watched(spec: Spec, record: Record, elapsed: float, allowed: Mapping[str, f
             found.append(replace(floor, value=allowed[floor.name], relative=True))
         elif floor.relative and control:
             found.append(floor)
-        elif floor.basis == "days" and not _grows(spec, metrics[floor.name]):
+        elif floor.basis == "days" and not grows_with_phase(spec, metrics[floor.name]):
             level = _level_of_days(floor, days)
             if level is not None:
                 found.append(replace(floor, value=level))
     return found
 
 
-def _grows(spec: Spec, metric: Metric) -> bool:
+def grows_with_phase(spec: Spec, metric: Metric) -> bool:
     """Return whether a unit's number grows with the phase."""
     column = metric.numerator
     growing = metric.denominator is None and column.per_unit in GROWING and column.window is None
