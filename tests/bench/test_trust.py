@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pasto.bench import write
-from pasto.bench.trust import CHECKS, measure
+from pasto.bench.trust import CHECKS, STOP_LEVEL, STOP_PERCENT, measure
 from pasto.bench.trust_checks import (
     alarms,
     both,
@@ -21,6 +21,7 @@ from pasto.bench.trust_checks import (
     false_winners,
     sample_ratio,
     sticky_coverage,
+    swinging_alarms,
 )
 from pasto.bench.trust_covariates import covariate_coverage
 from pasto.bench.trust_studies import SCENES, simulate
@@ -164,6 +165,24 @@ def test_harm_shows_against_a_control_later() -> None:
     half = alarms("normal", 100, drop=0.1, control=0.5, rounds=80)
     assert half.tripped >= 0.97
     assert half.rounds <= 25
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.95])
+def test_a_stop_level_is_quiet_while_everybody_s_level_swings(ratio: float) -> None:
+    against, days = replace(STOP_LEVEL, basis="control"), replace(STOP_LEVEL, basis="days")
+    assert swinging_alarms(against, STUDIES, ratio=ratio, rounds=96).tripped <= 0.05
+    assert swinging_alarms(days, STUDIES, ratio=ratio, rounds=96, control=None).tripped <= 0.05
+    assert swinging_alarms(STOP_LEVEL, STUDIES, ratio=ratio, rounds=96).tripped > 0.95
+
+
+def test_a_stop_level_finds_harm_within_a_day_and_later_within_hours() -> None:
+    floor = replace(STOP_LEVEL, basis="control")
+    found = swinging_alarms(floor, 100, ratio=0.9, rounds=48)
+    assert found.tripped == 1.0
+    assert found.rounds <= 26
+    later, percent = (swinging_alarms(one, 100, ratio=0.9, good=60, rounds=96) for one in (floor, STOP_PERCENT))
+    assert later.tripped == percent.tripped == 1.0
+    assert later.rounds <= percent.rounds + 2
 
 
 def test_sample_ratios_are_quiet_and_awake() -> None:

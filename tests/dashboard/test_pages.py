@@ -28,6 +28,9 @@ def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service)
     answer = browser.get("/studies/feed/answer").text
     assert "Who takes part" in answer
     assert "Metrics and prices" in answer
+    assert "floor judged against the control" in answer
+    assert "ertified" in answer
+    assert "the hard guardrail" in answer
     assert "watch, adjusted by the units’ past: variance reduced by" in answer
     assert "Came too late" in answer
     log = browser.get("/studies/feed/log").text
@@ -134,6 +137,16 @@ def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> N
     for path in ("/", "/studies/feed"):
         text = browser.get(path).text
         assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
+
+
+def test_a_certificate_that_was_not_measured_is_a_warning(
+    browser: Any, learned: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = learned.report
+    said = "The certificate of likes and its measured lift disagree"
+    assert said not in browser.get("/studies/feed/answer").text
+    monkeypatch.setattr(learned, "report", lambda name: {**report(name), "contradictions": [{"text": said}]})
+    assert f'<p class="notice warning" role="alert">{said}</p>' in browser.get("/studies/feed/answer").text
 
 
 def test_no_certificate_is_shown_after_the_breaker_tripped(

@@ -48,6 +48,7 @@ def test_the_series_of_a_study(learned: Service) -> None:
     goal, rail = told["metrics"]
     assert (goal["name"], goal["role"], rail["name"], rail["role"]) == ("watch", "goal", "likes", "guardrail")
     assert (rail["at"], rail["floor"], rail["side"]) == (-20.0, -90.0, "at_least")
+    assert rail["judged"] == "against the control"
     assert goal["rounds"] == [1, 2, 3]
     for low, value, high in zip(goal["low"], goal["value"], goal["high"], strict=True):
         assert low < value < high

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pasto.report.guardrail_text import certificate_text
 from pasto.report.telling import page, sections, text
 from pasto.report.telling.drawings import DRAWINGS, drawing
 from pasto.report.telling.sections import span
@@ -97,6 +98,37 @@ def test_every_section_is_in_both_forms(report: dict[str, Any]) -> None:
     assert "+5.00%" in told
     assert "outside" in told
     assert "at the horizon that was set" in told
+
+
+def certified(**changes: Any) -> dict[str, Any]:
+    names = ["a", "b", "c"]
+    return {"confidence": 0.95, "certified": True, "hard": names, "joint_lower_bound": 0.8999, "holds": {}, **changes}
+
+
+def test_a_certificate_is_for_each_guardrail_and_bounds_all_together(report: dict[str, Any]) -> None:
+    report["blend"]["certificate"] = certified()
+    for shown in (" ".join(text(report).split()), page(report)):
+        assert "Certified: each hard guardrail holds with 95% confidence, each by itself." in shown
+        assert "All 3 together hold with at least 89.9%." in shown
+        assert "every hard guardrail holds" not in shown
+    report["blend"]["certificate"] = certified(certified=False, hard=["a", "b"], joint_lower_bound=0.0)
+    said = " ".join(text(report).split())
+    assert "Not certified yet: not each hard guardrail holds with 95% confidence. Both together" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "feasible", "said"),
+    [
+        ({"hard": ["a"]}, True, "Certified: the hard guardrail holds with 95% confidence."),
+        ({"hard": ["a"], "certified": False}, True, "the hard guardrail does not yet hold with 95% confidence."),
+        ({"certified": False}, False, "Not certified yet: no blend is known to meet every hard guardrail."),
+        ({"hard": []}, True, ""),
+        ({"joint_lower_bound": 0.99999}, True, "All 3 together hold with at least 99.9%."),
+    ],
+)
+def test_what_a_certificate_says(changes: dict[str, Any], feasible: bool, said: str) -> None:
+    found = certificate_text(certified(**changes), feasible)
+    assert found.endswith(said) if said else not found
 
 
 def test_drawings_do_not_share_ids_and_carry_no_date(report: dict[str, Any]) -> None:

@@ -25,7 +25,16 @@ FLOORS = [
     Floor("ratio", Quantity(0, 1), 0.16, at_most=True),
     Floor("ratio, ranges", Quantity(0, 1), 0.14, within=UNIT, denominator_within=Range(0.0, 9.0)),
     Floor("ratio, relative", Quantity(0, 1), -0.05, relative=True),
+    Floor("against the control", Quantity(0), 0.48, basis="control"),
+    Floor("against the control, range", Quantity(0), 0.48, within=UNIT, basis="control"),
+    Floor("against the control, ratio", Quantity(0, 1), 0.16, at_most=True, basis="control"),
+    Floor("whole days", Quantity(0), 0.48, basis="days"),
+    Floor("whole days, range", Quantity(0), 0.48, within=UNIT, basis="days"),
+    Floor("whole days, ratio", Quantity(0, 1), 0.16, at_most=True, basis="days"),
 ]
+
+
+SECONDS = 6 * 3600.0
 
 
 def drawn(seed: int, sizes: list[tuple[int, int]], harm: float) -> list[MeasuredRound]:
@@ -43,7 +52,7 @@ def drawn(seed: int, sizes: list[tuple[int, int]], harm: float) -> list[Measured
             apart = rows - rows.mean(axis=0)
             cross = tuple(map(tuple, (apart.T @ apart).tolist()))
             cells.append(CellMoments(arm, -1, units, tuple(rows.mean(axis=0).tolist()), cross))
-        found.append(MeasuredRound(3 + 2 * number, {}, cells))
+        found.append(MeasuredRound(3 + 2 * number, {}, cells, SECONDS))
     return found
 
 
@@ -71,9 +80,12 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
     if "learner" not in arms:
         assert said == ()
         return
-    judged = [floor for floor in FLOORS if "control" in arms or not floor.relative]
+    judged = [floor for floor in FLOORS if "control" in arms or not (floor.relative or floor.basis == "control")]
     record = recorded(known)
-    for one, other in zip(said, watch(record, judged), strict=True):
+    seconds = [SECONDS] * len(known)
+    for one, other, floor in zip(said, watch(record, judged, seconds=seconds), judged, strict=True):
+        if floor.basis is not None and len(known) < len(rounds):
+            continue  # a round without units makes a day longer, which a record does not know
         assert (one.name, one.state, one.bounded) == (other.name, other.state, other.bounded)
         assert one.p_value == pytest.approx(other.p_value, rel=1e-7)
         assert one.since == (None if other.since is None else record.versions[other.since])
@@ -92,6 +104,29 @@ def test_what_it_carries_does_not_grow_with_the_rounds() -> None:
     for one in control_only:
         quiet = quiet.after(FLOORS, [one])
     assert len(json.dumps(quiet.written())) < 1.2 * texts[24]
+
+
+def test_a_round_without_units_is_a_part_of_the_day() -> None:
+    floor = Floor("likes", Quantity(0), 0.48, basis="days")
+    busy, quiet = drawn(1, [(400, 0)] * 3, 0.0), MeasuredRound(99, {}, [], SECONDS)
+    open_day = Vigil().after([floor], busy)
+    assert open_day.held is not None
+    assert open_day.held["likes"].gathered.level.gathered is None  # type: ignore[union-attr]
+    whole_day = open_day.after([floor], [quiet])
+    assert whole_day.held is not None
+    assert whole_day.held["likes"].gathered.level.gathered is not None  # type: ignore[union-attr]
+
+
+def test_re_arming_drops_the_evidence_and_keeps_the_level_of_the_control() -> None:
+    floor = Floor("likes", Quantity(0), 0.48, basis="control")
+    vigil = Vigil().after([floor], drawn(1, [(400, 200)] * 9, 0.3))
+    assert [verdict.state for verdict in vigil.verdicts([floor])] == ["breach"]
+    allowed = vigil.allowed([floor])
+    again = Vigil.read(json.loads(json.dumps(vigil.rearmed().written())))
+    assert again.verdicts([floor]) == ()
+    assert again.allowed([floor]) == allowed
+    harmed = again.after([floor], drawn(2, [(400, 200)], 0.0))
+    assert [verdict.state for verdict in harmed.verdicts([floor])] == ["holds"]
 
 
 def test_rounds_that_carried_nothing_change_nothing() -> None:

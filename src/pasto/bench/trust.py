@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from pasto.bench.benchmark import Benchmark, Report
 from pasto.bench.trust_checks import (
     ERROR,
+    METRIC,
     Test,
     alarms,
     both,
@@ -20,10 +22,12 @@ from pasto.bench.trust_checks import (
     false_winners,
     sample_ratio,
     sticky_coverage,
+    swinging_alarms,
 )
 from pasto.bench.trust_covariates import SCENE, covariate_coverage
 from pasto.bench.trust_studies import SCENES, Scene, simulate
 from pasto.report.figures import COLOURS, curve, label, legend, level, rounds_axis, sheet
+from pasto.report.shortfall import Floor
 from pasto.sim import Progress
 
 if TYPE_CHECKING:
@@ -106,6 +110,30 @@ def _detection(drop: float, asked: str, where: str, options: dict[str, Any], stu
     return _row(f"breaker, drop of {drop} sd", where, f"{ours.rounds:.1f} rounds", asked, mutant, note)
 
 
+STOP_LEVEL = Floor("likes", METRIC, 9.5)
+"""Five percent below the mean of studies whose level swings; compared with single rounds, it is the mutant."""
+STOP_PERCENT = Floor("likes", METRIC, -0.05, relative=True)
+
+
+def _swinging(where: str, options: dict[str, Any], studies: int) -> Any:
+    judged = replace(STOP_LEVEL, basis="days" if options.get("control", 0.1) is None else "control")
+    ours, loose = (swinging_alarms(floor, studies, **options) for floor in (judged, STOP_LEVEL))
+    mutant = "every round against the number", f"{loose.tripped:.1%}"
+    return _row("stop level, false alarms", f"±10% by the hour, {where}", f"{ours.tripped:.1%}", LOW, mutant)
+
+
+def _harmed(where: str, asked: str, options: dict[str, Any], studies: int) -> Any:
+    no_control = options.get("control", 0.1) is None
+    judged = replace(STOP_LEVEL, basis="days" if no_control else "control")
+    ours = swinging_alarms(judged, studies, **options)
+    mutant = None
+    if not no_control:
+        percent = swinging_alarms(STOP_PERCENT, studies, **options)
+        mutant = "stop level of -5% instead", f"{percent.rounds:.1f} rounds"
+    note = f"missed {1.0 - ours.tripped:.1%} in {options.get('rounds', 240)} rounds"
+    return _row("stop level, harm", f"±10% by the hour, {where}", f"{ours.rounds:.1f} rounds", asked, mutant, note)
+
+
 def _quiet(studies: int) -> Any:
     found = sample_ratio(studies, rounds=100)
     note = f"chi-square at every look {found.every_look:.1%}"
@@ -150,6 +178,15 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
         for drop in (0.1, 0.05)
         for control in (0.5, 0.1)
     ),
+    partial(_swinging, "policy as the control", {}),
+    partial(_swinging, "policy 3% below the control", {"ratio": 0.97}),
+    partial(_swinging, "policy at the stop level", {"ratio": 0.95}),
+    partial(_swinging, "no control", {"control": None}),
+    partial(_swinging, "no control, policy at the stop level", {"control": None, "ratio": 0.95}),
+    partial(_harmed, "policy 10% below the control", "≤ 26 rounds", {"ratio": 0.9}),
+    partial(_harmed, "the same after 100 good rounds", "≤ 5 rounds", {"ratio": 0.9, "good": 100}),
+    partial(_harmed, "policy 60% below the control", "≤ 5 rounds", {"ratio": 0.4}),
+    partial(_harmed, "no control, policy 10% below", "≤ 26 rounds", {"ratio": 0.9, "control": None}),
     _quiet,
     partial(_awake, "10% lost on one of five", 0.9, 0.0, "≥ 75%"),
     partial(_awake, "the same, most of them starved", 0.9, 0.02, "told"),

@@ -27,6 +27,7 @@ from pasto.estimate.intervals.cells import Array
 from pasto.estimate.intervals.restarts import MIXTURE
 from pasto.report.balance import ALARM, arm_groups, imbalance
 from pasto.report.shortfall import Floor, shortfall
+from pasto.report.stop_level import gather_evidence
 from pasto.report.winner import beating
 
 BATCH = 250
@@ -244,6 +245,44 @@ def _tripped(cells: Cells, floor: Floor, error: float, test: Test) -> NDArray[np
         return np.asarray(log_evidence(sums, spread, MIXTURE * variance[..., :1]) >= -np.log(error))
     share = error if test == "z" else error / sums.shape[-1]
     return np.asarray(sums / np.sqrt(spread) >= reach_at_horizon(share, sides=1))
+
+
+def swinging_alarms(
+    floor: Floor,
+    studies: int,
+    seed: int = 1,
+    *,
+    ratio: float = 1.0,
+    control: float | None = 0.1,
+    good: int = 0,
+    rounds: int = 240,
+    units: int = 1_000,
+    swing: float = 0.1,
+) -> Alarms:
+    """Return the alarms of studies whose level swings around 10 by the hour, for everybody alike.
+
+    Rounds last an hour, and every study begins at another time of the day. The policy has `ratio` times the control's
+    level after `good` rounds at the same level; delays count from there.
+    """
+    first = []
+    sizes = [units] if control is None else [round((1.0 - control) * units), round(control * units)]
+    ratios = np.where(np.arange(rounds) < good, 1.0, ratio)
+    for size, start in batches(studies, seed):
+        rng = np.random.default_rng([start, rounds])
+        hours = np.arange(rounds) + rng.uniform(0.0, 24.0, (size, 1))
+        day = 1.0 + swing * np.sin(2.0 * np.pi * hours / 24.0)[..., None]
+        count = np.broadcast_to(np.array(sizes, dtype=float), (size, rounds, len(sizes)))
+        level = 10.0 * day * np.stack([ratios, np.ones(rounds)], axis=-1)[:, : len(sizes)]
+        mean = level + day * rng.standard_normal(count.shape) / np.sqrt(count)
+        cross = day**2 * rng.chisquare(count - 1.0)
+        cells = Cells(count, mean[..., None], cross[..., None, None])
+        against = None if control is None else 1
+        evidence, _ = gather_evidence(cells, floor, 0, against, seconds=[3600.0] * rounds)
+        hit = evidence >= -np.log(ERROR)
+        first.append(np.where(hit.any(axis=-1), hit.argmax(axis=-1) + 1.0 - good, np.inf))
+    every = np.concatenate(first)
+    tripped = np.isfinite(every)
+    return Alarms(float(tripped.mean()), float(every[tripped].mean()) if tripped.any() else np.inf)
 
 
 CAP = float(np.exp(2.0 * 2.3263478740408408))

@@ -132,6 +132,8 @@ def _print(screen: Console, result: Result) -> None:
         holds = ", ".join(f"{name} {chance:.3%}" for name, chance in result.certificate["holds"].items())
         verdict = "Certified" if result.certificate["certified"] else "Not certified"
         screen.print(f"{verdict}: each guardrail is believed to hold: {holds}.")
+        if len(result.certificate.get("hard") or ()) > 1:
+            screen.print(f"All together hold with at least {result.certificate['joint_lower_bound']:.3%}.")
     screen.print()
     metrics = list(result.standings[0].lifts)
     rows = [["baseline", *(["+0.0%"] * len(metrics))]]

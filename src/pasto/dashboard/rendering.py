@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from pasto.report.confidence import stated
+from pasto.report.guardrail_text import basis_text, certificate_text
 from pasto.service.http.answers import Answer, Headers
 
 POLICY = (
@@ -113,7 +114,15 @@ TEMPLATES = jinja2.Environment(
     auto_reload=False,
 )
 TEMPLATES.filters.update(
-    number=number, percent=percent, signed=signed, lasting=lasting, moment=moment, pretty=_pretty, stated=stated
+    number=number,
+    percent=percent,
+    signed=signed,
+    lasting=lasting,
+    moment=moment,
+    pretty=_pretty,
+    stated=stated,
+    basis=basis_text,
+    certificate=certificate_text,
 )
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from pasto.dashboard.sampling import POINTS, Samples, Seen, Served, sampled
 from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Quantity
+from pasto.report.guardrail_text import basis_text
 from pasto.report.lift import Target, history
 from pasto.report.measured import CellMoments, MeasuredRound, recorded
 from pasto.service.board import Standing
 from pasto.service.spec import Rail, Spec
 from pasto.service.trust.lifted import aimed, finite
-from pasto.service.trust.quantities import quantities
+from pasto.service.trust.quantities import floor_basis, quantities
 
 NAMED = 7
 """Candidates with a colour of their own; the rest are one."""
@@ -101,6 +102,7 @@ def _line(spec: Spec, quantity: Quantity, name: str, rail: Rail | None, seen: Se
             "floor": rail.floor.number if same and rail.floor.relative == rail.at.relative else None,
             "limit": rail.at.written(),
             "floor_written": rail.floor.written(),
+            "judged": basis_text(floor_basis(spec, rail) or "control"),
         }
     return found
 

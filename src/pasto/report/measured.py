@@ -144,6 +144,8 @@ class MeasuredRound:
     """What a unit was drawn with; they add up to one."""
     cells: Sequence[Moments]
     """Cells without units may be left out."""
+    seconds: float | None = None
+    """How long it lasted; None if that is not known."""
 
     @property
     def units(self) -> int:

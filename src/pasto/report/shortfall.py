@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ from pasto.estimate.intervals.bounded import Sums
 from pasto.estimate.intervals.cells import Array
 from pasto.estimate.intervals.restarts import LOG_WEIGHTS
 
+Basis = Literal["control", "days"]
+"""What a level in a metric's own units is judged against: the concurrent control, or whole days."""
+
 
 @dataclass(frozen=True, slots=True)
 class Floor:
@@ -49,6 +53,8 @@ class Floor:
     within: Range | None = None
     """A unit's range, or the numerator's."""
     denominator_within: Range | None = None
+    basis: Basis | None = None
+    """For a level in the metric's own units; None compares every round with the number itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +86,13 @@ def shortfall(
     (1 + f)·y₀ − y > 0, and for a ratio (1 + f)·N₀D − N·D₀ > 0, whose mean is exact because arms are independent.
     """
     if not floor.relative:
-        return _absolute(cells, floor, served, covariances, before, numbers)
+        return absolute_evidence(cells, floor, served, covariances, before, numbers)
     if control is None:
         raise BadMeasurement(f"the floor of {floor.name!r} is relative to the control; the study has no control")
-    return _relative(cells, floor, served, control, covariances, before, numbers)
+    return relative_evidence(cells, floor, served, control, covariances, before, numbers)
 
 
-def _absolute(
+def absolute_evidence(
     cells: Cells,
     floor: Floor,
     served: int,
@@ -94,6 +100,7 @@ def _absolute(
     before: Gathered | None,
     numbers: Sequence[int] | None,
 ) -> tuple[Array, Gathered]:
+    """Return the evidence that every round lies beyond the number itself."""
     sign = -1.0 if floor.at_most else 1.0
     form = np.zeros(cells.mean.shape[-1])
     form[floor.quantity.numerator] = sign
@@ -116,7 +123,7 @@ def _absolute(
     return evidence, Gathered(starts)
 
 
-def _relative(
+def relative_evidence(
     cells: Cells,
     floor: Floor,
     served: int,
@@ -124,10 +131,15 @@ def _relative(
     covariances: Array | None,
     before: Gathered | None,
     numbers: Sequence[int] | None,
+    factor: Array | None = None,
 ) -> tuple[Array, Gathered]:
-    factor = 1.0 + floor.value
+    """Return the evidence that every round lies beyond a share of its control.
+
+    The share is 1 + the floor's value, or `factor` (…, rounds), of which a round's may depend on earlier rounds only.
+    """
+    factor = np.asarray(1.0 + floor.value) if factor is None else factor
     starts = None if before is None else before.starts
-    if bounded(floor) and floor.within is not None:
+    if floor.quantity.denominator is None and floor.within is not None:
         column, within = floor.quantity.numerator, floor.within
         sign = -1.0 if floor.at_most else 1.0
         arms = [
@@ -166,7 +178,11 @@ def bounded(floor: Floor) -> bool:
     """Whether a floor's metric is judged by its own range."""
     if floor.quantity.denominator is None:
         return floor.within is not None
-    return not floor.relative and floor.within is not None and floor.denominator_within is not None
+    return not _by_control(floor) and floor.within is not None and floor.denominator_within is not None
+
+
+def _by_control(floor: Floor) -> bool:
+    return floor.relative or floor.basis == "control"
 
 
 def _form_range(floor: Floor, form: Array) -> Range:

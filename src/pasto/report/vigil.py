@@ -15,9 +15,10 @@ from pasto.errors import BadMeasurement
 from pasto.estimate.intervals import Cells, Pooled, Quantity, Starts, chance_of_error, running_covariances
 from pasto.report.breaker import Verdict, verdict
 from pasto.report.measured import MeasuredRound
-from pasto.report.shortfall import Floor, Gathered, shortfall
+from pasto.report.shortfall import Floor, Gathered
+from pasto.report.stop_level import LevelEvidence, RoundSum, Track, gather_evidence
 
-METHOD = 2
+METHOD = 3
 """How evidence is gathered: whatever was gathered in another way is not carried on, and not compared."""
 ARMS = ("learner", "control")
 """The cells of a judged round, in the order in which they are kept here."""
@@ -27,9 +28,9 @@ ARMS = ("learner", "control")
 class Held:
     """One floor: what to go on from, and the logarithm of the evidence at its highest and at its latest."""
 
-    gathered: Gathered
-    highest: float
-    latest: float
+    gathered: Gathered | LevelEvidence
+    highest: float = -np.inf
+    latest: float = -np.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +43,10 @@ class Vigil:
     held: Mapping[str, Held] | None = None
     """By the floor's name; nothing before the first round."""
 
-    def after(self, floors: Sequence[Floor], rounds: Sequence[MeasuredRound]) -> Vigil:
-        """With more rounds, of which each arm is one cell at most; rounds without any cell do not count.
+    def after(self, floors: Sequence[Floor], rounds: Sequence[MeasuredRound], *, judged: bool = True) -> Vigil:
+        """With more rounds, of which each arm is one cell at most; rounds without any cell only make a day longer.
+
+        Rounds that are not judged say what the control's level is, and how wide units are spread.
 
         >>> from pasto.report.measured import CellMoments
         >>> floor = Floor("likes", Quantity(0), -0.05, relative=True)
@@ -55,24 +58,68 @@ class Vigil:
         >>> [(one.state, one.since) for one in vigil.verdicts([floor])]
         [('breach', 7)]
         """
-        known = [one for one in rounds if one.cells]
-        if not known or not floors:
+        vigil = self
+        for measured in rounds if floors else ():
+            vigil = vigil._after_round(floors, measured, judged)
+        return vigil
+
+    def _after_round(self, floors: Sequence[Floor], measured: MeasuredRound, judged: bool) -> Vigil:
+        if not measured.cells and self.held is None:
             return self
         columns = columns_of(floors)
-        cells = _cells(known, columns)
+        cells = _cells(measured, columns)
         covariances, pooled = running_covariances(cells, self.pooled)
-        numbers = [one.version for one in known]
-        held = {}
+        held = dict(self.held or {})
         for floor in floors:
-            before = None if self.held is None else self.held[floor.name]
-            left = None if before is None else before.gathered
-            evidence, gathered = shortfall(cells, _within(floor, columns), 0, 1, covariances, left, numbers)
-            highest = float(evidence.max(initial=-np.inf if before is None else before.highest))
-            if not highest < np.inf:  # nor is NaN
+            if floor.basis is None and not (judged and measured.cells):
+                continue
+            before = held.get(floor.name)
+            evidence, gathered = gather_evidence(
+                cells,
+                _within(floor, columns),
+                0,
+                1,
+                covariances,
+                None if before is None else before.gathered,
+                [measured.version],
+                seconds=None if measured.seconds is None else [measured.seconds],
+                claims=len(floors),
+                judged=judged,
+            )
+            latest = float(evidence[-1])
+            highest = max(latest, -np.inf if before is None else before.highest)
+            if not highest < np.inf or np.isnan(latest):
                 raise BadMeasurement(f"the evidence on {floor.name!r} is no number; what was measured is out of range")
-            held[floor.name] = Held(gathered, highest, float(evidence[-1]))
-        units = cells.units.sum(axis=0) > 0
-        return Vigil(pooled, tuple(bool(a or b) for a, b in zip(self.seen, units, strict=True)), held)
+            held[floor.name] = Held(gathered, highest, latest)
+        if not measured.cells:
+            return replace(self, held=held)
+        units = cells.units[0] > 0
+        seen = tuple(bool(before or (now and judged)) for before, now in zip(self.seen, units, strict=True))
+        return Vigil(pooled, seen, held)
+
+    def rearmed(self) -> Vigil:
+        """Without any evidence; what is known of the control's level and of the spread of units stays.
+
+        >>> Vigil(seen=(True, True)).rearmed().seen
+        (False, False)
+        """
+        levels = {
+            name: Held(held.gathered.rearmed())
+            for name, held in (self.held or {}).items()
+            if isinstance(held.gathered, LevelEvidence)
+        }
+        return Vigil(self.pooled, held=levels or None)
+
+    def allowed(self, floors: Sequence[Floor]) -> dict[str, float]:
+        """By the floor's name: the change against the control that a level in the metric's own units allows."""
+        found = {}
+        for floor in floors:
+            held = (self.held or {}).get(floor.name)
+            if held is not None and isinstance(held.gathered, LevelEvidence) and floor.basis == "control":
+                change = held.gathered.allowed_change(floor, len(floors))
+                if change is not None:
+                    found[floor.name] = change
+        return found
 
     def verdicts(
         self, floors: Sequence[Floor], *, confidence: float = 0.95, warning: float = 0.8
@@ -80,7 +127,7 @@ class Vigil:
         """What is to be said now: nothing before the learner had units, and of no control nothing relative to it."""
         if self.held is None or not self.seen[0]:
             return ()
-        judged = [floor for floor in floors if self.seen[1] or not floor.relative]
+        judged = [floor for floor in floors if self.seen[1] or not (floor.relative or floor.basis == "control")]
         error, early = (chance_of_error(level, max(len(judged), 1)) for level in (confidence, warning))
         found = []
         for floor in judged:
@@ -128,25 +175,28 @@ def _within(floor: Floor, columns: Sequence[int]) -> Floor:
     return replace(floor, quantity=quantity)
 
 
-def _cells(rounds: Sequence[MeasuredRound], columns: Sequence[int]) -> Cells:
+def _cells(measured: MeasuredRound, columns: Sequence[int]) -> Cells:
     width = len(columns)
-    units = np.zeros((len(rounds), len(ARMS)))
+    units = np.zeros((1, len(ARMS)))
     mean, cross = np.zeros((*units.shape, width)), np.zeros((*units.shape, width, width))
-    for number, one in enumerate(rounds):
-        for cell in one.cells:
-            at = number, ARMS.index(cell.arm)
-            units[at], mean[at] = cell.units, np.asarray(cell.mean)[columns]
-            cross[at] = np.asarray(cell.cross)[np.ix_(columns, columns)]
+    for cell in measured.cells:
+        at = 0, ARMS.index(cell.arm)
+        units[at], mean[at] = cell.units, np.asarray(cell.mean)[columns]
+        cross[at] = np.asarray(cell.cross)[np.ix_(columns, columns)]
     if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
         raise BadMeasurement("moments must be finite numbers; something that is not was measured")
     return Cells(units, mean, cross)
 
 
-def _written(one: Held) -> dict[str, Any]:
-    starts = one.gathered.starts
+def _written(held: Held) -> dict[str, Any]:
+    gathered = held.gathered
+    written = _written_level(gathered) if isinstance(gathered, LevelEvidence) else _written_starts(gathered)
+    return {"highest": _log(held.highest), "latest": _log(held.latest), **written}
+
+
+def _written_starts(gathered: Gathered) -> dict[str, Any]:
+    starts = gathered.starts
     return {
-        "highest": _log(one.highest),
-        "latest": _log(one.latest),
         "rounds": starts.rounds,
         "held": [_log(value) for value in starts.held.tolist()],
         "best": [_log(value) for value in starts.best.tolist()],
@@ -155,11 +205,34 @@ def _written(one: Held) -> dict[str, Any]:
         "waiting": starts.waiting.tolist(),
         "shares": starts.shares.tolist(),
         "numbers": list(starts.numbers),
-        "sums": [[float(part) for part in sums] for sums in one.gathered.sums],
+        "sums": [[float(part) for part in sums] for sums in gathered.sums],
     }
 
 
+def _written_level(level: LevelEvidence) -> dict[str, Any]:
+    tracks, sums = {}, {}
+    for name in _TRACKS:
+        track: Track = getattr(level, name)
+        if track.gathered is not None:
+            tracks[name] = {"log": _log(float(track.log)), **_written_starts(track.gathered)}
+    for name in _SUMS:
+        rounds: RoundSum | None = getattr(level, name)
+        if rounds is not None:
+            arrays = [_list(part) for part in (rounds.units, rounds.mean, rounds.cross, rounds.noise)]
+            sums[name] = [rounds.rounds, rounds.seconds, rounds.first_round, *arrays]
+    return {"basis": level.basis, "days": level.days, "tracks": tracks, "sums": sums}
+
+
+_TRACKS = ("crash", "share", "worse", "level")
+_SUMS = ("served_today", "control_today", "reference")
+
+
 def _read(written: Mapping[str, Any]) -> Held:
+    gathered = _read_level(written) if "basis" in written else _read_starts(written)
+    return Held(gathered, _unlog(written["highest"]), _unlog(written["latest"]))
+
+
+def _read_starts(written: Mapping[str, Any]) -> Gathered:
     starts = Starts(
         written["rounds"],
         np.array([_unlog(value) for value in written["held"]]),
@@ -170,8 +243,16 @@ def _read(written: Mapping[str, Any]) -> Held:
         np.array(written["shares"], dtype=float),
         tuple(written["numbers"]),
     )
-    sums = tuple((np.array(units), np.array(total)) for units, total in written["sums"])
-    return Held(Gathered(starts, sums), _unlog(written["highest"]), _unlog(written["latest"]))
+    return Gathered(starts, tuple((np.array(units), np.array(total)) for units, total in written["sums"]))
+
+
+def _read_level(written: Mapping[str, Any]) -> LevelEvidence:
+    fields: dict[str, Any] = {"basis": written["basis"], "days": written["days"]}
+    for name, track in written["tracks"].items():
+        fields[name] = Track(np.array(_unlog(track["log"])), _read_starts(track))
+    for name, (rounds, seconds, first_round, *arrays) in written["sums"].items():
+        fields[name] = RoundSum(rounds, seconds, first_round, *(np.array(part, dtype=float) for part in arrays))
+    return LevelEvidence(**fields)
 
 
 def _list(values: Any) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pasto.records import Blend
+from pasto.records import Blend, Certificate
 
 
 def shown(blend: Blend) -> dict[str, Any]:
@@ -39,6 +39,28 @@ def shown(blend: Blend) -> dict[str, Any]:
         told["outlook"] = {**asdict(blend.outlook), "moves": moves}
     plain: dict[str, Any] = _plain(told)
     return plain
+
+
+def with_joint_bound(answer: Mapping[str, Any] | None, hard: Sequence[str]) -> dict[str, Any] | None:
+    """Return an answer whose certificate also names the hard guardrails, with a bound for all of them together.
+
+    An answer that was frozen before this was shown gets it too.
+
+    >>> answer = {"certificate": {"confidence": 0.95, "certified": True, "holds": {"a": 0.97, "b": 0.96}}}
+    >>> found = with_joint_bound(answer, ["a", "b"])["certificate"]
+    >>> found["hard"], round(found["joint_lower_bound"], 12)
+    (['a', 'b'], 0.93)
+    """
+    if answer is None or not answer.get("certificate"):
+        return None if answer is None else dict(answer)
+    certificate = answer["certificate"]
+    holds = {name: chance or 0.0 for name, chance in certificate["holds"].items()}
+    named = [name for name in hard if name in holds]
+    bound = Certificate(certificate["confidence"], certificate["certified"], holds, {}).joint_lower_bound(named)
+    return {
+        **answer,
+        "certificate": {**certificate, "hard": named, "joint_lower_bound": bound if named else None},
+    }
 
 
 def _plain(value: Any) -> Any:

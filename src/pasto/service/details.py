@@ -19,6 +19,8 @@ class Waiting:
     after: int
     """None of its events has a smaller sequence."""
     closed_at: float
+    seconds: float | None = None
+    """How long it was served; None in a study that was last closed before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True)

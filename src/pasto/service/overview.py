@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from pasto.assign import Published
+from pasto.service.answer import with_joint_bound
 from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.lifecycle import allowed
@@ -53,7 +54,7 @@ def overview(standing: Standing, now: float) -> dict[str, Any]:
     if standing.policy is not None:
         found["policy"] = _policy(standing.policy)
     if details.frozen is not None:
-        found["frozen"] = dict(details.frozen.answer)
+        found["frozen"] = with_joint_bound(details.frozen.answer, spec.objective.hard)
     return found
 
 

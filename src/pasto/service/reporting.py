@@ -7,7 +7,7 @@ from typing import Any
 
 from pasto.errors import NothingLearned, PastoError
 from pasto.service.accounting import Ledger
-from pasto.service.answer import shown
+from pasto.service.answer import shown, with_joint_bound
 from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.overview import closed
@@ -62,13 +62,13 @@ class Reporter:
         return learned, names
 
     def _fresh(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
-        row = standing.row
+        row, hard = standing.row, standing.spec.objective.hard
         details = Details.from_text(row.details)
         found: dict[str, Any] = {
             "rounds_learned": 0,
             "blend": None,
             "problem": None,
-            "frozen": None if details.frozen is None else dict(details.frozen.answer),
+            "frozen": None if details.frozen is None else with_joint_bound(details.frozen.answer, hard),
             "waiting": [one.round for one in details.waiting],
             "policy": [],
             "history": [],
@@ -85,7 +85,7 @@ class Reporter:
             if share > 0
         ]
         try:
-            found["blend"] = shown(study.blend())
+            found["blend"] = with_joint_bound(shown(study.blend()), hard)
         except NothingLearned:
             found["problem"] = "no round has been learned yet"
         except (PastoError, ArithmeticError) as error:

@@ -494,6 +494,9 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
     )
     assert "floor is the target itself" in warned(guardrails=[{"keep": "likes", "at_least": 0, "penalty": 5}])
     assert "traffic.control is 0" in warned(traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": "-2%"}])
+    assert "floor is a number and traffic.control is 0: it is judged over whole days" in warned(
+        traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": 1}]
+    )
     assert "expires_after is shorter than a round" in warned(expires_after="10m")
     slow = {"watch": {"event": "watch", "cap": 9, "lower_is_better": True}}
     assert "of which lower is better" in warned(metrics=slow)

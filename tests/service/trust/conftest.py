@@ -36,7 +36,14 @@ class Playground:
             notify=lambda message: self.told.append(dict(message)),
         )
 
-    def crowd(self, users: int = 300, *, harm: float = 0.0, lost: Callable[[str, int], bool] | None = None) -> None:
+    def crowd(
+        self,
+        users: int = 300,
+        *,
+        harm: float = 0.0,
+        level: float = 1.0,
+        lost: Callable[[str, int], bool] | None = None,
+    ) -> None:
         """Users come: each is drawn, exposed and measured; `harm` is taken from y of whoever is not in control."""
         policy = self.service.board.current("feed")
         self._sent += 1
@@ -50,6 +57,7 @@ class Playground:
                 continue
             if cell.arm not in ("control", "held"):
                 y -= harm
+            y *= level
             drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}
             views = 4.0 + number % 3
             fields = {"x": x, "y": y, "likes": y / 4.0 * views / 5.0, "views": views}
@@ -58,10 +66,10 @@ class Playground:
         answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
         assert answer["refused"] == []
 
-    def round(self, users: int = 300, *, harm: float = 0.0) -> dict[str, Any]:
-        """One round of users, closed."""
-        self.crowd(users, harm=harm)
-        self.now += 3600.0
+    def round(self, users: int = 300, *, harm: float = 0.0, hours: float = 1.0, level: float = 1.0) -> dict[str, Any]:
+        """One round of users, closed; `level` multiplies y of everybody."""
+        self.crowd(users, harm=harm, level=level)
+        self.now += 3600.0 * hours
         return self.service.close_round("feed", who="ann")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadOption
+from pasto.report.telling import text
 from pasto.service.details import Details
 from pasto.service.rounds import judging
 from pasto.service.rounds.scheduler import Scheduler
@@ -223,9 +225,9 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
 def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     playground: Make, rail: dict[str, float]
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", **rail}])
-    for _ in range(3):
-        place.round()
+    place = playground(guardrails=[{"keep": "y", **rail}], rounds={"every": "8h"})
+    for _ in range(3):  # a whole day, so that the control's level is known
+        place.round(hours=8)
     assert place.service.show("feed")["state"] == "learning"
     place.service.change("feed", "deploy", who="ann", without_confirmation=True)
     scheduler = Scheduler(place.service)
@@ -245,9 +247,67 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
             events.append({"type": "metric", "id": f"m{day}/{number}", "name": "seen", "fields": fields, **drawn})
         answer = place.service.ingest("feed", place.service.decode(json.dumps(events).encode())).result()
         assert answer["refused"] == []
-        place.now += 3601.0
+        place.now += 8 * 3600.0 + 1.0
         scheduler.tick()
         if day == 2:
             assert place.service.show("feed")["state"] == "deployed"
     assert place.service.show("feed")["state"] == state
+    assert place.service.replay("feed")["identical"]
+
+
+def swing(hour: float) -> float:
+    """The level of everybody at an hour: at its lowest six hours after the start."""
+    return 1.0 - 0.1 * math.sin(2.0 * math.pi * hour / 24.0)
+
+
+@pytest.mark.parametrize(("control", "judged"), [("20%", "control"), ("0%", "days")])
+def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
+    playground: Make, control: str, judged: str
+) -> None:
+    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    for hour in range(15):
+        place.round(hours=2, level=swing(2 * hour))
+    shown = place.service.show("feed")
+    assert shown["state"] == "learning"
+    verdict = shown["breaker"]["verdicts"][0]
+    assert (verdict["state"], verdict["judged"]) == ("holds", judged)
+    rail = place.service.report("feed")["guardrails"][0]
+    assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
+    if judged == "control":
+        assert -0.14 < verdict["allowed"] < -0.07
+    told = text(place.service.report("feed"))
+    assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
+    recorded = [one for close in place.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    assert {one["seconds"] for one in recorded} == {7200.0}
+    assert place.service.replay("feed")["identical"]
+
+
+@pytest.mark.parametrize(("control", "harm"), [("20%", 2.5), ("0%", 4.0)])
+def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
+    playground: Make, control: str, harm: float
+) -> None:
+    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    for hour in range(14):
+        place.round(hours=2, level=swing(2 * hour), harm=harm)
+        if place.service.show("feed")["state"] == "paused":
+            break
+    shown = place.service.show("feed")
+    assert (shown["state"], shown["breaker"]["tripped"]["round"]) == ("paused", 12)
+    judged = "against the control" if control == "20%" else "over whole days"
+    reason = shown["breaker"]["tripped"]["reason"]
+    assert reason.startswith(f"breaker: y fell below its floor 9.3 (judged {judged}) in the arm learner")
+    assert place.service.replay("feed")["identical"]
+
+
+def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Make) -> None:
+    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}])
+    for _ in range(12):
+        place.round(hours=2, harm=2.5)
+    assert place.service.show("feed")["state"] == "paused"
+    place.service.change("feed", "resume", who="ann", reason="mended")
+    place.round(hours=2)
+    verdict = place.service.show("feed")["breaker"]["verdicts"][0]
+    assert (verdict["state"], verdict["p_value"]) == ("holds", 1.0)
+    assert -0.12 < verdict["allowed"] < -0.07
+    assert rounds_until_trip(place, harm=3.0, most=4) is not None
     assert place.service.replay("feed")["identical"]

@@ -84,3 +84,46 @@ def test_a_blend_that_falls_is_pulled_soon(spec: Spec) -> None:
         ]
         taken.append(found[0] if found else LOOKS + 1)
     assert np.median(taken) <= 4
+
+
+@pytest.fixture
+def in_own_units() -> dict[str, Any]:
+    half = {"event": "seen", "per_unit": "sum"}
+    return {
+        "name": "feed",
+        "baseline": {"w": 1},
+        "parameters": {"w": [0, 1]},
+        "metrics": {"rate": {"ratio": [{**half, "value": "likes"}, {**half, "value": "views"}]}},
+        "goal": {"maximize": "rate"},
+        "guardrails": [{"keep": "rate", "at_least": 0.5, "floor": 0.45}],
+        "rounds": {"every": "1h"},
+    }
+
+
+def rated(level: float, *arms: str) -> MeasuredRound:
+    """Two thousand units in each arm, whose rates are a half times the level; the blend's is also 2 % lower."""
+    rng = np.random.default_rng(1)
+    cells = []
+    for arm in arms:
+        views = rng.integers(5, 15, 2_000).astype(float)
+        rate = 0.5 * level * (0.98 if arm == "blend" else 1.0)
+        cells.append(cell(arm, np.stack([rng.binomial(views.astype(int), rate), views], axis=1)))
+    return MeasuredRound(1, {}, cells)
+
+
+def test_a_floor_in_own_units_is_judged_as_a_share_of_the_control(in_own_units: dict[str, Any]) -> None:
+    spec = parse_spec(in_own_units)
+    low = rated(0.85, "blend", "control")
+    assert verdicts_of_phase(spec, low, "deployed", 6.0) == []
+    (found,) = verdicts_of_phase(spec, low, "deployed", 6.0, {"rate": -0.1})
+    assert (found["state"], found["judged"], found["allowed"]) == ("holds", "control", -0.1)
+    assert breached(verdicts_of_phase(spec, low, "deployed", 6.0, {"rate": 0.1}))
+
+
+def test_without_a_control_a_floor_in_own_units_is_judged_over_whole_days(in_own_units: dict[str, Any]) -> None:
+    spec = parse_spec({**in_own_units, "traffic": {"control": 0}})
+    low = rated(0.85, "blend")
+    for elapsed, state in ((6.0, "holds"), (24.0, "breach"), (36.0, "holds"), (480.0, "breach")):
+        (found,) = verdicts_of_phase(spec, low, "deployed", elapsed)
+        assert (found["state"], found["judged"], found["allowed"]) == (state, "days", None)
+    assert breached(verdicts_of_phase(spec, rated(0.4, "blend"), "deployed", 6.0))

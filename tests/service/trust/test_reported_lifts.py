@@ -218,6 +218,25 @@ def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> No
     assert curve["answer"]["x"] == pytest.approx(report["blend"]["metrics"]["x"])
 
 
+def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> None:
+    rails = [
+        {"keep": "y", "at_least": 9.0},
+        {"keep": "rate", "at_least": 0.3},
+        {"keep": "x", "at_least": 9, "penalty": 1},
+    ]
+    place = playground(guardrails=rails)
+    for _ in range(4):
+        place.round()
+    place.service.change("feed", "confirm", who="ann", reason="enough")
+    report = place.service.report("feed")
+    for answer in (report["blend"], report["frozen"], place.service.show("feed")["frozen"]):
+        certificate = answer["certificate"]
+        assert certificate["hard"] == ["y", "rate"]
+        expected = 1.0 - sum(1.0 - certificate["holds"][name] for name in ("y", "rate"))
+        assert certificate["joint_lower_bound"] == pytest.approx(max(0.0, expected))
+    assert "Both together hold with at least" in " ".join(text(report).split())
+
+
 def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
     place = learned(playground, rounds=3)
     shown = page(place.service.report("feed"))

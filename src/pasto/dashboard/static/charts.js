@@ -123,7 +123,7 @@ const Charts = (() => {
     const unit = one.relative ? "%" : "";
     const signs = (value) => (value == null ? "–" : (one.relative && value > 0 ? "+" : "") + short(value, 3) + unit);
     const title = make("h3", one.name + " ");
-    title.append(make("span", one.role === "goal" ? "goal" : `${one.side === "at_least" ? "≥" : "≤"} ${one.limit}, floor ${one.floor_written}`, { class: "quiet" }));
+    title.append(make("span", one.role === "goal" ? "goal" : `${one.side === "at_least" ? "≥" : "≤"} ${one.limit}, floor ${one.floor_written} judged ${one.judged}`, { class: "quiet" }));
     let picture = place.querySelector("figure");
     if (!picture) {
       picture = make("figure", null, { class: "chart" });

@@ -44,7 +44,7 @@ class Cautious:
     duals: Array
     """(guardrails,): by how much the value rises as a unit is added to a hard guardrail's slack; 0 for soft ones."""
     certified: bool
-    """Whether every hard guardrail holds with the confidence asked for; where no blend does, this is the safest."""
+    """Whether each hard guardrail holds with the confidence asked for; where no blend does, this is the safest."""
 
 
 def cautious(

@@ -1,4 +1,4 @@
-"""What to serve where no blend holds every hard guardrail with the confidence asked for: the safest there is."""
+"""What to serve where no blend holds each hard guardrail with the confidence asked for: the safest there is."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
+from pasto.report.guardrail_text import SIDE_TEXT, basis_text, certificate_text, own_units_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
 """Candidates that a table lists, those with the most units."""
-SIDES = {"at_least": "at least", "at_most": "at most"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ _REARM = "Everyone is served what the study held. Only `resume` with a reason re
 
 def _opening(report: Mapping[str, Any]) -> Section:
     words = [report["claims"]] if report.get("claims") else []
+    words += [contradiction["text"] for contradiction in report.get("contradictions") or ()]
     if report.get("problem"):
         words.append(f"No answer yet: {report['problem']}.")
     where = f", round {report['round']} under policy {report['version']}" if report.get("round") else ""
@@ -205,9 +206,8 @@ def _blend(report: Mapping[str, Any]) -> Section:
     words = []
     if report.get("frozen"):
         words.append("Frozen, and served as it is.")
-    if answer.get("certificate"):
-        sure = "every hard guardrail holds" if answer["certificate"]["certified"] else "not every hard guardrail holds"
-        words.append(f"With {stated(answer['certificate']['confidence'])} confidence {sure}.")
+    if answer.get("certificate") and (sure := certificate_text(answer["certificate"], answer.get("feasible", True))):
+        words.append(sure)
     if answer.get("outlook"):
         words.append(f"Advice: {answer['outlook']['advice']}.")
     return Section("The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN]))
@@ -220,15 +220,16 @@ def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
         rows.append(
             (
                 rail["name"],
-                f"{SIDES[rail['side']]} {rail['at']} ({kind})",
+                f"{SIDE_TEXT[rail['side']]} {rail['at']} ({kind})",
                 str(rail["floor"]),
+                basis_text(rail["judged"], rail["allowed"]),
                 "" if rail["holds"] is None else f"{rail['holds']:.1%}",
                 rail["state"] or "",
                 "" if rail["p_value"] is None else f"{rail['p_value']:.2g}",
             )
         )
-    header = ("guardrail", "kept", "floor", "blend holds it with", "breaker", "p")
-    return Section("Guardrails", (), header, tuple(rows))
+    header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
+    return Section("Guardrails", own_units_text(rails), header, tuple(rows))
 
 
 def _quality(told: Mapping[str, Any]) -> Section:

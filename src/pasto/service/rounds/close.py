@@ -99,7 +99,9 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     seen = gather(store, spec, row, details, learning=learning, phase=phase, now=now)
     stay = seen.late.stay(spec, seen.due, state=terms.state, learning=learning, now=now)
     watch = armed(details.breaker, row.state, terms.state, row.round)
-    judged = judge(spec, row.state, watch, seen.rounds, past, seen.look, first_open=min(stay, default=None))
+    judged = judge(
+        spec, row.state, watch, seen.rounds, past, seen.look, first_open=min(stay, default=None), seconds=seen.seconds
+    )
     trip: str | None = None
     if trips(terms.state, judged.said):
         terms = Terms("paused", hold=holding(row.state))
@@ -272,5 +274,7 @@ def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: An
 def _round(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
     """A round as a close records it: what it measured, and whether that may still be corrected."""
     told: dict[str, Any] = {"round": one.round, "learned": one.learned, "after": one.after}
+    if one.seconds is not None:
+        told["seconds"] = one.seconds
     told["moments"] = write_cells(measured)
     return {**told, "open": True} if one.round in stay else told

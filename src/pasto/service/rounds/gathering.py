@@ -53,6 +53,11 @@ class Gathered:
         """Everything that was measured at this close, by round: corrections first."""
         return [*self.late.moments.items(), *((one.round, moments) for one, moments in self.ripe)]
 
+    @property
+    def seconds(self) -> dict[int, float | None]:
+        """How long each of these rounds was served."""
+        return {one.round: one.seconds for one in (*(known.waiting for known in self.late.known), *self.due)}
+
     def correctable(self, stay: Collection[int], told: int) -> tuple[Correctable, ...]:
         """The rounds that stay open to correction after this close, which is told by its number."""
         return self.late.later(self.due, stay, until=self.high_water, told=told)
@@ -75,7 +80,8 @@ def gather(
 
     waiting = details.waiting
     if row.state == "learning" and serving.learned is not None:
-        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now))
+        served = max(0.0, now - serving.published_at)
+        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now, served))
     due: tuple[Waiting, ...] = ()
     late = Corrections(details.correctable)
     if learning:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pasto.errors import PastoError
 from pasto.measure import Column, Moments
 from pasto.report.measured import MeasuredRound
 from pasto.service.details import Watch
-from pasto.service.rounds.looks import PACE, PHASES
+from pasto.service.rounds.looks import PHASES
 from pasto.service.spec import Spec
 from pasto.service.trust.breaker import breached, judged_round, verdicts, verdicts_of_phase
 from pasto.service.trust.carried import Carried
+from pasto.service.trust.quantities import floors
 
 Past = Callable[[], Iterable[MeasuredRound]]
 """The learning rounds that were measured before, as the breaker sees them."""
@@ -38,7 +40,7 @@ def nothing() -> Iterable[MeasuredRound]:
 
 def look_elapsed(spec: Spec, since: float, now: float) -> float:
     """How long a phase has run, in rounds."""
-    return max(1.0, (now - since) / (spec.rounds.every or PACE))
+    return max(1.0, (now - since) / spec.rounds.pace)
 
 
 def lengthened(spec: Spec, elapsed: float) -> Spec:
@@ -66,23 +68,26 @@ def judge(
     past: Past = nothing,
     look: tuple[float, Sequence[Moments]] | None = None,
     first_open: int | None = None,
+    seconds: Mapping[int, float | None] = MappingProxyType({}),
 ) -> Judged:
     """What the breaker says after rounds or a look.
 
     Rounds are new ones, or older ones measured again that take their former place; those from `first_open` on may be
-    measured again at a later close. Only a study that was last closed before evidence was carried, or gathered as it is
-    now, is asked for its `past`. What cannot be judged must not keep a round from being closed.
+    measured again at a later close. `seconds` says how long each was served. Only a study that was last closed before
+    evidence was carried, or gathered as it is now, is asked for its `past`. What cannot be judged must not keep a round
+    from being closed.
     """
     carried = Carried.read(watch.carried)
     if carried is None:
         again = [*(number for number, _ in rounds), *(() if first_open is None else (first_open,))]
         carried = Carried.of(spec, past(), watch.since, min(again, default=None))
     try:
-        known = carried.with_rounds([judged_round(number, moments) for number, moments in rounds])
+        known = carried.with_rounds([judged_round(number, moments, seconds.get(number)) for number, moments in rounds])
         whole = known.until(spec, None, watch.since)
         said: Said = []
         if look is not None:
-            said = verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], whole.levels)
+            allowed = whole.vigil.allowed(floors(spec))
+            said = verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
         elif any(number >= watch.since for number, _ in rounds):
             said = verdicts(spec, whole.vigil)
         kept = whole if first_open is None else known.until(spec, first_open, watch.since)

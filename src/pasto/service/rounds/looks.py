@@ -7,8 +7,6 @@ from pasto.service.details import Details
 
 PHASES = ("confirming", "deployed")
 """States in which units keep their arm."""
-PACE = 3600.0
-"""Seconds between looks, where a study's rounds end by exposures."""
 LATER = 20
 """A phase is looked at again once it has lasted a twentieth longer."""
 
@@ -26,5 +24,4 @@ def look_due(standing: Standing, now: float) -> bool:
         return True
     if row.state == "deployed" and not standing.spec.guardrails:
         return False
-    pace = standing.spec.rounds.every or PACE
-    return now - row.opened_at >= max(pace, (now - policy.valid_from) / LATER)
+    return now - row.opened_at >= max(standing.spec.rounds.pace, (now - policy.valid_from) / LATER)

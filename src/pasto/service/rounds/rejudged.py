@@ -63,7 +63,9 @@ class Rejudged:
         self._open |= {one["round"] for one in told["rounds"] if one.get("open")}
         self._open -= {one["round"] for one in told.get("settled", ())}
         known = [*corrected.items(), *rounds]
-        judged = judge(self._spec, state, self._watch, known, look=look, first_open=min(self._open, default=None))
+        seconds = {one["round"]: one.get("seconds") for one in (*told["rounds"], *told.get("corrected", ()))}
+        first_open = min(self._open, default=None)
+        judged = judge(self._spec, state, self._watch, known, look=look, first_open=first_open, seconds=seconds)
         said = judged.said
         if "breaker" not in told:  # closed before there was one
             self._watch = after_close(self._watch, state, terms.state, judged, None)

@@ -41,6 +41,6 @@ traffic:
 
 rounds: {every: 1h, maturity: 2h}    # a new policy every hour; late events are waited for two hours
 learner: thompson
-confidence: 95%                      # with which hard guardrails hold in the answer
+confidence: 95%                      # with which each hard guardrail holds in the answer
 expires_after: 1d                    # a caller cut off from the service goes back to the baseline after this
 """

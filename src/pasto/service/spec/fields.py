@@ -148,7 +148,8 @@ FIELDS = (
         "guardrails.floor",
         "number or percentage",
         "`at_least` less the tolerance (`at_most` plus it)",
-        "The breaker's: when the metric is surely beyond it, traffic is pulled",
+        "The breaker's: when the metric is surely beyond it, traffic is pulled; a number is judged against the "
+        "control, or over whole days if there is no control",
         "-5%",
     ),
     Field(
@@ -228,7 +229,13 @@ FIELDS = (
     ),
     Field("learner.half_life", "number", "—", "`thompson`: after how many rounds an observation counts half", "48"),
     Field("learner.step", "number", "0.1 / candidates", "`pasto` and `scgd`: the step of the mirror ascent", "0.001"),
-    Field("confidence", "share", "95%", "With which hard guardrails and budgets hold, from 50% to below 100%", "99%"),
+    Field(
+        "confidence",
+        "share",
+        "95%",
+        "With which each hard guardrail and each budget holds, from 50% to below 100%",
+        "99%",
+    ),
     Field("expires_after", "time", "1d", "How long a caller that hears nothing new goes on before the baseline", "6h"),
 )
 

@@ -54,6 +54,9 @@ class Traffic:
     """The most that a candidate nobody has measured may get of them."""
 
 
+LOOK_SECONDS = 3600.0
+
+
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """When a round ends, and when it may be learned from."""
@@ -65,6 +68,15 @@ class Rounds:
     """Seconds that late events are waited for after a round's end."""
     late: float = 0.0
     """Seconds after that in which a learned round is still corrected by what comes."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between closes, or between looks at a phase if exposures end a round.
+
+        >>> Rounds(every=None, exposures=5000).pace
+        3600.0
+        """
+        return self.every or LOOK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[st
             f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
             "could trip or mask it; add cap: with a value that no honest unit exceeds"
         )
+    if not rail.floor.relative and not spec.traffic.control:
+        yield (
+            f"{path}.floor is a number and traffic.control is 0: it is judged over whole days, so harm shows after a "
+            "day at the earliest; hold a share such as 10% as a control"
+        )
     if metric.lower_is_better == rail.lower:
         side, better = ("at_least", "lower") if rail.lower else ("at_most", "higher")
         yield f"{path} keeps {metric.name} {side} {rail.at.written()}, of which {better} is better; is the side right?"

@@ -5,8 +5,10 @@ Pure: the same rounds give the same verdicts, so a replay finds the same trips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ import numpy as np
 from pasto.estimate.intervals import Comparison, chance_of_error, compare, log_evidence, side
 from pasto.estimate.intervals.comparison import WARM
 from pasto.estimate.intervals.restarts import MIXTURE
+from pasto.measure import Metric
 from pasto.report.breaker import Verdict
+from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.report.measured import CellMoments, MeasuredRound, Moments, Record, Table, recorded
 from pasto.report.shortfall import Floor
+from pasto.report.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.report.vigil import Vigil
 from pasto.service.spec import Spec
 from pasto.service.trust.quantities import floors
@@ -31,9 +36,9 @@ GROWING = ("sum", "count", "any", "max")
 """What makes a unit's number grow with the time it is watched."""
 
 
-def judged_round(number: int, measured: Sequence[Moments]) -> MeasuredRound:
+def judged_round(number: int, measured: Sequence[Moments], seconds: float | None = None) -> MeasuredRound:
     """A round as the breaker sees it: its control, and all that the learner served as one cell."""
-    return MeasuredRound(number, {}, _wholes(("control", "learner"), measured))
+    return MeasuredRound(number, {}, _wholes(("control", "learner"), measured), seconds)
 
 
 def verdicts(spec: Spec, vigil: Vigil) -> list[dict[str, Any]]:
@@ -42,31 +47,39 @@ def verdicts(spec: Spec, vigil: Vigil) -> list[dict[str, Any]]:
 
 
 def verdicts_of_phase(
-    spec: Spec, measured: MeasuredRound, state: str, elapsed: float, levels: Sequence[float] = ()
+    spec: Spec,
+    measured: MeasuredRound,
+    state: str,
+    elapsed: float,
+    allowed: Mapping[str, float] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
 
     Such a phase is judged whole, as a sum that grows: harm that begins late shows late. What a unit adds up grows with
-    the phase, so a floor in the metric's own units is taken as the same share of the control that it was while the
-    study learned: `levels` are what the control's units had in a round then, by column.
+    the phase, so a floor in the metric's own units is taken as the change against the control that it allowed while
+    the study learned: `allowed`, by guardrail.
     """
     cells = _wholes(("control", *SERVED[state]), measured.cells)
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
     record = recorded([MeasuredRound(measured.version, {}, cells)])
-    watched = _steady(spec, _watched(spec, record), levels)
+    watched = _watched(spec, record, elapsed, allowed)
     if not watched:
         return []
-    errors = [chance_of_error(level, max(1, len(watched) * len(arms))) for level in (CONFIDENCE, WARNING)]
+    claims = len(watched) * len(arms)
+    errors = [chance_of_error(level, claims) for level in (CONFIDENCE, WARNING)]
     found = []
     for arm in arms:
         for floor in watched:
             evidence = _evidence(record, floor, arm, elapsed)
+            p_value = min(1.0, claims * float(np.exp(-evidence)))
+            if floor.basis == "control":
+                evidence += np.log1p(-REFERENCE_SHARE)
+                p_value = min(1.0, p_value + REFERENCE_SHARE * STUDY_ERROR)
             state_now = next(
                 (name for name, error in zip(STATES, errors, strict=True) if evidence >= -np.log(error)), ""
             )
-            p_value = min(1.0, len(watched) * len(arms) * float(np.exp(-evidence)))
             found.append(
                 {
                     "name": floor.name,
@@ -75,6 +88,8 @@ def verdicts_of_phase(
                     "p_value": _digits(p_value),
                     "since": measured.version if state_now == "breach" else None,
                     "bounded": False,
+                    "judged": floor.basis or "control",
+                    "allowed": _change(floor.value if floor.basis == "control" else None),
                 }
             )
     return found
@@ -102,7 +117,7 @@ def reason(spec: Spec, said: Sequence[Mapping[str, Any]]) -> str:
         rail = rails[verdict["name"]]
         way = "fell below" if rail.lower else "rose above"
         when = f", most likely since round {verdict['since']}" if verdict["arm"] == "learner" else ""
-        against = " of the control" if rail.floor.relative else ""
+        against = " of the control" if rail.floor.relative else f" (judged {BASIS_TEXT[verdict['judged']]})"
         parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict['arm']}{when}")
     return "breaker: " + "; ".join(parts)
 
@@ -116,26 +131,46 @@ def holding(state: str) -> str:
     return "blend" if state == "learning" else "baseline"
 
 
-def _watched(spec: Spec, record: Record) -> list[Floor]:
-    """The floors that can be judged: without a control in the rounds, those in the metric's own units."""
+def _watched(spec: Spec, record: Record, elapsed: float, allowed: Mapping[str, float]) -> list[Floor]:
+    """The floors that a phase can be held against; those that it cannot are left out."""
     control = len(record.places("control")) == 1
-    return [floor for floor in floors(spec) if control or not floor.relative]
-
-
-def _steady(spec: Spec, watched: Sequence[Floor], levels: Sequence[float]) -> list[Floor]:
-    """Floors that a growing phase can be held against; one that cannot be is left out."""
+    days = elapsed * spec.rounds.pace / DAY_SECONDS
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
     found = []
-    for floor in watched:
-        metric = metrics[floor.name]
-        column = metric.numerator
-        grows = metric.denominator is None and column.per_unit in GROWING and column.window is None
-        grows = grows and spec.unit != "request"
-        if floor.relative or not grows:
+    for floor in floors(spec):
+        if floor.basis == "control" and control and floor.name in allowed:
+            found.append(replace(floor, value=allowed[floor.name], relative=True))
+        elif floor.relative and control:
             found.append(floor)
-        elif levels and (level := levels[floor.quantity.numerator]) > 0:
-            found.append(replace(floor, value=floor.value / level - 1.0, relative=True))
+        elif floor.basis == "days" and not grows_with_phase(spec, metrics[floor.name]):
+            level = _level_of_days(floor, days)
+            if level is not None:
+                found.append(replace(floor, value=level))
     return found
+
+
+def grows_with_phase(spec: Spec, metric: Metric) -> bool:
+    """Return whether a unit's number grows with the phase."""
+    column = metric.numerator
+    growing = metric.denominator is None and column.per_unit in GROWING and column.window is None
+    return growing and spec.unit != "request"
+
+
+def _level_of_days(floor: Floor, days: float) -> float | None:
+    """Return the stop level for the mean of a phase, of which the last day may not be over.
+
+    That part of a day may be at the level of a crash; None if nothing can be said of it.
+
+    >>> from pasto.estimate.intervals import Quantity
+    >>> floor = Floor("likes", Quantity(0), 0.04, basis="days")
+    >>> [round(_level_of_days(floor, days), 4) for days in (0.5, 1.0, 1.5, 10.5)]
+    [0.02, 0.04, 0.0333, 0.039]
+    """
+    whole = math.floor(days)
+    part, crash = days - whole, crash_level(floor)
+    if crash is None:
+        return floor.value if whole and part < 1.0 / 24.0 else None
+    return (whole * floor.value + part * crash) / days
 
 
 def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
@@ -174,7 +209,13 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
         "p_value": _digits(verdict.p_value),
         "since": verdict.since,
         "bounded": verdict.bounded,
+        "judged": verdict.basis or "control",
+        "allowed": _change(verdict.allowed),
     }
+
+
+def _change(allowed: float | None) -> float | None:
+    return None if allowed is None else _digits(allowed)
 
 
 def _digits(value: float) -> float:

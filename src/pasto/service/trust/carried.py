@@ -21,11 +21,7 @@ class Carried:
     """All that learning rounds have left to the breaker."""
 
     vigil: Vigil = field(default_factory=Vigil)
-    """Of the rounds since it was armed."""
-    units: int = 0
-    """The control's, in all learning rounds."""
-    sums: tuple[float, ...] = ()
-    """What they measured, by column."""
+    """Evidence of the rounds since it was armed, and the control's level in all of them."""
     open: tuple[MeasuredRound, ...] = ()
     """Judged rounds that may still be corrected, in order; in none of the above yet."""
 
@@ -60,32 +56,22 @@ class Carried:
     def settled(self, spec: Spec, rounds: Sequence[MeasuredRound], since: int) -> Carried:
         """With rounds that no one corrects any more."""
         watched, vigil = floors(spec), self.vigil
-        for one in rounds:  # one at a time, so that it does not matter which of them came together
-            vigil = vigil.after(watched, [one] if one.version >= since else [])
-        units, sums = self.units, self.sums
-        for cell in (cell for one in rounds for cell in one.cells if cell.arm == "control"):
-            before = sums or (0.0,) * len(cell.mean)
-            units += cell.units
-            sums = tuple(total + cell.units * float(mean) for total, mean in zip(before, cell.mean, strict=True))
-        return replace(self, vigil=vigil, units=units, sums=sums)
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """What a unit of the control had in a round, by column; () where there were none."""
-        return tuple(total / self.units for total in self.sums) if self.units else ()
+        for one in rounds:
+            if one.seconds is None:
+                one = replace(one, seconds=spec.rounds.pace)
+            vigil = vigil.after(watched, [one], judged=one.version >= since)
+        return replace(self, vigil=vigil)
 
     def re_armed(self) -> Carried:
         """Without any evidence."""
-        return replace(self, vigil=Vigil())
+        return replace(self, vigil=self.vigil.rearmed())
 
     def written(self) -> dict[str, Any]:
         """As plain JSON."""
         return {
             "method": METHOD,
             "vigil": self.vigil.written(),
-            "units": self.units,
-            "sums": list(self.sums),
-            "open": [[one.version, [_written(cell) for cell in one.cells]] for one in self.open],
+            "open": [[one.version, one.seconds, [_written(cell) for cell in one.cells]] for one in self.open],
         }
 
     @classmethod
@@ -101,9 +87,10 @@ class Carried:
             return None
         return cls(
             Vigil.read(written["vigil"]),
-            written["units"],
-            tuple(written["sums"]),
-            tuple(MeasuredRound(number, {}, [_read(cell) for cell in cells]) for number, cells in written["open"]),
+            tuple(
+                MeasuredRound(number, {}, [_read(cell) for cell in cells], seconds)
+                for number, seconds, cells in written["open"]
+            ),
         )
 
 
@@ -116,7 +103,7 @@ def _narrowed(one: MeasuredRound, columns: Sequence[int]) -> MeasuredRound:
         cross[block] = np.asarray(cell.cross)[block]
         mean = tuple(np.asarray(cell.mean).tolist())
         cells.append(CellMoments(cell.arm, cell.candidate, cell.units, mean, tuple(map(tuple, cross.tolist()))))
-    return MeasuredRound(one.version, one.shares, cells)
+    return MeasuredRound(one.version, one.shares, cells, one.seconds)
 
 
 def _written(cell: Any) -> list[Any]:

@@ -124,7 +124,7 @@ def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
         for close in closes:
             told = json.loads(close.observed)
             for one in (*told["rounds"], *told.get("corrected", ())):
-                found[one["round"]] = judged_round(one["round"], table_of(one["moments"]))
+                found[one["round"]] = judged_round(one["round"], table_of(one["moments"]), one.get("seconds"))
         after = closes[-1].round
     return [found[number] for number in sorted(found)]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pasto.estimate.intervals import Quantity, Range
 from pasto.measure import Column
-from pasto.report.shortfall import Floor
+from pasto.report.shortfall import Basis, Floor
 from pasto.service.spec import Spec
+from pasto.service.spec.spec import Rail
 
 
 def quantities(spec: Spec) -> dict[str, Quantity]:
@@ -45,9 +46,28 @@ def floors(spec: Spec) -> tuple[Floor, ...]:
                 at_most=not rail.lower,
                 within=_range(metric.numerator),
                 denominator_within=None if metric.denominator is None else _range(metric.denominator),
+                basis=floor_basis(spec, rail),
             )
         )
     return tuple(found)
+
+
+def floor_basis(spec: Spec, rail: Rail) -> Basis | None:
+    """Return what a floor in the metric's own units is judged against; None for a percentage.
+
+    The control of the same rounds, if there is one. A level that is not above zero is not a share of anything, so
+    there whole days are judged, as in a study without a control.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> for text in (EXAMPLE, EXAMPLE.replace("floor: -5%", "floor: 0.01")):
+    ...     spec = read_spec(text, "yaml")
+    ...     print(floor_basis(spec, spec.guardrails[0]))
+    None
+    control
+    """
+    if rail.floor.relative:
+        return None
+    return "control" if spec.traffic.control > 0 and rail.floor.number > 0 else "days"
 
 
 def _range(column: Column) -> Range | None:

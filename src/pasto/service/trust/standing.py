@@ -7,6 +7,7 @@ from typing import Any
 
 from pasto.report.measured import MeasuredRound
 from pasto.service.spec import Spec
+from pasto.service.trust.quantities import floor_basis
 
 
 def guardrails(
@@ -34,6 +35,8 @@ def guardrails(
                 "penalty": rail.penalty,
                 "budget": rail.budget,
                 "floor": rail.floor.written(),
+                "judged": floor_basis(spec, rail) or "control",
+                "allowed": None if worst is None else worst.get("allowed"),
                 "holds": certificate.get("holds", {}).get(rail.name),
                 "price": (answer or {}).get("prices", {}).get(rail.name),
                 "state": None if worst is None else worst["state"],

@@ -16,6 +16,7 @@ from pasto.service.details import Details, Frozen
 from pasto.service.spec import Spec
 from pasto.service.trust.believed import Believed, believed
 from pasto.service.trust.confirmation import confirmation
+from pasto.service.trust.contradictions import find_contradictions
 from pasto.service.trust.lifted import learned
 from pasto.service.trust.measured import Measured, Reader, judged_rounds
 from pasto.service.trust.prices import placed, prices, trade_off
@@ -101,6 +102,8 @@ class Trust:
             )
             if told is not None:
                 found["claims"] = told["claims"]
+        confirming = (found["confirmation"] or {}).get("lifts", ())
+        found["contradictions"] = find_contradictions(spec, answer, learning["lifts"], confirming)
         return found
 
 

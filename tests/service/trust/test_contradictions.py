@@ -1,0 +1,113 @@
+"""A certificate and a measured lift that disagree: said wherever a report is read, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pasto.report.telling import page, text
+from pasto.service import reporting
+from pasto.service.answer import shown
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.trust.contradictions import find_contradictions
+
+Make = Callable[..., Any]
+
+
+def stated(**rail: Any) -> Spec:
+    column = {"event": "seen", "per_unit": "sum", "cap": 50}
+    return parse_spec(
+        {
+            "name": "feed",
+            "baseline": {"w": 1},
+            "parameters": {"w": [0, 1]},
+            "metrics": {"x": {**column, "value": "x"}, "y": {**column, "value": "y"}},
+            "goal": {"maximize": "x"},
+            "guardrails": [{"keep": "y", **rail}],
+        }
+    )
+
+
+def lift(low: float | None, high: float | None, *, target: str = "the blend", metric: str = "y") -> dict[str, Any]:
+    """A lift in JSON over a control at 10."""
+    middle = None if low is None or high is None else (low + high) / 2
+    ends = {"value": middle, "low": low, "high": high}
+    absolute = {name: None if end is None else 10.0 * end for name, end in ends.items()}
+    return {"target": target, "metric": metric, "control": 10.0, "relative": ends, "absolute": absolute}
+
+
+def answer(holds: float = 0.97) -> dict[str, Any]:
+    return {"certificate": {"confidence": 0.95, "certified": True, "holds": {"y": holds}}}
+
+
+@pytest.mark.parametrize(
+    ("rail", "low", "high", "expected"),
+    [
+        ({"at_least": "-2%"}, -0.06, -0.03, True),
+        ({"at_least": "-2%"}, -0.06, -0.01, False),
+        ({"at_least": "-2%"}, 0.01, 0.03, False),
+        ({"at_most": "+2%"}, 0.03, 0.06, True),
+        ({"at_most": "+2%"}, 0.01, 0.06, False),
+        ({"at_least": 9.8}, -0.06, -0.03, True),
+        ({"at_least": 9.8}, -0.06, -0.01, False),
+        ({"at_most": 10.2}, 0.03, 0.06, True),
+        ({"at_least": "-2%"}, None, None, False),
+        ({"at_least": "-2%", "penalty": 5}, -0.06, -0.03, False),
+    ],
+)
+def test_only_an_interval_beyond_the_limit_contradicts(
+    rail: dict[str, Any], low: float | None, high: float | None, expected: bool
+) -> None:
+    found = find_contradictions(stated(**rail), answer(), [lift(low, high)])
+    assert bool(found) == expected
+
+
+def test_what_is_not_certified_is_not_contradicted() -> None:
+    spec, measured = stated(at_least="-2%"), [lift(-0.06, -0.03)]
+    assert find_contradictions(spec, answer(0.94), measured) == []
+    assert find_contradictions(spec, {"certificate": None}, measured) == []
+    assert find_contradictions(spec, None, measured) == []
+    other = [lift(-0.06, -0.03, target="the learner's traffic"), lift(-0.06, -0.03, metric="x")]
+    assert find_contradictions(spec, answer(), other) == []
+
+
+def test_the_adjusted_lift_counts_if_there_is_one() -> None:
+    spec, raw = stated(at_least="-2%"), lift(-0.06, 0.01)
+    assert find_contradictions(spec, answer(), [raw]) == []
+    assert find_contradictions(spec, answer(), [{**raw, "adjusted": lift(-0.05, -0.03)}]) != []
+
+
+def test_a_confirmation_says_more_and_does_not_compare_sums_that_grow() -> None:
+    harmed = [lift(-0.06, -0.03)]
+    (found,) = find_contradictions(stated(at_least="-2%"), answer(), harmed, harmed)
+    assert found["phase"] == "confirming"
+    assert found["text"].endswith("while confirming; do not deploy this blend.")
+    assert find_contradictions(stated(at_least=9.8), answer(), [], harmed) == []
+
+
+def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = playground(guardrails=[{"keep": "y", "at_least": "+40%", "floor": "-50%"}])
+    for _ in range(4):
+        place.round()
+    honest = place.service.report("feed")
+    assert honest["contradictions"] == []
+    assert "disagree" not in text(honest)
+
+    def overconfident(blend: Any) -> dict[str, Any]:
+        found = shown(blend)
+        certificate = {**found["certificate"], "certified": True, "holds": {"y": 0.971}}
+        return {**found, "certificate": certificate, "feasible": True}
+
+    monkeypatch.setattr(reporting, "shown", overconfident)
+    place.service = place.node()
+    report = place.service.report("feed")
+    (found,) = report["contradictions"]
+    assert (found["guardrail"], found["phase"], found["at"], found["holds"]) == ("y", "learning", "+40%", 0.971)
+    assert found["measured"]["high"] < 0.4
+    said = "The certificate of y and its measured lift disagree: it is certified at least +40% with 97.1%"
+    assert found["text"].startswith(said)
+    assert found["text"].endswith("do not deploy before a confirmation.")
+    assert said in " ".join(text(report).split())
+    assert said in page(report)
