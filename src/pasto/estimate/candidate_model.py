@@ -167,7 +167,10 @@ class LevelModel:
             "baseline": self.baseline,
             "prior": None
             if prior is None
-            else [part.tolist() for part in (prior.mean, prior.covariance, prior.mean_covariance, prior.shares)],
+            else [
+                part.tolist()
+                for part in (prior.mean, prior.covariance, prior.mean_covariance, prior.scales, prior.shares)
+            ],
             "kernels": _kernels_to_saved(self.kernels),
             "reference": None if self.reference is None else self.reference.tolist(),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -68,12 +68,11 @@ class IndependentPosterior:
     def from_statistics(cls, statistics: SufficientStatistics, prior: Prior) -> IndependentPosterior:
         """Return prior times likelihood, candidate by candidate, with the prior mean uncertain.
 
-        Each candidate's posterior is a mixture over the prior's scales, replaced by the Gaussian of the same mean and
-        covariance.
+        Under a prior with several scales a candidate's posterior is a mixture; it is replaced by the Gaussian of the
+        same mean and covariance.
         """
         parts = prior.components(statistics)
-        shares = parts.shares[..., None]
-        means = (shares * parts.means).sum(axis=0)
+        means = np.einsum("sk,ski->ki", parts.shares, parts.means)
         apart = parts.means - means
         covariances = np.einsum("sk,skij->kij", parts.shares, parts.covariances)
         covariances += np.einsum("sk,ski,skj->kij", parts.shares, apart, apart)
@@ -224,49 +223,59 @@ class PosteriorComponents:
     """(scales, candidates, metrics, metrics)."""
     loadings: Array
     """(scales, candidates, metrics, metrics): by how much the means move with the prior mean."""
+    log_likelihoods: Array
+    """(scales, candidates): of what was measured, up to a constant of the candidate; 0 if unmeasured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """A scale mixture of Gaussians for candidates' mean vectors, Σ_s shares_s N(mean, SCALES_s · covariance).
+    """Candidates' mean vectors are drawn from N(mean, covariance), or from a mixture of several scales of it.
 
-    One Gaussian is too wide for candidates that are nearly alike and too narrow for the few that are far off. The mean
-    is counted from the statistics' origin and is itself known up to mean_covariance.
+    One Gaussian is too wide for candidates that are nearly alike and too narrow for a few that are far off. The mean is
+    counted from the statistics' origin and is itself known up to mean_covariance.
     """
 
     mean: Array
     covariance: Array
     mean_covariance: Array
-    shares: Array
-    """(scales,)."""
+    scales: Array = field(default_factory=lambda: np.ones(1))
+    """(scales,): factors of the covariance."""
+    shares: Array = field(default_factory=lambda: np.ones(1))
+    """(scales,): how likely each is."""
 
     def components(self, statistics: SufficientStatistics) -> PosteriorComponents:
         """Return the posterior of every candidate under each scale."""
         precision, weighted = statistics.likelihood()
         measured = statistics.measured
-        estimates = statistics.estimates()
-        logs = np.empty((len(SCALES), len(measured)))
-        means = np.empty((len(SCALES), *weighted.shape))
-        covariances = np.empty((len(SCALES), *precision.shape))
-        loadings = np.empty_like(covariances)
-        apart = estimates - self.mean
-        for place, scale in enumerate(SCALES):
+        apart = statistics.estimates() - self.mean
+        means, covariances, loadings, logs = [], [], [], []
+        for scale in self.scales:
             inverse = np.linalg.inv(regularize(scale * self.covariance))
-            covariances[place] = np.linalg.inv(precision + inverse)
-            loadings[place] = covariances[place] @ inverse
-            means[place] = np.einsum("kij,kj->ki", covariances[place], weighted + inverse @ self.mean)
+            covariance = np.linalg.inv(precision + inverse)
+            loading = covariance @ inverse
+            means.append(np.einsum("kij,kj->ki", covariance, weighted + inverse @ self.mean))
+            covariances.append(covariance)
+            loadings.append(loading)
             # Log density of the estimate, N(mean, noise + scale · covariance), up to what all scales have in common.
-            fit = np.einsum("ki,kij,kj->k", apart, precision @ loadings[place], apart)
-            logs[place] = 0.5 * (np.linalg.slogdet(loadings[place])[1] - fit)
-        logs = np.where(measured, logs, 0.0) + np.log(np.maximum(self.shares, 1e-300))[:, None]
-        shares = np.exp(logs - logs.max(axis=0))
-        return PosteriorComponents(shares / shares.sum(axis=0), means, covariances, loadings)
+            fit = np.einsum("ki,kij,kj->k", apart, precision @ loading, apart) if len(self.scales) > 1 else 0.0
+            logs.append(np.where(measured, 0.5 * (np.linalg.slogdet(loading)[1] - fit), 0.0))
+        weights = np.array(logs) + np.log(np.maximum(self.shares, 1e-300))[:, None]
+        shares = np.exp(weights - weights.max(axis=0))
+        return PosteriorComponents(
+            shares / shares.sum(axis=0), np.array(means), np.array(covariances), np.array(loadings), np.array(logs)
+        )
 
 
-SCALES = (1.0 / 16.0, 0.25, 1.0, 4.0)
-"""Scales of the prior covariance."""
+SCALES = np.array([1.0 / 16.0, 0.25, 1.0, 4.0])
+"""Scales of a prior covariance for candidates of unequal spread; the third is the Gaussian itself."""
 SCALE_COUNTS = np.array([0.5, 0.5, 4.0, 0.5])
-"""Candidates' worth of belief in each scale before any are measured."""
+"""Candidates that speak for each scale before any are measured."""
+MIN_SCALE_EVIDENCE = 6.0
+"""How much likelier (in logarithms) several scales must make the measurements before they replace one Gaussian."""
+MIN_SCALED_CANDIDATES = 10
+"""Candidates measured before several scales are tried."""
+SCALE_STEPS = 3
+"""Steps of EM for the shares of the scales, each round."""
 
 
 def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, steps: int = 8) -> Prior:
@@ -278,9 +287,8 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
     precision, weighted = statistics.likelihood()
     measured = statistics.measured
     width = precision.shape[-1]
-    even = SCALE_COUNTS / SCALE_COUNTS.sum()
     if not measured.any():
-        return Prior(np.zeros(width), np.eye(width), np.eye(width), even) if start is None else start
+        return Prior(np.zeros(width), np.eye(width), np.eye(width)) if start is None else start
     precision, weighted = precision[measured], weighted[measured]
     estimates = statistics.estimates()[measured]
     noises = np.asarray(np.linalg.inv(precision), dtype=float)
@@ -297,17 +305,38 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
         scatter = covariances.sum(axis=0) + apart.T @ apart
         covariance = regularize((scatter + strength * guess) / (count + strength))
     mean_covariance = np.linalg.inv(np.linalg.inv(covariance + noises).sum(axis=0))
-    prior = Prior(mean, covariance, mean_covariance, even if start is None else start.shares)
-    weights = np.array([np.linalg.inv(scale * covariance + noises) for scale in SCALES])
-    for _ in range(max(1, steps // 4)):
-        shares = prior.components(statistics).shares[:, measured]
-        counts = shares.sum(axis=1) + SCALE_COUNTS
+    return _with_scales(statistics, Prior(mean, covariance, mean_covariance), noises, start)
+
+
+def _with_scales(statistics: SufficientStatistics, plain: Prior, noises: Array, start: Prior | None) -> Prior:
+    """Return the prior with several scales, if they explain the measurements clearly better than one Gaussian."""
+    measured = statistics.measured
+    if measured.sum() < MIN_SCALED_CANDIDATES:
+        return plain
+    shares = SCALE_COUNTS / SCALE_COUNTS.sum()
+    if start is not None and len(start.shares) == len(SCALES):
+        shares = start.shares
+    prior = replace(plain, scales=SCALES, shares=shares)
+    estimates = statistics.estimates()[measured]
+    weights = np.array([np.linalg.inv(scale * plain.covariance + noises) for scale in SCALES])
+    for _ in range(SCALE_STEPS):
+        parts = prior.components(statistics)
+        counts = parts.shares[:, measured].sum(axis=1) + SCALE_COUNTS
         # Candidates that are nearly alike say most about where the mean lies.
-        pulls = np.einsum("sk,skij->kij", shares, weights)
+        pulls = np.einsum("sk,skij->kij", parts.shares[:, measured], weights)
         mean_covariance = np.linalg.inv(pulls.sum(axis=0))
         mean = mean_covariance @ np.einsum("kij,kj->i", pulls, estimates)
-        prior = Prior(mean, covariance, mean_covariance, counts / counts.sum())
-    return prior
+        prior = replace(prior, mean=mean, mean_covariance=mean_covariance, shares=counts / counts.sum())
+    mixed = _log_likelihood(prior, statistics)
+    single = _log_likelihood(replace(plain, scales=SCALES, shares=np.eye(len(SCALES))[2]), statistics)
+    return prior if mixed - single > MIN_SCALE_EVIDENCE else plain
+
+
+def _log_likelihood(prior: Prior, statistics: SufficientStatistics) -> float:
+    """Return the log likelihood of all estimates, up to what all priors have in common."""
+    logs = prior.components(statistics).log_likelihoods + np.log(np.maximum(prior.shares, 1e-300))[:, None]
+    top = logs.max(axis=0)
+    return float((top + np.log(np.exp(logs - top).sum(axis=0)))[statistics.measured].sum())
 
 
 def _excess_variance(estimates: Array, noises: Array) -> Array:

@@ -42,7 +42,7 @@ def test_what_is_not_said_takes_its_default() -> None:
     spec = parse_spec(study())
     assert (spec.unit, spec.description, spec.confidence, spec.expires_after) == ("user", "", 0.95, 86_400.0)
     assert (spec.traffic, spec.rounds, spec.guardrails) == (Traffic(), Rounds(), ())
-    assert spec.learner == Thompson(contrast="difference")
+    assert spec.learner == Thompson(contrast="auto")
     assert isinstance(spec.candidates, pasto.Candidates)
     assert len(spec.candidates) == 6
     assert spec.baseline == {"like": 1, "share": 0}
@@ -179,10 +179,10 @@ def test_contrasts_are_learned_where_a_control_can_bear_it() -> None:
         return learner.contrast
 
     many = {"like": list(range(501)), "share": [0]}
-    assert contrast() == "difference"
+    assert contrast() == "auto"
     assert contrast(traffic={"control": 0}) is None
     assert contrast(parameters=many) is None
-    assert contrast(parameters={**many, "like": list(range(500))}) == "difference"
+    assert contrast(parameters={**many, "like": list(range(500))}) == "auto"
     assert contrast(learner={"name": "thompson", "contrast": None}) is None
     assert contrast(learner={"name": "thompson", "contrast": "percent"}) == "percent"
 
