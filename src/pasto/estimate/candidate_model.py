@@ -92,8 +92,19 @@ def _sized(cells: RoundMeans, reference: Array | None) -> RoundMeans:
         return cells
     if cells.covariances is None:
         return replace(cells, units=np.ones(len(cells.candidates)))
-    known = reference_variances(cells.covariances) if reference is None else reference
-    return replace(cells, units=relative_units(cells.covariances, known))
+    known = _reference(cells, cells.covariances) if reference is None else reference
+    count = _measurements(cells)
+    return replace(cells, units=count * relative_units(count[:, None, None] * cells.covariances, known))
+
+
+def _reference(cells: RoundMeans, covariances: Array) -> Array:
+    """Return the typical variances of one measurement without units, (metrics,)."""
+    return reference_variances(_measurements(cells)[:, None, None] * covariances)
+
+
+def _measurements(cells: RoundMeans) -> Array:
+    """Return how many measurements each cell averages, (cells,)."""
+    return np.ones(len(cells.candidates)) if cells.measurements is None else cells.measurements
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +126,7 @@ class LevelModel:
         """Add the round and learn the prior again."""
         reference = self.reference
         if cells.units is None and cells.covariances is not None and reference is None:
-            reference = reference_variances(cells.covariances)
+            reference = _reference(cells, cells.covariances)
         units = self.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
         statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances)
@@ -208,7 +219,7 @@ class ContrastModel:
             )
         reference = self.reference
         if cells.units is None and reference is None:
-            reference = reference_variances(cells.covariances)
+            reference = _reference(cells, cells.covariances)
         effects = None if self.prior is None else self.prior.posterior(self.contrasts, self.baseline).mean
         contrasts = self.contrasts.add(self.size(cells), self.baseline, effects)
         prior = ContrastPrior.learn(contrasts, self.baseline, self.prior)

@@ -39,6 +39,8 @@ class ControlContrasts:
     """(metrics, candidates): b, the sums of n (y − level) of each candidate."""
     units: Array
     """(candidates,): Σ n."""
+    squared_units: Array
+    """(candidates,): Σ w² / n, with w the weight of a cell: its units n, faded by age."""
     sums: Array
     """(metrics,): Σ n x, in the metrics' own units."""
     scale_sums: Array
@@ -48,7 +50,7 @@ class ControlContrasts:
     squares: Array
     """(metrics,): Σ n (y − level)²."""
     expected_squares: Array
-    """(metrics,): what the errors let expect of that if all effects were zero."""
+    """(metrics,): what each cell's own error lets expect of that if all effects were zero."""
     degrees: float
     """Σ cells − 1 over rounds."""
     rounds: float
@@ -61,6 +63,7 @@ class ControlContrasts:
             percent,
             np.zeros((candidates, candidates)),
             np.zeros((metrics, candidates)),
+            np.zeros(candidates),
             np.zeros(candidates),
             np.zeros(metrics),
             np.zeros(metrics),
@@ -107,21 +110,25 @@ class ControlContrasts:
         if self.rounds and not usable.all():
             known = self.noise_sums / self.units.sum()
             noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(known)), noise)
-        information, weighted, counted = self.information.copy(), self.weighted.copy(), self.units.copy()
+        variances = np.square(factor) * units[:, None] * np.einsum("qii->qi", covariances)
+        information, weighted = self.information.copy(), self.weighted.copy()
+        counted, squared = self.units.copy(), self.squared_units.copy()
         np.add.at(information, (places, places), units)
         np.add.at(information, (places[:, None], places[None, :]), -np.outer(units, units) / total)
         np.add.at(weighted.T, places, units[:, None] * centred)
         np.add.at(counted, places, units)
+        np.add.at(squared, places, units)
         return ControlContrasts(
             self.percent,
             information,
             weighted,
             counted,
+            squared,
             self.sums + units @ cells.means,
             self.scale_sums + total * scale,
             self.noise_sums + total * noise,
             self.squares + units @ np.square(centred),
-            self.expected_squares + (len(units) - 1) * np.diag(noise),
+            self.expected_squares + (1.0 - units / total) @ variances,
             self.degrees + len(units) - 1,
             self.rounds + 1.0,
         )
@@ -129,6 +136,7 @@ class ControlContrasts:
     def fade(self, factor: float) -> ControlContrasts:
         """Return the same sums at a fraction of their weight."""
         sums = {name: factor * getattr(self, name) for name in _SUMS}
+        sums["squared_units"] = factor**2 * self.squared_units
         return ControlContrasts(self.percent, **sums)
 
     def grow(self, count: int) -> ControlContrasts:
@@ -137,6 +145,7 @@ class ControlContrasts:
         sums["information"] = np.pad(self.information, (0, count))
         sums["weighted"] = np.pad(self.weighted, ((0, 0), (0, count)))
         sums["units"] = np.pad(self.units, (0, count))
+        sums["squared_units"] = np.pad(self.squared_units, (0, count))
         return ControlContrasts(self.percent, **sums)
 
     @property
@@ -172,10 +181,11 @@ class ControlContrasts:
 
     def scatter_ratio(self) -> tuple[Array, float]:
         """Return the residual scatter of cells over what their errors let expect, (metrics,), and its degrees."""
-        count = int(self.measured.sum())
-        degrees = self.degrees - max(count - 1, 0)
+        fitted = self.squared_units[self.measured] / self.units[self.measured]  # 1 each if nothing fades
+        lost = float(fitted.sum() - fitted.mean()) if len(fitted) else 0.0
+        degrees = self.degrees - lost
         noise = np.diag(self.noise_sums) / max(float(self.units.sum()), 1e-300)
-        expected = self.expected_squares - max(count - 1, 0) * noise
+        expected = self.expected_squares - lost * noise
         if degrees < 1.0:
             return np.full(len(self.weighted), np.nan), max(degrees, 0.0)
         inverse = np.linalg.pinv(self.information[np.ix_(self.measured, self.measured)], hermitian=True)
@@ -226,6 +236,7 @@ _SUMS = (
     "information",
     "weighted",
     "units",
+    "squared_units",
     "sums",
     "scale_sums",
     "noise_sums",

@@ -31,6 +31,8 @@ class RoundMeans:
     """(cells,): None if only errors, or nothing, are known of the cells' sizes."""
     covariances: Array | None = None
     """(cells, metrics, metrics): of the means."""
+    measurements: Array | None = None
+    """(cells,): how many measurements without units each cell averages; None is one each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +64,9 @@ class SufficientStatistics:
     """(metrics, metrics): Σ n (x − origin)(x − origin)ᵀ over all candidates."""
     repeats: Array
     """(candidates,): number of observations."""
+    squared_units: Array
+    """(candidates,): Σ w² / n, with w the weight of an observation: its units n, faded by age. Equal to `units` if nothing
+    fades."""
     known_units: Array
     """(candidates,): Σ n over observations with a covariance S of their mean."""
     known_repeats: Array
@@ -82,6 +87,7 @@ class SufficientStatistics:
             sums=np.zeros((candidates, metrics)),
             squares=np.zeros((metrics, metrics)),
             repeats=np.zeros(candidates),
+            squared_units=np.zeros(candidates),
             known_units=np.zeros(candidates),
             known_repeats=np.zeros(candidates),
             covariance_sums=np.zeros((candidates, metrics, metrics)),
@@ -99,6 +105,7 @@ class SufficientStatistics:
         np.add.at(new["units"], candidates, units)
         np.add.at(new["sums"], candidates, units[:, None] * centred)
         np.add.at(new["repeats"], candidates, 1.0)
+        np.add.at(new["squared_units"], candidates, units)
         new["squares"] += np.einsum("q,qi,qj->ij", units, centred, centred)
         if covariances is not None:
             per_unit = units[:, None, None] * covariances
@@ -112,7 +119,9 @@ class SufficientStatistics:
 
     def fade(self, factor: float) -> SufficientStatistics:
         """Return the same statistics at a fraction of their weight."""
-        return SufficientStatistics(origin=self.origin, **{name: factor * getattr(self, name) for name in _SUMS})
+        faded = {name: factor * getattr(self, name) for name in _SUMS}
+        faded["squared_units"] = factor**2 * self.squared_units
+        return SufficientStatistics(origin=self.origin, **faded)
 
     def grow(self, count: int) -> SufficientStatistics:
         """Return the statistics with `count` new, unmeasured candidates at the end."""
@@ -223,11 +232,13 @@ class SufficientStatistics:
 
         About 1 if the errors are right; NaN if some observation came without errors, or none was repeated.
         """
-        freedom = float(np.maximum(self.repeats - 1.0, 0.0).sum())
+        divisor = np.where(self.measured, self.units, 1.0)
+        fitted = self.squared_units / divisor  # what the estimate takes of its own observations: 1 if nothing fades
+        freedom = float(np.maximum(self.repeats - fitted, 0.0).sum())
         if freedom < 1.0 or (self.known_units < self.units).any():
             return np.full(len(self.origin), np.nan), freedom
-        divisor = np.where(self.measured, self.units, 1.0)[:, None]
-        lost = (np.einsum("kii->ki", self.covariance_sums) / divisor).sum(axis=0)
+        own = np.einsum("kii->ki", self.covariance_sums) / divisor[:, None]
+        lost = fitted @ own
         expected = self.expected_scatter - lost
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), freedom
@@ -254,6 +265,7 @@ _SUMS = (
     "sums",
     "squares",
     "repeats",
+    "squared_units",
     "known_units",
     "known_repeats",
     "covariance_sums",

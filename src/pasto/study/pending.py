@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,9 @@ class PendingRound:
         own = [slot for slot in told if not slot.control]
         if not own:
             return None
+        if _units(told) is None:  # units of some assignments alone cannot be compared with the others
+            told = [replace(slot, units=None) for slot in told]
+            own = [slot for slot in told if not slot.control]
         candidates = np.array([slot.candidate for slot in own], dtype=np.intp)
         served = np.array(self.policy.probabilities)
         return Round(

@@ -281,4 +281,5 @@ def _cells(problem: Problem, round: Round) -> RoundMeans:
         np.concatenate([sample.metrics, control.mean[None]]),
         None if round.units is None else np.append(round.units, control.units),
         np.concatenate([round.covariances, control.covariance[None]]),
+        None if round.units is not None else np.append(np.ones(len(sample.candidates)), control.units),
     )
