@@ -65,8 +65,7 @@ class SufficientStatistics:
     repeats: Array
     """(candidates,): number of observations."""
     squared_units: Array
-    """(candidates,): Σ w² / n, with w the weight of an observation: its units n, faded by age. Equal to `units` if nothing
-    fades."""
+    """(candidates,): Σ w² / n, with w the weight of an observation: its units n, faded by age."""
     known_units: Array
     """(candidates,): Σ n over observations with a covariance S of their mean."""
     known_repeats: Array

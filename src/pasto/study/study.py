@@ -172,8 +172,10 @@ class Study:
 
         `units` says how many units are behind each assignment, one number for all or (assignments,): evidence is
         weighted by them. They count only if every assignment of the round has them. Without units, assignments count
-        alike, unless their variances are more than ten times apart: they are then taken to be of different size. A standard error is an estimate: it is pooled with those of other rounds and candidates, so an
-        error of 0 (an event that did not happen) is not exact. `errors` is an older name of `standard_errors`.
+        alike, unless their variances are more than ten times apart: they are then taken to be of different size.
+
+        A standard error is an estimate: it is pooled with those of other rounds and candidates, so an error of 0 (an
+        event that did not happen) is not exact. `errors` is an older name of `standard_errors`.
         """
         if errors is not None:
             if standard_errors is not None:
