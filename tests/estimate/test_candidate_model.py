@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from pasto.estimate import ContrastModel, ControlContrasts, Kernel, LevelModel, RoundMeans, SufficientStatistics
@@ -122,3 +123,29 @@ def test_lengths_are_learned_metric_by_metric() -> None:
     first, second = fit_kernels(features, truth + 0.05 * rng.normal(size=truth.shape), np.full((2, 80), 0.0025))
     assert first.scales[0] < first.scales[1]
     assert second.scales[1] < second.scales[0]
+
+
+@pytest.mark.parametrize("half_life", [3.0, 6.0])
+def test_fading_does_not_raise_an_alarm_about_right_errors(half_life: float) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        contrasted = ContrastModel(ControlContrasts.empty(np.full(1, False), 60), baseline=0)
+        levels = LevelModel(SufficientStatistics.empty(1, 60), 0)
+        truth, factor = rng.normal(size=60), 0.5 ** (1.0 / half_life)
+        for _ in range(40):
+            chosen = np.append(rng.integers(0, 60, 10), 0)
+            means = truth[chosen] + 0.5 * rng.normal(size=11)
+            cells = RoundMeans(chosen, means[:, None], np.full(11, 100.0), np.full((11, 1, 1), 0.25))
+            contrasted, levels = contrasted.fade(factor).add(cells), levels.fade(factor).add(cells)
+        for model in (contrasted, levels):
+            found = model.overdispersion()
+            assert not found.raised.any()
+            assert 0.5 < found.factors[0] < 1.5
+
+
+def test_a_control_without_units_counts_all_its_assignments() -> None:
+    """Four measurements averaged are one cell of four times the size."""
+    covariances = np.array([1.0, 1.2, 0.9, 0.25])[:, None, None]
+    cells = RoundMeans(np.array([1, 2, 3, 0]), np.ones((4, 1)), None, covariances, np.array([1.0, 1.0, 1.0, 4.0]))
+    model = LevelModel(SufficientStatistics.empty(1, 4), 0)
+    assert model.size(cells).units.tolist() == [1.0, 1.0, 1.0, 4.0]  # type: ignore[union-attr]

@@ -170,7 +170,10 @@ class SufficientStatistics:
             np.einsum("kii->ki", self.covariance_sums) / np.where(self.known_units > 0, self.known_units, 1.0)[:, None]
         )
         weights = np.where(own.any(axis=0), self._own_weights(), 0.0)
-        scales = np.sqrt((weights * own + (1.0 - weights) * variances) / np.where(variances > 0, variances, 1.0))
+        # A candidate whose cells never varied is not exact: its variance counts like one more, pooled, observation.
+        least = variances / (1.0 + self.known_repeats[:, None])
+        shrunken = np.maximum(weights * own + (1.0 - weights) * variances, least)
+        scales = np.sqrt(shrunken / np.where(variances > 0, variances, 1.0))
         mixed = scales[:, :, None] * scales[:, None, :] * pooled
         stated = self.known_units[:, None, None]
         unstated = (self.units - self.known_units)[:, None, None]

@@ -55,6 +55,11 @@ def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> s
     hard = certificate.get("hard")
     if hard is not None and not hard:
         return ""
+    if understated := certificate.get("understated_errors"):
+        return (
+            f"Not certified: standard errors are too small ({understated_text(understated)}). Rounds scatter more than "
+            "the errors allow: several rows of one unit, or rounds that shift together, are the usual causes."
+        )
     confidence, several = stated(certificate["confidence"]), hard is None or len(hard) > 1
     if not feasible:
         return "Not certified yet: no blend is known to meet every hard guardrail."
@@ -66,6 +71,15 @@ def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> s
     else:
         text = f"Not certified yet: not each hard guardrail holds with {confidence} confidence."
     return f"{text}{_joint_text(certificate)}"
+
+
+def understated_text(factors: Mapping[str, float]) -> str:
+    """Return by which factor the standard errors of each metric are too small.
+
+    >>> understated_text({"revenue": 2.14, "likes": 1.6})
+    'revenue by a factor of 2.1, likes by a factor of 1.6'
+    """
+    return ", ".join(f"{metric} by a factor of {factor:.1f}" for metric, factor in factors.items())
 
 
 def _verdict(certificate: Mapping[str, Any]) -> str:

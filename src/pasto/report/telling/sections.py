@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import SIDE_TEXT, basis_text, certificate_text, own_units_text
+from pasto.report.guardrail_text import SIDE_TEXT, basis_text, certificate_text, own_units_text, understated_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
@@ -241,6 +241,10 @@ def _quality(told: Mapping[str, Any]) -> Section:
         if suspect is not None:
             said = f"wrong: {suspect['arm']} / {suspect['candidate'] or 'all candidates'}"
         rows.append(("sample ratio", f"{said} (p = {ratio['p_value']:.2g})"))
+    if "understated_errors" in told:
+        factors = told["understated_errors"]
+        said = f"too small: {understated_text(factors)}; nothing is certified" if factors else "as rounds scatter"
+        rows.append(("standard errors", said))
     late = told["late"]
     rows.append(("came too late to be learned", _part(late["events"], late["share"])))
     if told.get("duplicates") is not None:

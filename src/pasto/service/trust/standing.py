@@ -50,6 +50,16 @@ SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
 """What the breaker says, as a number that rises with the trouble."""
 
 
+def understated_errors(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics whose standard errors are too small, and by which factor; see `Certificate`.
+
+    >>> understated_errors({"blend": {"certificate": {"understated_errors": {"revenue": 2.1}}}})
+    {'revenue': 2.1}
+    """
+    answer = report.get("frozen") or report.get("blend") or {}
+    return dict((answer.get("certificate") or {}).get("understated_errors") or {})
+
+
 def quality(spec: Spec, rounds: Sequence[MeasuredRound], accounting: Mapping[str, Any] | None) -> dict[str, Any]:
     """How sound the data are: what came late, what was lost, what was cut to its range, what could not be credited."""
     units = sum(one.units for one in rounds)

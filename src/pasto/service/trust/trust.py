@@ -21,7 +21,7 @@ from pasto.service.trust.lifted import learned
 from pasto.service.trust.measured import Measured, Reader, judged_rounds
 from pasto.service.trust.prices import placed, prices, trade_off
 from pasto.service.trust.spreads import spreads
-from pasto.service.trust.standing import guardrails, quality
+from pasto.service.trust.standing import guardrails, quality, understated_errors
 from pasto.service.trust.what_if import Question, what_if
 from pasto.store import Store, StudyRow
 from pasto.study import Study
@@ -51,7 +51,11 @@ class Trust:
         ratio = (phase or found["learning"])["sample_ratio"]
         return {
             **found,
-            "quality": {**quality(spec, measured.rounds, report.get("accounting")), "sample_ratio": ratio},
+            "quality": {
+                **quality(spec, measured.rounds, report.get("accounting")),
+                "sample_ratio": ratio,
+                "understated_errors": understated_errors(report),
+            },
         }
 
     def what_if(self, standing: Standing, question: Question) -> dict[str, Any]:
