@@ -110,7 +110,7 @@ class Shop:
             ],
             "traffic": {"control": CONTROL},
             "confidence": CONFIDENCE,
-            "learner": {"name": "thompson", "structure": "independent", "contrast": "percent"},
+            "learner": {"name": "thompson", "structure": "independent"},
         }
 
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
