@@ -1,0 +1,41 @@
+"""Rounds that shift together without a contrast: the service questions its errors and certifies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pasto.report.telling import page, text
+
+Make = Callable[..., Any]
+LEVELS = (0.8, 1.2, 0.9, 1.1, 0.75, 1.25)
+
+
+@pytest.mark.parametrize("contrast", [None, "auto"])
+def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, contrast: str | None) -> None:
+    place = playground(learner={"name": "thompson", "contrast": contrast})
+    for level in LEVELS:
+        place.round(level=level)
+    report = place.service.report("feed")
+    certificate, quality = report["blend"]["certificate"], report["quality"]
+    if contrast == "auto":
+        assert certificate["certified"]
+        assert quality["understated_errors"] == certificate["understated_errors"] == {}
+        assert "as rounds scatter" in text(report)
+        return
+    assert not certificate["certified"]
+    assert quality["understated_errors"]["y"] > 1.5
+    for shown in (" ".join(text(report).split()), page(report)):
+        assert "Not certified: standard errors are too small (y by a factor of" in shown
+        assert "nothing is certified" in shown
+
+
+def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> None:
+    """Rounds that may be corrected are learned again; the check comes out as without corrections."""
+    place = playground(learner={"name": "thompson", "contrast": None}, rounds={"every": "1h", "late": "3h"})
+    for level in LEVELS:
+        place.round(level=level)
+    assert place.service.report("feed")["quality"]["understated_errors"]["y"] > 1.5
+    assert place.service.replay("feed")["identical"]
