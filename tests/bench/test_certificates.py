@@ -72,9 +72,12 @@ def test_errors_that_are_too_small_are_questioned_and_nothing_is_certified(name:
 
 @pytest.mark.services
 def test_certificates_hold_on_every_world() -> None:
-    """A quarter of the benchmark: no world's guardrails hold clearly less often than stated."""
-    for cell in calibrate(WORLDS, studies=16, seed=70_000, processes=2):
+    """A small version of the benchmark: no world's guardrails hold clearly less often than stated."""
+    for cell in calibrate(WORLDS, studies=8, seed=70_000):
         if cell.world.independent:
-            assert cell.share_raised <= 0.2, cell.row()
-            assert len(cell.certified) >= 0.6 * len(cell.outcomes), cell.row()
-            assert cell.share_held + 3.5 * max(cell.standard_error, 0.03) >= 0.95, cell.row()
+            error = np.sqrt(0.05 * 0.95 / max(cell.binding, 1))
+            assert cell.share_raised <= 0.25, cell.row()
+            assert len(cell.certified) >= 0.5 * len(cell.outcomes), cell.row()
+            assert cell.share_held + 4.0 * error >= 0.95, cell.row()
+        else:
+            assert cell.share_raised >= 0.75, cell.row()
