@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,7 @@ class Rehearsal:
         self.requests: list[Request] = []
         self.events: dict[str, dict[str, Any]] = {}
         """What was kept, by id."""
+        self._lock = threading.Lock()
         self.duplicates = 0
         self.policies: dict[int, Published] = {}
         self.current: Published | None = None
@@ -50,22 +52,27 @@ class Rehearsal:
     @property
     def exposures(self) -> list[dict[str, Any]]:
         """Units that were served a candidate, in the order they came."""
-        return [event for event in self.events.values() if event["type"] == "exposure"]
+        return [event for event in self._stored() if event["type"] == "exposure"]
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """What was tracked, in the order it came."""
-        return [event for event in self.events.values() if event["type"] == "metric"]
+        return [event for event in self._stored() if event["type"] == "metric"]
 
     @property
     def tallies(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The latest books by source and version."""
         latest: dict[tuple[str, int], dict[str, Any]] = {}
-        for event in self.events.values():
+        for event in self._stored():
             place = (event.get("source", ""), event.get("version", 0))
             if event["type"] == "tally" and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]:
                 latest[place] = event
         return latest
+
+    def _stored(self) -> list[dict[str, Any]]:
+        """Copy the events, because another thread may add one while a test reads them."""
+        with self._lock:
+            return list(self.events.values())
 
     def __call__(self, request: Request) -> Response:
         """Answer one request."""
@@ -86,15 +93,16 @@ class Rehearsal:
         packed = request.headers.get("Content-Encoding") == "gzip"
         batch = json.loads(gzip.decompress(request.body) if packed else request.body)
         accepted, duplicates, refused = 0, 0, []
-        for index, event in enumerate(batch):
-            if event["id"] in self.events:
-                duplicates += 1
-            elif (reason := self._fault_of(event)) is not None:
-                refused.append({"index": index, "id": event["id"], "reason": reason})
-            else:
-                accepted += 1
-                self.events[event["id"]] = event
-        self.duplicates += duplicates
+        with self._lock:
+            for index, event in enumerate(batch):
+                if event["id"] in self.events:
+                    duplicates += 1
+                elif (reason := self._fault_of(event)) is not None:
+                    refused.append({"index": index, "id": event["id"], "reason": reason})
+                else:
+                    accepted += 1
+                    self.events[event["id"]] = event
+            self.duplicates += duplicates
         answer = {"accepted": accepted, "duplicates": duplicates, "refused": refused}
         return Response(422 if len(refused) == len(batch) else 200, {}, json.dumps(answer).encode())
 
