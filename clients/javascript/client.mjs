@@ -5,7 +5,7 @@ import { Holder, Remembered } from "./holder.mjs";
 import { Journal, explained } from "./journal.mjs";
 import { Outbox, checkEvent } from "./outbox.mjs";
 import { checkUnit, shown } from "./policy.mjs";
-import { Requests, codeOf } from "./requests.mjs";
+import { Requests, codeOf, messageOf } from "./requests.mjs";
 import { BATCH, Sender } from "./sender.mjs";
 
 /** Seconds for an answer, beyond what the service was asked to wait. */
@@ -63,8 +63,8 @@ export class Client {
     fetch = globalThis.fetch,
     refresh = 20,
     flush = 1,
-    buffer = 10_000,
-    remember = 10_000,
+    buffer = 100_000,
+    remember = 50_000,
     onError,
     clock = CLOCK,
     random = Math.random,
@@ -231,8 +231,11 @@ export class Client {
       else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
       else if (answer.status === 409 && codeOf(answer.text) === "wrong_state") {
         this.#holder.end();
-        throw new Error("the study serves no policy any more, so every unit gets the baseline");
-      } else throw new Error(`the service answered ${answer.status}`);
+        throw new Error(`${messageOf(answer.text) ?? "the study serves no policy"}; every unit gets the baseline`);
+      } else {
+        const said = messageOf(answer.text);
+        throw new Error(`the service answered ${answer.status}${said ? `: ${said}` : ""}`);
+      }
     } catch (error) {
       if (!this.#stop.signal.aborted) this.#journal.note(`no policy was read: ${explained(error)}`);
       return this.#backoff.failed(answer?.retryAfter);

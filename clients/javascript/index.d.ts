@@ -95,9 +95,9 @@ export interface ClientOptions {
   refresh?: number;
   /** Seconds that an event waits for company. 1. */
   flush?: number;
-  /** Events kept while the service is away; then the oldest go, and are counted. 10,000. */
+  /** Events kept while the service is away; then the oldest go, and are counted. 100,000. */
   buffer?: number;
-  /** Units whose assignment is remembered, so that their exposure is sent once. 10,000. */
+  /** Units whose assignment is remembered, so that their exposure is sent once. 50,000. */
   remember?: number;
   /** Hears of everything that goes wrong. */
   onError?: (message: string) => void;

@@ -1,5 +1,6 @@
 // Events on their way to the service, and the books that account for every exposure.
 
+import { Queue } from "./queue.mjs";
 import { hexadecimal } from "./sha256.mjs";
 
 const LARGEST = 1e15;
@@ -10,7 +11,7 @@ const VERSIONS = 64;
 export class Outbox {
   #capacity;
   #lost;
-  #waiting = [];
+  #waiting = new Queue();
   #flying = [];
   #books = new Map();
   #sequence = 0;
@@ -48,13 +49,13 @@ export class Outbox {
 
   /** The next events to send, as they are sent; the same event has the same id, however often. */
   take(limit) {
-    this.#flying = this.#waiting.splice(0, limit);
+    this.#flying = this.#waiting.take(limit);
     return this.#flying.map((event) => this.#wire(event));
   }
 
   /** Let what was taken wait again, before all others. */
   putBack() {
-    this.#waiting.unshift(...this.#flying);
+    this.#waiting.putBack(this.#flying);
     this.#flying = [];
   }
 
@@ -114,7 +115,7 @@ export class Outbox {
     this.#sequence += 1;
     event.sequence = this.#sequence;
     if (this.#waiting.length >= this.#capacity) {
-      const oldest = this.#waiting.shift();
+      const [oldest] = this.#waiting.take(1);
       this.#drop(oldest);
       if (oldest.name === undefined) this.#lost(oldest.assignment);
     }

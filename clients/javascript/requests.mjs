@@ -1,5 +1,8 @@
 // One way to ask the service for anything: within a deadline, and following nobody elsewhere with the key.
 
+/** What Node calls a connection that the other side closed. Browsers ask again by themselves, as fetch's standard says. */
+const CLOSED = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
 /** Asks with `fetch`, or with whatever is given in its place, until it is told to stop. */
 export class Requests {
   #fetch;
@@ -12,20 +15,26 @@ export class Requests {
     this.#stop = stop;
   }
 
-  /** The answer's status, text, entity tag and Retry-After; throws where there is none in time. */
+  /** The answer's status, text, entity tag and Retry-After; throws if there is none in time. */
   async ask(address, { headers, ...request }, seconds) {
     const deadline = new AbortController();
     const giveUp = () => deadline.abort();
     const timer = setTimeout(giveUp, seconds * 1000);
     this.#stop.addEventListener("abort", giveUp);
     try {
-      const answer = await this.#fetch.call(globalThis, address, {
+      const asked = {
         ...request,
         headers: { ...this.#headers, ...headers },
         redirect: "error",
         cache: "no-store",
         credentials: "omit",
         signal: deadline.signal,
+      };
+      const ask = () => this.#fetch.call(globalThis, address, asked);
+      // A kept connection may have been closed while it was idle. Everything we ask can be asked twice.
+      const answer = await ask().catch((error) => {
+        if (!CLOSED.has(error?.cause?.code) || deadline.signal.aborted) throw error;
+        return ask();
       });
       return {
         status: answer.status,
@@ -47,6 +56,12 @@ export function parsed(text) {
   } catch {
     return null;
   }
+}
+
+/** What the service says about an error of its own, in one line; null for an error of something on the way. */
+export function messageOf(text) {
+  const message = parsed(text)?.error?.message;
+  return typeof message === "string" ? message.split(/\s+/).join(" ").slice(0, 300) : null;
 }
 
 /** The code of an error that is the service's own; null for one of something on the way. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from pasto.assign import Published
+from pasto.sdk import Client
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 
@@ -62,6 +64,17 @@ def test_both_languages_decide_alike_on_policies_nobody_wrote_down(made: Make) -
     run = node("--input-type=module", "--eval", DRAW_ALL, given=json.dumps(asked))
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == expected
+
+
+@pytest.mark.parametrize("option", ["buffer", "remember", "refresh", "flush"])
+def test_both_languages_have_the_same_sizes(option: str) -> None:
+    python = inspect.signature(Client).parameters[option].default
+    source = (CLIENT / "client.mjs").read_text(encoding="utf-8")
+    found = re.search(rf"^    {option} = ([\d_]+),$", source, re.MULTILINE)
+    assert found is not None
+    assert int(found[1].replace("_", "")) == python
+    declared = (CLIENT / "index.d.ts").read_text(encoding="utf-8")
+    assert re.search(rf" {python:,g}\. \*/\n  {option}\?: number;", declared), "index.d.ts names another default"
 
 
 def test_the_package_needs_no_other() -> None:

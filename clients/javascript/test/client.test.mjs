@@ -187,6 +187,13 @@ withClient("a study that is over is served the baseline", {}, async ({ service, 
   assert.equal(client.assign("user-1").reason, "SPLIT");
 });
 
+withClient("a draft is called one", {}, async ({ service, clock, client }) => {
+  const said = `{"error": {"code": "wrong_state", "message": "study 'feed' is a draft"}}`;
+  service.fault = (request, response) => (response.writeHead(409).end(said), true);
+  await Promise.all([client.start(), clock.pass(20)]);
+  assert.match(client.status().lastError, /study 'feed' is a draft; every unit gets the baseline/);
+});
+
 withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {
   service.text = documentOf(9);
   await client.start();
@@ -280,6 +287,32 @@ withClient("events whose answer was lost are sent again and kept once", {}, asyn
   assert.equal(service.posts[0].body, service.posts[1].body);
   assert.equal(service.events.size, 51);
   assert.equal(client.status().buffered, 0);
+});
+
+/** A service that closes every connection at its second request, unanswered, as one does whose idle time is over. */
+withClient("a kept connection that the service closed is replaced in silence", {}, async ({ service, clock, client }) => {
+  service.fault = (request) => {
+    request.socket.requests = (request.socket.requests ?? 0) + 1;
+    if (request.socket.requests % 2 === 1) return false;
+    request.socket.destroy();
+    return true;
+  };
+  assert.equal(await client.start(), true);
+  for (let number = 0; number < 6; number += 1) {
+    client.assign(`user-${number}`);
+    assert.equal(await during(clock, client.flush()), true);
+  }
+  assert.ok(service.posts.length > 6, "some request met a closed connection");
+  assert.equal(service.kept("exposure").length, 6);
+  assert.deepEqual([client.status().errors, client.status().lastError], [0, null]);
+});
+
+withClient("a synchronous loop over 45,000 users loses nothing", {}, async ({ service, clock, client }) => {
+  await client.start();
+  for (let number = 0; number < 45_000; number += 1) client.assign(`user-${number}`).track("like");
+  assert.deepEqual([client.status().dropped, client.status().droppedMetrics], [0, 0]);
+  assert.equal(await during(clock, client.flush()), true);
+  assert.equal(service.events.size, 90_000);
 });
 
 withClient("a full buffer drops the oldest and says so", { buffer: 10 }, async ({ service, clock, client }) => {
