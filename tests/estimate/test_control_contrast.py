@@ -154,3 +154,30 @@ def test_contrasts_survive_being_saved() -> None:
     contrasts = empty(2, percent=True).add(cells([0, 1], np.array([[1.0], [1.2]]), np.full(2, 100.0), 1.0), 0, None)
     again = ControlContrasts.from_saved(json.loads(json.dumps(contrasts.to_saved())))
     assert again.to_saved() == contrasts.to_saved()
+
+
+def test_a_candidate_that_varies_more_has_a_larger_error() -> None:
+    rng = np.random.default_rng(5)
+    variances, units = np.array([1.0, 1.0, 9.0, 1.0]), np.full(4, 1000.0)
+    contrasts = empty(4, percent=False)
+    for _ in range(20):
+        means = rng.normal(0.0, np.sqrt(variances / units))[:, None]
+        covariances = (variances / units)[:, None, None] * np.eye(1)
+        contrasts = contrasts.add(RoundMeans(np.arange(4), means, units, covariances), 0, None)
+    posterior = ContrastPrior(1e6 * np.eye(1)).posterior(contrasts, 0)
+    errors = [float(posterior.spread(np.ones(1), row)) for row in np.eye(4)[1:]]
+    exact = np.sqrt((variances[1:] + variances[0]) / 20_000)
+    assert_allclose(errors, exact, rtol=0.1)
+
+
+def test_candidates_that_differ_in_one_direction_share_it() -> None:
+    rng = np.random.default_rng(6)
+    truth = np.outer([3.0, -3.0], np.append(0.0, rng.normal(size=19)))
+    contrasts = empty(20, percent=False, metrics=2)
+    for _ in range(10):
+        units = np.full(20, 1000.0)
+        means = (truth + rng.normal(size=truth.shape)).T
+        contrasts = contrasts.add(cells(list(range(20)), means, units, 1000.0), 0, None)
+    prior = ContrastPrior.learn(contrasts, 0, None, steps=30)
+    across, along = np.linalg.eigvalsh(prior.covariance)
+    assert across < 0.1 < 5.0 < along  # the noise of a candidate's mean is 0.1

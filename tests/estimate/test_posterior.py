@@ -187,3 +187,16 @@ def test_draws_and_spreads_agree_and_relabelling_relabels(mixed: bool) -> None:
     noise = rng.standard_normal((5, 2, 4))
     moved = posterior.take(order).draw(noise[:, :, order])
     assert_allclose(moved, posterior.draw(noise)[:, :, order], rtol=1e-6, atol=1e-9)
+
+
+def test_the_prior_finds_the_few_directions_in_which_candidates_differ() -> None:
+    rng = np.random.default_rng(7)
+    truth = np.outer(rng.normal(size=20), [3.0, -3.0, 2.0])
+    statistics, prior = SufficientStatistics.empty(3, 20), None
+    for _ in range(10):
+        means = truth + rng.normal(size=truth.shape)
+        statistics = statistics.add(np.arange(20), means, np.ones(20), np.tile(np.eye(3), (20, 1, 1)))
+        prior = learn_prior(statistics, prior)
+    assert prior is not None
+    spread = np.linalg.eigvalsh(prior.covariance)
+    assert spread[:2].max() < 0.1 < 5.0 < spread[2]  # the noise of a candidate's mean is 0.1

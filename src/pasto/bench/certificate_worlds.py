@@ -140,7 +140,8 @@ class CertificateWorld:
     row_correlation: float = 1.0
     unequal: bool = False
     """Whether cells have 100 or 10,000 units."""
-    shape: Literal["spread", "sparse", "smooth", "rough"] = "spread"
+    shape: Literal["spread", "sparse", "factors", "smooth", "rough"] = "spread"
+    """How candidates differ: each by itself, few of them, by two factors behind all metrics, or along a grid."""
     ratio: bool = False
     """Whether guardrails are ratios of two metrics."""
     stop_at_first: bool = False
@@ -193,6 +194,9 @@ class CertificateWorld:
         elif self.shape == "sparse":
             own = np.where(np.arange(count) < count // 4, rng.normal(size=(1 + self.guardrails, count)), 0.0)
             own = own[:, rng.permutation(count)]
+        elif self.shape == "factors":
+            loadings = rng.normal(size=(1 + self.guardrails, 2))
+            own = loadings / np.linalg.norm(loadings, axis=1, keepdims=True) @ rng.normal(size=(2, count))
         else:
             own = rng.normal(size=(1 + self.guardrails, count))
         own[1:] = -0.6 * own[0] + 0.8 * own[1:]
@@ -386,7 +390,38 @@ def _worlds() -> tuple[CertificateWorld, ...]:
             limit="-2%",
             level=swing(0.4),
         ),
+        world(
+            name="default contrast, ratio metrics",
+            guard=Events(0.05, 0.15),
+            goal=watch,
+            units=10_000,
+            control=0.2,
+            contrast="auto",
+            limit="-5%",
+            ratio=True,
+        ),
+        world(
+            name="default contrast, two factors",
+            guard=rate,
+            goal=watch,
+            units=20_000,
+            control=0.2,
+            contrast="auto",
+            limit="-2%",
+            shape="factors",
+        ),
+        world(
+            name="default contrast, sparse effects",
+            guard=rate,
+            goal=watch,
+            units=60_000,
+            control=0.2,
+            contrast="auto",
+            limit="-2%",
+            shape="sparse",
+        ),
         world(name="sparse effects, 15 of 20 alike", guard=bell, units=20_000, shape="sparse"),
+        world(name="two factors, clicks 1–5 %", guard=Events(0.01, 0.05), units=20_000, shape="factors"),
         world(name="smooth grid", guard=bell, units=20_000, shape="smooth"),
         world(name="rough grid", guard=bell, units=20_000, shape="rough"),
         world(name="eight guardrails", guard=bell, units=20_000, guardrails=8),

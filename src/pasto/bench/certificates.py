@@ -105,7 +105,7 @@ class Calibration:
 def run_study(world: CertificateWorld, side: Side, seed: int, *, mutant: bool = False) -> StudyOutcome | None:
     """Run one study and compare its answer with the truth; None if the truth has no feasible blend."""
     instance = world.draw(side, np.random.default_rng([seed, 1]))
-    exact = pasto.solve(instance.means, instance.objective, baseline=instance.baseline)
+    exact = pasto.solve(instance.objective.by_metric(instance.means), instance.objective, baseline=instance.baseline)
     if not exact.feasible:
         return None
     learner = InverseVarianceThompson(contrast=world.contrast, structure="independent") if mutant else None

@@ -266,6 +266,8 @@ class ContrastModel:
             precision = contrasts.information / noise[:, None, None]
             weighted = contrasts.weighted / noise[:, None]
             known = _with_kernels(self.kernels, features, precision, weighted, self.baseline)
+            own = np.square(contrasts.noise_deviations()).T / noise[:, None]
+            known = known.with_noise(precision, contrasts.evidence_covariance(own))
         return contrasts.to_metrics(known)
 
     def to_saved(self) -> dict[str, Any]:

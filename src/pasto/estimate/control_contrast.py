@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.posterior import FREE_MEAN_VARIANCE, JointPosterior
-from pasto.estimate.sufficient_statistics import RoundMeans, regularize
+from pasto.estimate.posterior import FREE_MEAN_VARIANCE, PRIOR_CANDIDATES, JointPosterior
+from pasto.estimate.sufficient_statistics import RoundMeans, regularize, shrink_variances
 
 Array = NDArray[np.float64]
 SCALE_STEPS = 2
@@ -45,6 +45,12 @@ class ControlContrasts:
     """(metrics,): Σ n x, in the metrics' own units."""
     scale_sums: Array
     """(metrics,): Σ n · scale of the round."""
+    repeats: Array
+    """(candidates,): number of cells."""
+    variance_sums: Array
+    """(candidates, metrics): Σ n · variance of one unit, in contrast units."""
+    variance_squares: Array
+    """(candidates, metrics): Σ n · that variance squared."""
     noise_sums: Array
     """(metrics, metrics): Σ n · covariance of one unit, in contrast units."""
     squares: Array
@@ -67,6 +73,9 @@ class ControlContrasts:
             np.zeros(candidates),
             np.zeros(metrics),
             np.zeros(metrics),
+            np.zeros(candidates),
+            np.zeros((candidates, metrics)),
+            np.zeros((candidates, metrics)),
             np.zeros((metrics, metrics)),
             np.zeros(metrics),
             np.zeros(metrics),
@@ -112,12 +121,16 @@ class ControlContrasts:
             noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(known)), noise)
         variances = np.square(factor) * units[:, None] * np.einsum("qii->qi", covariances)
         information, weighted = self.information.copy(), self.weighted.copy()
-        counted, squared = self.units.copy(), self.squared_units.copy()
+        counted, squared, repeats = self.units.copy(), self.squared_units.copy(), self.repeats.copy()
+        variance_sums, variance_squares = self.variance_sums.copy(), self.variance_squares.copy()
         np.add.at(information, (places, places), units)
         np.add.at(information, (places[:, None], places[None, :]), -np.outer(units, units) / total)
         np.add.at(weighted.T, places, units[:, None] * centred)
         np.add.at(counted, places, units)
         np.add.at(squared, places, units)
+        np.add.at(repeats, places, 1.0)
+        np.add.at(variance_sums, places, units[:, None] * variances)
+        np.add.at(variance_squares, places, units[:, None] * np.square(variances))
         return ControlContrasts(
             self.percent,
             information,
@@ -126,6 +139,9 @@ class ControlContrasts:
             squared,
             self.sums + units @ cells.means,
             self.scale_sums + total * scale,
+            repeats,
+            variance_sums,
+            variance_squares,
             self.noise_sums + total * noise,
             self.squares + units @ np.square(centred),
             self.expected_squares + (1.0 - units / total) @ variances,
@@ -146,6 +162,9 @@ class ControlContrasts:
         sums["weighted"] = np.pad(self.weighted, ((0, 0), (0, count)))
         sums["units"] = np.pad(self.units, (0, count))
         sums["squared_units"] = np.pad(self.squared_units, (0, count))
+        sums["repeats"] = np.pad(self.repeats, (0, count))
+        sums["variance_sums"] = np.pad(self.variance_sums, ((0, count), (0, 0)))
+        sums["variance_squares"] = np.pad(self.variance_squares, ((0, count), (0, 0)))
         return ControlContrasts(self.percent, **sums)
 
     @property
@@ -161,6 +180,22 @@ class ControlContrasts:
         pooled = self.noise_sums / self.units.sum()
         spare = np.where(np.diag(self.noise_sums) > 0.0, 0.0, self._constant_variance())
         return regularize(pooled + np.diag(spare))
+
+    def noise_deviations(self) -> Array:
+        """Return the noise of each candidate over the pooled one, (candidates, metrics), as deviations."""
+        pooled = np.diag(self.noise)
+        own = shrink_variances(pooled, self.units, self.repeats, self.variance_sums, self.variance_squares)
+        return np.asarray(np.sqrt(own / pooled))
+
+    def evidence_covariance(self, variances: Array) -> Array:
+        """Return the covariance of b if one unit of candidate k has variances[..., k]: (..., candidates, candidates).
+
+        In a round, b = (I − n 1ᵀ / Σn) n y. The mean variance of a round's units is taken to be that of all rounds.
+        """
+        mean = (variances @ self.units / max(float(self.units.sum()), 1e-300))[..., None]
+        apart = variances - mean
+        both = variances[..., :, None] + apart[..., None, :]
+        return np.asarray(both * self.information - (apart * self.units)[..., None] * np.eye(len(self.units)))
 
     def _constant_variance(self) -> Array:
         """Return a small variance for metrics that never varied within any cell, (metrics,)."""
@@ -239,6 +274,9 @@ _SUMS = (
     "squared_units",
     "sums",
     "scale_sums",
+    "repeats",
+    "variance_sums",
+    "variance_squares",
     "noise_sums",
     "squares",
     "expected_squares",
@@ -261,7 +299,6 @@ class ContrastPrior:
         """Return the prior that makes the contrasts most likely, by a few steps of EM from `start`."""
         chosen = contrasts.measured.copy()
         chosen[baseline] = False
-        metrics = len(contrasts.weighted)
         if not chosen.any():
             return cls(np.diag(np.diag(contrasts.noise))) if start is None else start
         weights = np.diag(contrasts.information)[chosen]
@@ -272,7 +309,8 @@ class ContrastPrior:
         if count > 1:
             guess = np.maximum(raw.var(axis=1, ddof=1) - noise.mean(axis=1), 0.1 * noise.mean(axis=1))
         prior = cls(np.diag(guess)) if start is None else start
-        strength = metrics + 2.0
+        # In directions in which candidates hardly differ, the spread is at least a part of their noise.
+        typical = contrasts.noise / float(np.median(weights))
         for _ in range(steps):
             posterior = prior.posterior(contrasts, baseline)
             mixing = posterior.mixing
@@ -282,7 +320,7 @@ class ContrastPrior:
             own = posterior.covariances[:, chosen][:, :, chosen]
             within = np.einsum("mkk->m", own) - own.sum(axis=(1, 2)) / count
             scatter = apart @ apart.T + (mixing * within) @ mixing.T
-            prior = cls(regularize((scatter + strength * np.diag(guess)) / (max(count - 1, 1) + strength)))
+            prior = cls(regularize((scatter + PRIOR_CANDIDATES * typical) / (max(count - 1, 1) + PRIOR_CANDIDATES)))
         return prior
 
     def posterior(self, contrasts: ControlContrasts, baseline: int) -> JointPosterior:
@@ -306,4 +344,7 @@ class ContrastPrior:
         weighted = np.linalg.solve(mixing, contrasts.weighted)
         precision = np.broadcast_to(contrasts.information, (len(variances), count, count))
         known = JointPosterior.from_evidence(np.zeros_like(weighted), prior, precision, weighted)
+        # A candidate's noise may be larger or smaller than the pooled one, whose variance is 1 in every component.
+        own = np.linalg.solve(mixing, contrasts.noise_deviations()[:, :, None] * root)
+        known = known.with_noise(precision, contrasts.evidence_covariance(np.square(own).sum(axis=2).T))
         return JointPosterior(mixing @ known.mean, known.covariances, mixing)

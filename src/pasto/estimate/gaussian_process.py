@@ -192,7 +192,5 @@ def _library() -> tuple[Any, Any]:
     try:
         from sklearn import gaussian_process
     except ImportError as error:
-        raise MissingExtra(
-            "sharing strength between neighbouring candidates needs scikit-learn: pip install 'pasto[process]'"
-        ) from error
+        raise MissingExtra("sharing strength between neighbouring candidates needs scikit-learn", "process") from error
     return gaussian_process.GaussianProcessRegressor, gaussian_process.kernels

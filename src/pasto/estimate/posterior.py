@@ -13,6 +13,8 @@ from pasto.estimate.sufficient_statistics import SufficientStatistics, regulariz
 Array = NDArray[np.float64]
 MAX_SHARED_CANDIDATES = 500
 """Candidates up to which the prior mean is uncertain; beyond, its variance is about 1/K of theirs and left out."""
+PRIOR_CANDIDATES = 2.0
+"""How many candidates the prior of the spread between candidates counts for; it is centred at their noise."""
 FREE_MEAN_VARIANCE = 1e4
 """Prior variance of a mean that all candidates share, relative to their own: so large that it says nothing."""
 
@@ -160,6 +162,14 @@ class JointPosterior:
         posterior = 0.5 * (posterior + posterior.transpose(0, 2, 1))
         return cls(mean + np.einsum("mij,mj->mi", posterior, pull), posterior)
 
+    def with_noise(self, precision: Array, actual: Array) -> JointPosterior:
+        """Return the posterior with the errors that its estimates have if the noise is not what `precision` says.
+
+        `actual` is the covariance of the weighted evidence, which was taken to be `precision`; both are (components,
+        candidates, candidates). The weights of the evidence, and so the estimates, stay.
+        """
+        return replace(self, covariances=self.covariances + self.covariances @ (actual - precision) @ self.covariances)
+
     def transform(self, mixing: Array, candidates: Array, shift: Array) -> JointPosterior:
         """Return the posterior of mixing @ components @ candidatesᵀ + shift.
 
@@ -281,8 +291,9 @@ SCALE_STEPS = 3
 def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, steps: int = 8) -> Prior:
     """Return the prior that makes the candidates' observations most likely, by a few steps of EM from `start`.
 
-    The covariance carries an inverse-Wishart prior of metrics + 2 degrees around the spread of the observations less
-    their noise, so that one observation of each of a few candidates is enough.
+    The covariance carries an inverse-Wishart prior that counts like PRIOR_CANDIDATES candidates. It is centred at the
+    noise of a typical candidate, in all directions alike: where candidates differ in a few directions only, a prior as
+    wide as the metrics' own spread would believe noise in all others, and the best blend would be chosen by it.
     """
     precision, weighted = statistics.likelihood()
     measured = statistics.measured
@@ -292,10 +303,10 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
     precision, weighted = precision[measured], weighted[measured]
     estimates = statistics.estimates()[measured]
     noises = np.asarray(np.linalg.inv(precision), dtype=float)
-    count, strength = len(estimates), width + 2.0
-    guess = np.diag(_excess_variance(estimates, noises))
+    count = len(estimates)
+    typical = statistics.pooled_covariance() / float(np.median(statistics.units[measured]))
     mean = estimates.mean(axis=0) if start is None else start.mean
-    covariance = guess if start is None else start.covariance
+    covariance = np.diag(_excess_variance(estimates, noises)) if start is None else start.covariance
     for _ in range(steps):
         inverse = np.linalg.inv(regularize(covariance))
         covariances = np.linalg.inv(precision + inverse)
@@ -303,7 +314,7 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
         mean = means.mean(axis=0)
         apart = means - mean
         scatter = covariances.sum(axis=0) + apart.T @ apart
-        covariance = regularize((scatter + strength * guess) / (count + strength))
+        covariance = regularize((scatter + PRIOR_CANDIDATES * typical) / (count + PRIOR_CANDIDATES))
     mean_covariance = np.linalg.inv(np.linalg.inv(covariance + noises).sum(axis=0))
     return _with_scales(statistics, Prior(mean, covariance, mean_covariance), noises, start)
 

@@ -160,19 +160,12 @@ class SufficientStatistics:
     def unit_covariances(self) -> Array:
         """Return the covariance of one unit of each candidate, (candidates, metrics, metrics).
 
-        A candidate's own variance is drawn toward the pooled one, metric by metric: the further, the more its
-        estimates scatter from round to round against what separates the candidates (empirical Bayes). Correlations are
-        the pooled ones. A cell in which an event never happened has a sample variance of 0; pooled, it is not exact.
+        Variances are each candidate's own, drawn toward the pooled one; correlations are the pooled ones.
         """
         pooled = self.pooled_covariance()
         variances = np.diag(pooled)
-        own = (
-            np.einsum("kii->ki", self.covariance_sums) / np.where(self.known_units > 0, self.known_units, 1.0)[:, None]
-        )
-        weights = np.where(own.any(axis=0), self._own_weights(), 0.0)
-        # A candidate whose cells never varied is not exact: its variance counts like one more, pooled, observation.
-        least = variances / (1.0 + self.known_repeats[:, None])
-        shrunken = np.maximum(weights * own + (1.0 - weights) * variances, least)
+        sums = np.einsum("kii->ki", self.covariance_sums)
+        shrunken = shrink_variances(variances, self.known_units, self.known_repeats, sums, self.variance_squares)
         scales = np.sqrt(shrunken / np.where(variances > 0, variances, 1.0))
         mixed = scales[:, :, None] * scales[:, None, :] * pooled
         stated = self.known_units[:, None, None]
@@ -181,26 +174,6 @@ class SufficientStatistics:
         if unstated.any():
             mixed = np.where(total > 1e-300, (stated * mixed + unstated * self.repeat_covariance()) / total, pooled)
         return regularize(mixed)
-
-    def _own_weights(self) -> Array:
-        """Return how far each candidate's own variance counts against the pooled one, (candidates, metrics)."""
-        units, repeats = self.known_units, self.known_repeats
-        candidates = units > 0
-        freedom = float(np.maximum(repeats - 1.0, 0.0).sum())
-        count = int(candidates.sum())
-        if count < 2 or freedom < 1.0:
-            return np.zeros(self.sums.shape)
-        divisor = np.where(candidates, units, 1.0)[:, None]
-        own = np.einsum("kii->ki", self.covariance_sums) / divisor
-        within = np.maximum(self.variance_squares - units[:, None] * np.square(own), 0.0)
-        # Variance of a unit's variance. Heavy tails make its estimate too small more often than not, hence the margin.
-        noise = VARIANCE_NOISE_MARGIN * within.sum(axis=0) / freedom
-        centre = (units @ own) / units.sum()
-        apart = (units[:, None] * np.square(own - centre))[candidates].sum(axis=0)
-        spread = np.maximum(apart - (count - 1) * noise, 0.0) / (units.sum() - np.square(units).sum() / units.sum())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            weights = spread / (spread + noise / divisor)
-        return np.where(candidates[:, None] & np.isfinite(weights), weights, 0.0)
 
     def repeat_covariance(self) -> Array:
         """Return the covariance of one unit from the scatter of candidates' repeats, (metrics, metrics).
@@ -274,6 +247,33 @@ _SUMS = (
     "variance_squares",
     "expected_scatter",
 )
+
+
+def shrink_variances(pooled: Array, units: Array, repeats: Array, sums: Array, squares: Array) -> Array:
+    """Return the variance of one unit of each candidate, (candidates, metrics), drawn toward the pooled ones.
+
+    `pooled` is (metrics,). `sums` and `squares` are Σ n v and Σ n v² over a candidate's cells, v being a cell's sample
+    variance. A candidate's variance is drawn the further, the more v scatters from round to round against what
+    separates the candidates (empirical Bayes). A cell in which an event never happened has a sample variance of 0. It
+    is not taken as exact: the pooled variance counts like one more cell.
+    """
+    measured = units > 0
+    freedom = float(np.maximum(repeats - 1.0, 0.0).sum())
+    count = int(measured.sum())
+    divisor = np.where(measured, units, 1.0)[:, None]
+    own = sums / divisor
+    weights = np.zeros(sums.shape)
+    if count >= 2 and freedom >= 1.0:
+        within = np.maximum(squares - units[:, None] * np.square(own), 0.0)
+        # Variance of a unit's variance. Heavy tails make its estimate too small more often than not, hence the margin.
+        noise = VARIANCE_NOISE_MARGIN * within.sum(axis=0) / freedom
+        centre = (units @ own) / units.sum()
+        apart = (units[:, None] * np.square(own - centre))[measured].sum(axis=0)
+        spread = np.maximum(apart - (count - 1) * noise, 0.0) / (units.sum() - np.square(units).sum() / units.sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = spread / (spread + noise / divisor)
+        weights = np.where(measured[:, None] & np.isfinite(weights) & own.any(axis=0), weights, 0.0)
+    return np.asarray(np.maximum(weights * own + (1.0 - weights) * pooled, pooled / (1.0 + repeats[:, None])))
 
 
 def relative_units(covariances: Array, reference: Array) -> Array:
