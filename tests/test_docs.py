@@ -49,6 +49,18 @@ def shown_commands() -> Iterator[tuple[Path, str, str]]:
 SHOWN = list(shown_commands())
 
 
+def test_the_readme_says_that_only_python_adds_and_retires_candidates() -> None:
+    from pasto.service.http.table import ROUTES
+
+    assert not any("candidate" in route.path for route in ROUTES)
+    assert not any(word in path for path in commands() for word in ("retire", "candidate"))
+    points = re.split(r"\n(?=- |\n)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    claims = [" ".join(point.split()) for point in points if "retired" in point]
+    assert len(claims) == 1
+    assert "from Python only" in claims[0]
+    assert "**Live traffic**" not in claims[0]
+
+
 def files_of_the_repository() -> Iterator[Path]:
     """Every file but those that .gitignore leaves out; asks no git, which a machine may lack."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
@@ -93,6 +105,15 @@ def test_every_page_is_linked_from_the_index() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_link_is_dead(page: Path) -> None:
     assert [target for target in links_of(page) if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/quick-start.md", "docs/guides/sdk.md"])
+def test_the_three_lines_name_a_baseline(page: str) -> None:
+    """Until the first policy is known, a client without one gives no values, and ranking with them fails."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    clients = re.findall(r"sdk\.Client\(.*?\)", text, re.DOTALL)
+    assert clients
+    assert all("baseline=" in client for client in clients if "http://rehearsal" not in client)
 
 
 def test_no_file_names_a_registry_or_a_machine() -> None:

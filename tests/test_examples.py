@@ -31,9 +31,9 @@ def test_every_example_is_tested_short_and_says_what_it_shows() -> None:
 
 def test_two_arms(capsys: pytest.CaptureFixture[str]) -> None:
     told = output("two_arms.py", capsys)
-    assert "50.0% bold + 50.0% careful: f = 1 (x = 1, y = 0)" in told
+    assert "50.0% bold + 50.0% careful: f(x) = 1 (x = 1, y = 0)" in told
     assert "mixing is worth 1; a unit of y is worth 0.5 x" in told
-    assert "f = 1.0125" in told
+    assert "f(x) = 1.0125" in told
 
 
 def test_learn_blend(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,9 +20,10 @@ PastoError
 ├── OutOfDate (RuntimeError)          someone else changed the study first; read it again
 ├── StoreError (RuntimeError)         where records rest
 │   ├── StoreBusy                     it has more to write than it can; nothing was taken, try again
-│   └── StoreRefused                  it would not be safe to open, and why
+│   ├── StoreRefused                  it would not be safe to open, and why
+│   └── SourceError                   a team's own tables cannot be read or do not fit the study
 ├── SolverFailed (ArithmeticError)    the numerical solver gave up; the message carries its reason
-└── MissingExtra (ImportError)        an optional dependency is not installed; the message names the extra
+└── MissingExtra (ImportError)        an optional dependency is not installed; the message names the install
 
 PastoWarning (UserWarning)            the input is usable, but probably not what was meant
 """
@@ -139,12 +140,28 @@ class StoreRefused(StoreError):  # noqa: N818
     """A store that would not be safe to open; the message says why and what to do."""
 
 
+class SourceError(StoreError):
+    """A team's own tables cannot be read, or do not fit the study; the message names the table, column and fix."""
+
+
 class SolverFailed(PastoError, ArithmeticError):  # noqa: N818
     """The numerical solver gave up."""
 
 
 class MissingExtra(PastoError, ImportError):  # noqa: N818
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the install that brings it.
+
+    >>> print(MissingExtra("figures need matplotlib", "plots"))
+    figures need matplotlib; install it in a clone of PASTO with: pip install '.[plots]'
+    """
+
+    def __init__(self, need: str, extra: str) -> None:
+        super().__init__(need, extra)
+
+    def __str__(self) -> str:
+        need, extra = self.args
+        # PASTO is on no package index yet, so the message must not send anybody to one.
+        return f"{need}; install it in a clone of PASTO with: pip install '.[{extra}]'"
 
 
 class PastoWarning(UserWarning):

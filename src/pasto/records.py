@@ -172,16 +172,46 @@ class Blend:
     """How sure that is, where it was learned."""
     outlook: Outlook | None = None
     """Whether learning on is worth it, where it was learned."""
+    goal: str = ""
+    """What f counts: the goal's metric, as in watch_time, -cost or watch_time + 0.3 comments."""
+    percent: bool = False
+    """Whether f is counted in percent over the baseline."""
+    single_holds: Mapping[str, float] = field(default_factory=dict)
+    """The probability that each hard guardrail holds under the best single candidate, where the blend was learned."""
+
+    @property
+    def single_certified(self) -> bool | None:
+        """Whether the best single candidate holds each hard guardrail with the confidence; None without certificate."""
+        if self.certificate is None or self.single is None:
+            return None
+        return all(chance >= self.certificate.confidence for chance in self.single_holds.values())
 
     def __str__(self) -> str:
         mixture = " + ".join(f"{self.probabilities[k]:.1%} {self.names[k]}" for k in self.support)
         metrics = ", ".join(f"{name} = {value:.6g}" for name, value in self.metrics.items())
-        lines = [f"{mixture}: f = {self.value:.6g} ({metrics})"]
+        lines = [f"{mixture}: {self._f(self.value)} ({metrics})"]
         if self.single is not None and self.single_value is not None:
-            lines.append(f"best single {self.names[self.single]}: f = {self.single_value:.6g}")
+            lines.append(f"best single {self.names[self.single]}: {self._f(self.single_value)}{self._single_note()}")
         else:
             lines.append("no single candidate meets every guardrail")
         if not self.feasible:
             missed = ", ".join(f"{name} by {amount:.6g}" for name, amount in self.shortfalls.items())
             lines.append(f"no blend meets every hard guardrail; the nearest one misses {missed}")
         return "\n".join(lines)
+
+    def _f(self, value: float) -> str:
+        """Return a value of f with the goal's name, and its unit if that is percent."""
+        return f"f{f'({self.goal})' if self.goal else ''} = {value:.6g}{'%' if self.percent else ''}"
+
+    def _single_note(self) -> str:
+        """Return why the best single candidate is not the answer although its f is higher, or nothing."""
+        if self.certificate is None or self.single_value is None:
+            return ""
+        if self.single_value <= self.value + 1e-9 * (1.0 + abs(self.value)):
+            return ""
+        if self.single_certified:
+            return ", from expected means alone; the blend is better once their uncertainty is counted"
+        name, chance = min(self.single_holds.items(), key=lambda item: item[1])
+        asked = f"{self.certificate.confidence:.1%} is asked for"
+        neither = "" if self.certificate.certified else "; the blend is not certified either"
+        return f", not certified: {name} holds with {chance:.1%}, and {asked}{neither}"

@@ -14,7 +14,7 @@ def test_a_budget_is_seldom_broken_and_learning_goes_on() -> None:
     guarded = travel(guarded=True, studies=3, rounds=60, sigma=0.5, seed=5)
     free = travel(guarded=False, studies=3, rounds=60, sigma=0.5, seed=5)
     assert guarded.broken <= 0.08
-    assert free.broken > 0.3
+    assert free.broken > 0.2
     assert guarded.relative[-1] > 0.5
     assert guarded.baseline < 0.6
 

@@ -114,7 +114,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit
         },
     }
     rows = [{"w": "plain"}, *({"w": text} for text in texts)]
-    guardrails = [{"keep": "m0", "at_least": -1, "floor": -2}]
+    guardrails = [{"keep": "m0", "at_least": 0.0002, "floor": 0.0001}]
     made = document("hostile", candidates=rows, metrics=metrics, description=texts[0], guardrails=guardrails)
     client.post("/v1/studies", json=made).raise_for_status()
     client.patch("/v1/studies/hostile", json={"action": "start", "reason": texts[0]}).raise_for_status()

@@ -6,6 +6,8 @@ import io
 import json
 from pathlib import Path
 
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,6 +65,40 @@ def test_names_may_be_numbers_in_a_column_called_so_or_chosen(tmp_path: Path) ->
     assert read(tmp_path, "x,id\n1,7\n2,8\n", name="id") == Means(("7", "8"), {"x": [1.0, 2.0]})
 
 
+def test_the_row_numbers_of_pandas_are_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "y": [3.0, 4.0]})
+    meant = Means(("a", "b"), {"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert read(tmp_path, frame.to_csv()) == meant
+    assert read(tmp_path, frame.to_csv(), name="name") == meant
+    assert read(tmp_path, frame[["x", "name", "y"]].to_csv()) == meant
+    assert read(tmp_path, frame.to_csv(index_label="Unnamed: 0")) == meant
+    assert read(tmp_path, frame.set_index("name").to_csv()) == meant
+    assert read(tmp_path, frame.set_index("name").rename_axis(None).to_csv()) == meant
+
+
+def test_percent_signs_are_shares(tmp_path: Path) -> None:
+    meant = Means(("a", "b"), {"rate": [0.03, -0.065], "x": [1.0, 2.0]}, percent=("rate",))
+    assert read(tmp_path, "name,rate,x\na,3%,1\nb,-6.5 %,2\n") == meant
+    assert read(tmp_path, '{"name": ["a", "b"], "rate": ["3%", "-6.5%"], "x": [1, 2]}') == meant
+
+
+def test_parquet_is_read(tmp_path: Path) -> None:
+    place = str(tmp_path / "means.parquet")
+    frame = pl.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "n": [3, 4]})
+    frame.write_parquet(place)
+    meant = Means(("a", "b"), {"x": [1.0, 2.0], "n": [3.0, 4.0]})
+    assert read_means(place) == meant
+    frame.with_columns(pl.col("n").cast(pl.Decimal(10, 2))).write_parquet(place)
+    assert read_means(place) == meant
+    frame.select("x", "n", pl.col("name").alias("__index_level_0__")).write_parquet(place)  # pandas' index
+    assert read_means(place) == meant
+    frame.with_columns(pl.Series("__index_level_0__", [7, 9])).write_parquet(place)
+    assert read_means(place) == meant
+    frame.clear().write_parquet(place)
+    with pytest.raises(BadTruth, match="has no rows"):
+        read_means(place)
+
+
 def test_columns_of_words_are_left_out(tmp_path: Path) -> None:
     means = read(tmp_path, "name,x,remark\na,1,good\nb,2,\n")
     assert (list(means.metrics), means.ignored) == (["x"], ("remark",))
@@ -91,7 +127,11 @@ def test_blank_lines_spaces_and_a_byte_order_mark_do_not_matter(tmp_path: Path) 
         ("name,x\na,1\nb,2\na,3\n", r"row 1 \(line 2\) and row 3 \(line 4\) of .* are both called 'a'"),
         ("name,x\na,1\n,2\n", r"row 2 \(line 3\) of .* has no name"),
         ("name,remark\na,good\n", "no column of numbers"),
-        (b"x,y\n\xff\xfe,1\n", "not a text file in UTF-8"),
+        ("name;x\na;6,5\nb;7,5\n", r"no column of numbers: row 1 \(line 2\) of column 'x' is '6,5'.*such as 6\.5"),
+        ("name,x\na,6%\nb,7\n", r"row 2 \(line 3\), column 'x' of .* is '7', while row 1 \(line 2\) has '6%'"),
+        (b"x,y\n\xff\xfe,1\n", "not a text file in UTF-8: byte 4 cannot be read; save it as CSV"),
+        (b"PK\x03\x04\xff", "an Excel file or another archive; save it as CSV"),
+        (b"PAR1 and nothing else", "cannot be read as Parquet"),
         ('name,x\n"a,1\n', "is not CSV|has 1 fields"),
         ("[1, 2", "is not JSON: .* in line 1, column 6"),
         ("{}", "lists of means by metric"),

@@ -60,6 +60,13 @@ def test_every_option_is_on_the_page() -> None:
                 assert all(name in page for name in parameter.opts), typed
 
 
+def test_every_environment_variable_is_in_the_help() -> None:
+    for typed, command in commands_of(main):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and isinstance(parameter.envvar, str):
+                assert f"env var: {parameter.envvar}" in " ".join(real_help(typed).split()), typed
+
+
 def test_the_examples_print_what_they_show(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.read_text(encoding="utf-8")
     (means,) = re.findall(r"^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

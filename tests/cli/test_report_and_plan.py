@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,16 @@ def test_a_report_is_written_as_one_page(run: Any, kept: Path, tmp_path: Path) -
     assert (tmp_path / "feed.html").read_text(encoding="utf-8").count("<svg") == 2
     refused = run("report", "feed", "--store", kept, "--html", tmp_path / "no" / "feed.html")
     assert refused.exit_code == 2
+
+
+def test_a_page_without_figures_says_so_to_the_terminal_only(
+    run: Any, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    made = run("report", "feed", "--store", kept, "--html", tmp_path / "feed.html")
+    assert made.exit_code == 0
+    assert "note: the page has no figures: figures need matplotlib; install it in a clone" in made.stderr
+    assert "matplotlib" not in (tmp_path / "feed.html").read_text(encoding="utf-8")
 
 
 def test_another_question_is_answered_from_the_store(run: Any, kept: Path, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,55 @@ def test_the_example_is_not_written_over(run: Any, place: Path) -> None:
     assert run("study", "init", "nowhere/study.yaml").exit_code == 2
 
 
+def test_the_example_goes_where_the_shell_sends_it(run: Any, place: Path) -> None:
+    with (place / "feed.yaml").open("w") as sent:
+        subprocess.run([sys.executable, "-m", "pasto", "study", "init"], cwd=place, stdout=sent, check=True)
+    assert (place / "feed.yaml").read_text().startswith("# ")
+    assert not (place / "study.yaml").exists()
+    assert run("study", "init", "-").stdout == (place / "feed.yaml").read_text()
+    assert run("study", "create", "feed.yaml").exit_code == 0
+
+
+def test_times_carry_their_zone(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        moments = [
+            line.split(maxsplit=1)[1] for line in run("study", "show", "feed").stdout.splitlines() if "created" in line
+        ]
+        moments += [line[:25] for line in run("study", "audit", "feed").stdout.splitlines()[1:]]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert len(moments) == 3
+    for moment in moments:
+        assert datetime.fromisoformat(moment).utcoffset() in (timedelta(hours=-5), timedelta(hours=-4)), moment
+
+
+def test_a_held_round_is_told_and_resolved(run: Any, place: Path) -> None:
+    from pasto.service.service import Service
+    from pasto.store import open_store
+
+    run("study", "init")
+    study_file = place / "study.yaml"
+    study_file.write_text(study_file.read_text().replace("maturity: 2h", "maturity: 0s"))
+    assert run("study", "create", "study.yaml", "--start").exit_code == 0
+    service = Service(open_store("pasto-data"))
+    policy = service.board.current("feed")
+    service.expose_all("feed", policy, [(f"user {number}", policy.draw(f"user {number}")) for number in range(1000)])
+    service.shutdown()
+    closed = run("round", "close", "feed")
+    assert "Round 1 is held back and not learned: no event of any metric has come from 1,000 units" in closed.stderr
+    assert "held back    round 1 is held back" in run("study", "show", "feed").stdout
+    assert run("round", "resolve", "feed", 1, "learn").exit_code == 2
+    told = run("round", "resolve", "feed", 1, "discard", "--reason", "nothing was sent")
+    assert told.stdout == "feed: round 1 will be left out when the next round is closed\n"
+    run("round", "close", "feed")
+    assert json.loads(run("study", "show", "feed", "--json").stdout)["held"] == []
+    assert "resolve" in run("study", "audit", "feed").stdout
+    assert "every policy identical" in run("study", "replay", "feed").stdout
+
+
 def test_a_life_from_draft_to_archive(run: Any, feed: Path) -> None:
     assert [study["state"] for study in json.loads(run("study", "list", "--json").stdout)] == ["learning"]
     closed = run("round", "close", "feed", "--reason", "to see it")
@@ -79,6 +130,27 @@ def test_a_life_from_draft_to_archive(run: Any, feed: Path) -> None:
     log = json.loads(run("study", "audit", "feed", "--json").stdout)
     assert [line["action"] for line in log] == ["create", "start", "close", "pause", "resume", "archive"]
     assert [line["reason"] for line in log][2:] == ["to see it", "lunch", "", "done"]
+
+
+def test_a_draft_is_edited_and_deleted_and_an_archived_name_comes_again(run: Any, place: Path) -> None:
+    assert run("study", "init").exit_code == 0
+    file = place / "study.yaml"
+    assert run("study", "create", file).exit_code == 0
+    file.write_text(file.read_text().replace("maximize: watch_time", "minimize: watch_time"))
+    edited = run("study", "edit", file, "--reason", "the wrong way round")
+    assert edited.exit_code == 0, edited.stderr
+    assert "minimize watch_time" in edited.stdout
+    assert run("study", "delete", "feed").stdout == "feed: deleted; its audit log stays under feed@1\n"
+    assert json.loads(run("study", "list", "--json").stdout) == []
+    assert run("study", "create", file, "--start").exit_code == 0
+    for refused in (run("study", "edit", file), run("study", "delete", "feed")):
+        assert refused.exit_code == 2
+        assert "needs it to be draft" in refused.stderr
+    assert run("study", "archive", "feed", "--reason", "done").exit_code == 0
+    again = run("study", "create", file, "--start")
+    assert "the archived study feed is now feed@2" in again.stderr
+    log = json.loads(run("study", "audit", "feed@2", "--json").stdout)
+    assert [line["action"] for line in log] == ["create", "start", "archive", "rename"]
 
 
 @pytest.mark.parametrize("action", ["pause", "archive"])
@@ -104,8 +176,9 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
     ):
         refused = run(*words)
         assert refused.exit_code in (1, 2), words
-        assert refused.stderr.startswith("error: "), (words, refused.stderr)
-        assert refused.stderr.count("\n") == 1, words
+        lines = refused.stderr.splitlines()
+        assert lines[-1].startswith("error: "), (words, refused.stderr)
+        assert all(line.startswith("using the ") for line in lines[:-1]), (words, refused.stderr)
 
 
 def test_keys_are_shown_once(run: Any, place: Path) -> None:
@@ -154,6 +227,41 @@ def test_commands_find_the_service_that_runs_on_the_store(run: Any, service: str
     bad = run("study", "create", "study.yaml", "--url", service)
     assert bad.exit_code == 2
     assert "feed" in bad.stderr
+
+
+def test_commands_say_which_store_or_service_they_used(run: Any, place: Path) -> None:
+    run("study", "init")
+    there = place / "elsewhere" / "pasto-data"
+    made = run("study", "create", "study.yaml", "--store", there)
+    assert made.stderr.splitlines()[-1] == f"using the store {there}"
+    assert "no service" not in made.stderr
+    for words in (("study", "show", "feed"), ("study", "list", "--json"), ("round", "list", "feed")):
+        assert f"using the store {there}\n" in run(*words, "--store", there).stderr, words
+    lost = run("study", "list", "--url", "http://ann:secret@127.0.0.1:9")
+    assert "using the service at http://ann:…@127.0.0.1:9\n" in lost.stderr
+    assert f"using the store {there}\n" in run("store", "check", "--store", there).stderr
+
+
+def test_a_study_started_where_no_service_runs_is_told_so(run: Any, place: Path) -> None:
+    run("study", "init")
+    made = run("study", "create", "study.yaml", "--start")
+    assert f"using the store {place / 'pasto-data'}\n" in made.stderr
+    assert "note: no service runs on this store, so nobody is served yet; run `pasto serve --store pasto-data`" in (
+        made.stderr
+    )
+    assert "--url or PASTO_URL" in made.stderr
+    run("study", "archive", "feed", "--reason", "again")
+    run("study", "create", "study.yaml")
+    assert "no service runs on this store" in run("study", "start", "feed").stderr
+
+
+def test_a_study_started_on_a_running_service_is_served(run: Any, service: str, feed: Path) -> None:
+    run("study", "archive", "feed", "--reason", "again")
+    by_store = run("study", "create", "study.yaml", "--start")
+    assert f"using the service at {service}, which runs on the store {feed / 'pasto-data'}\n" in by_store.stderr
+    assert "nobody is served" not in by_store.stderr
+    by_address = run("study", "show", "feed", env={"PASTO_URL": service})
+    assert f"using the service at {service}\n" in by_address.stderr
 
 
 def test_a_running_store_is_backed_up_and_checked(run: Any, service: str) -> None:

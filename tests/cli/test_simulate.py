@@ -144,7 +144,8 @@ def test_one_run_has_no_error(run: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nothing.csv", "--maximize", "x"), "there is no file 'nothing.csv'"),
+        (("nothing.csv", "--maximize", "x"), "there is no world and no file 'nothing.csv'"),
+        (("nope",), "no file 'nope'; the worlds are example-a and synthetic-b, and a file of means needs --maximize"),
         (("example-a", "--learner", "guess"), "no learner is called 'guess'"),
         (("example-a", "--maximize", "x"), "example-a has its own goal"),
         (("example-a", "--noise", "x=1"), "one --noise for all"),

@@ -46,6 +46,16 @@ def test_the_two_arm_story(run: Any, means: Path) -> None:
     assert "Mixing is worth 1: f = 1 for the blend, 0 for the best single candidate, careful." in result.stdout
 
 
+def test_a_table_of_percentages_says_how_it_was_read(run: Any, tmp_path: Path) -> None:
+    place = tmp_path / "rates.csv"
+    place.write_text(",name,x,rate\n0,bold,2,2%\n1,careful,0,4%\n")
+    result = run("solve", place, "--maximize", "x", "--keep", "rate >= 0.03")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: 'rate' came in percent and is read as a share: 3% is 0.03.")
+    assert row(result.stdout, "blend") == ["100%", "1", "0.03"]
+    assert row(result.stdout, "bold") == ["50.0%", "2", "0.02", "rate"]
+
+
 def test_json_says_the_same(run: Any, means: Path) -> None:
     result = run("solve", means, "--maximize", "x", "--keep", "y>=0", "--json")
     assert json.loads(result.stdout) == {

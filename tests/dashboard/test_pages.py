@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from importlib.resources import files
 from typing import Any
@@ -109,6 +110,15 @@ def test_a_study_goes_through_its_life_by_forms(browser: Any, service: Service) 
     assert {line["who"] for line in service.audit("feed")} == {"local"}
 
 
+def test_a_draft_is_deleted_by_a_form(browser: Any, service: Service) -> None:
+    browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE})
+    form = {"token": browser.token("/studies/feed"), "action": "delete", "reason": "a mistake"}
+    gone = browser.post("/studies/feed/change", form)
+    assert (gone.status_code, gone.headers["location"]) == (303, "/")
+    assert service.studies() == []
+    assert browser.get("/studies/feed").status_code == 404
+
+
 def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Service) -> None:
     page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "pause"})
     assert page.status_code == 400
@@ -117,6 +127,33 @@ def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Serv
     page = browser.post("/studies/feed/change", {"token": browser.token("/studies/feed"), "action": "deploy"})
     assert page.status_code == 409
     assert "confirm it first" in page.text
+
+
+def test_what_is_not_confirmed_is_deployed_by_its_own_button_and_with_a_reason(browser: Any, learned: Service) -> None:
+    learned.change("feed", "confirm", who="ann")
+    policy = learned.board.current("feed")
+    events: list[dict[str, Any]] = []
+    for number in range(400):  # nobody likes anything, so nothing is known of likes
+        unit, at = f"user {number}", f"{policy.version}/{number}"
+        cell = policy.draw(unit)
+        drawn = {"unit": unit, "version": policy.version, "candidate": cell.name}
+        fields = {"seconds": 10.0 + 2.0 * float(cell.values["w"]) + number % 5}
+        events.append({"type": "exposure", "id": f"e{at}", **drawn})
+        events.append({"type": "metric", "id": f"w{at}", "name": "watch", "fields": fields, **drawn})
+    learned.ingest("feed", learned.decode(json.dumps(events).encode())).result()
+    learned.close_round("feed", who="ann")
+    actions = browser.get("/studies/feed/actions").text
+    assert "Deploy unconfirmed" in actions
+    assert 'id="reason-deploybold" name="reason" maxlength="1000" required' in actions
+    assert "Not shown to hold: likes at least -20% (not measured)" in browser.get("/studies/feed/answer").text
+    form = {"token": browser.token("/studies/feed"), "action": "deploy", "reason": "it held"}
+    page = browser.post("/studies/feed/change", form)
+    assert page.status_code == 409
+    assert "not confirmed" in page.text
+    page = browser.post("/studies/feed/change", {**form, "reason": "", "without_confirmation": "yes"})
+    assert page.status_code == 400
+    assert browser.post("/studies/feed/change", {**form, "without_confirmation": "yes"}).status_code == 303
+    assert learned.show("feed")["state"] == "deployed"
 
 
 def test_a_replay_is_told(browser: Any, learned: Service) -> None:
@@ -137,6 +174,27 @@ def test_a_pause_by_the_breaker_is_an_alarm(browser: Any, learned: Service) -> N
     for path in ("/", "/studies/feed"):
         text = browser.get(path).text
         assert '<p class="notice alarm">Stopped by the breaker: likes fell below its floor -90%</p>' in text
+
+
+def test_a_held_round_is_a_warning_and_is_resolved_by_a_form(browser: Any, learned: Service) -> None:
+    policy = learned.board.current("feed")
+    units = ((f"user {number}", policy.draw(f"user {number}")) for number in range(400))
+    exposures = [
+        {"type": "exposure", "id": f"e4/{unit}", "unit": unit, "version": policy.version, "candidate": cell.name}
+        for unit, cell in units
+    ]
+    learned.ingest("feed", learned.decode(json.dumps(exposures).encode())).result()
+    learned.close_round("feed", who="ann")
+    page = browser.get("/studies/feed").text
+    assert page.count("Round 4 is held back and not learned") == 1
+    assert "Learn round 4" in page
+    token = browser.token("/studies/feed")
+    form = {"token": token, "action": "discard", "round": "4", "reason": "the events were lost"}
+    assert browser.post("/studies/feed/change", form).status_code == 303
+    assert "Learn round 4" not in browser.get("/studies/feed").text
+    assert learned.show("feed")["held"][0]["resolution"] == "discard"
+    refused = browser.post("/studies/feed/change", {**form, "round": "5"})
+    assert (refused.status_code, "is not held back" in refused.text) == (400, True)
 
 
 def test_a_certificate_that_was_not_measured_is_a_warning(

@@ -324,11 +324,30 @@ def test_tables_without_times_have_neither_windows_nor_covariates(timed_lake: An
         with pytest.raises(BadOption, match="the table 'deeds' does not say when things happened"):
             measure_tables(timed_lake, "duckdb", TABLES, POLICY, (column,))
         named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
-        with pytest.raises(BadOption, match="the column 'deed' of 'deeds' holds text"):
+        with pytest.raises(BadOption, match="the column 'deed' of 'deeds', which holds VARCHAR"):
             measure_tables(timed_lake, "duckdb", named, POLICY, (column,))
         mixed = replace(TABLES, events=(replace(TABLES.events[0], time="stamp"),))
-        with pytest.raises(BadOption, match="the times of 'deeds' and of 'seen' are a number and a timestamp"):
+        with pytest.raises(BadOption, match="while 'moment' of 'seen' holds BIGINT; name columns of one kind"):
             measure_tables(timed_lake, "duckdb", mixed, POLICY, (column,))
+
+
+def test_a_folder_of_parquet_and_csv_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "part-0.parquet").write_bytes(b"")
+    (tmp_path / "part-1.csv").write_text("who,deed\nann,like\n")
+    with pytest.raises(
+        BadOption, match=r"both Parquet files \(part-0.parquet\) and CSV files \(part-1.csv\)"
+    ) as refused:
+        duckdb_over({"deeds": str(tmp_path)})
+    assert "Write all of it as Parquet, or move the CSV files out" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["day=2/part.CSV", "part.csv.gz", "part.Parquet"])
+def test_a_file_that_would_not_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "day=2").mkdir()
+    for file in (name, "part-0.parquet", "_SUCCESS"):
+        (tmp_path / file).write_bytes(b"")
+    with pytest.raises(BadOption, match=f"holds {name}, which would not be read"):
+        duckdb_over({"deeds": str(tmp_path)})
 
 
 def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
@@ -337,7 +356,7 @@ def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match=r"end it in \.parquet or \.csv"):
         duckdb_over({"seen": f"{tmp_path}/x.json"})
     with duckdb_over({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
-        with pytest.raises(BadOption, match="the field 'price' is a column of none"):
+        with pytest.raises(BadOption, match="the table 'deeds' has no 'price'; it has who, deed, policy"):
             measure_tables(connection, "duckdb", TABLES, POLICY, (Column("p", "buy", "price", "sum"),))
         bare = Tables(TABLES.exposures, (EventTable("deeds", unit="who", name="deed"),))
         with pytest.raises(BadOption, match="say neither their version nor their time"):

@@ -35,6 +35,16 @@ def test_guardrails_stand_beside_a_utility() -> None:
     assert_allclose(objective.gradient([1.0, 1.0, 0.0]), [1.0, 1.0, 4.0])
 
 
+def test_a_guardrail_outside_of_the_range_of_a_utility_is_refused() -> None:
+    fair = pasto.utility(log_sum, log_slope, over=BOX)
+    for options, meant in (({"at_least": -0.02}, "-2%"), ({"at_least": 0.1}, "-2%"), ({"at_most": 5}, r"\+2%")):
+        with pytest.raises(
+            BadObjective, match=f"'x' lies from 0.1 to 4, so the guardrail cannot fail.*write '{meant}'"
+        ):
+            fair.keep("x", **options)
+    assert fair.keep("x", at_least=0.5).keep("y", at_most="+20%").keep("z", at_least=-1).names == ("x", "y", "z")
+
+
 def test_a_utility_that_is_not_concave_is_refused() -> None:
     with pytest.raises(BadObjective, match="not concave"):
         pasto.utility(lambda y: (y**2).sum(axis=-1), lambda y: 2 * y, over=BOX)

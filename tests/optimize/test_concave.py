@@ -107,7 +107,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
 def test_running_out_of_cuts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "CUTS", 1)
     with pytest.raises(SolverFailed, match="with 1 tangents"):
-        solve([[2.0, 0.5], [0.5, 2.0]], _over(KINDS["least"][0], "a", "b"))
+        solve({"a": [2.0, 0.5], "b": [0.5, 2.0]}, _over(KINDS["least"][0], "a", "b"))
 
 
 def _steep(y: Array) -> Array:

@@ -37,8 +37,9 @@ def test_a_soft_guardrail_settles_below_its_target_by_the_price() -> None:
 
 
 def test_an_array_in_the_objectives_order_is_the_same_as_lists_by_name() -> None:
-    assert solve(np.array([[2.0, 0.0], [-2.0, 2.0]]), KEEP_Y) == solve(TWO_ARMS, KEEP_Y)
-    assert solve([[2, 0], [-2, 2]], KEEP_Y) == solve({"y": [-2, 2], "x": [2, 0]}, KEEP_Y)
+    three = {"x": [2, 0, 1], "y": [-2, 2, 1]}
+    assert solve(np.array([[2.0, 0.0, 1.0], [-2.0, 2.0, 1.0]]), KEEP_Y) == solve(three, KEEP_Y)
+    assert solve([[2, 0, 1], [-2, 2, 1]], KEEP_Y) == solve({"y": [-2, 2, 1], "x": [2, 0, 1]}, KEEP_Y)
 
 
 def test_other_metrics_are_shown() -> None:
@@ -216,6 +217,16 @@ def test_a_toothless_penalty_on_a_ratio_is_measured_by_its_numerator() -> None:
     with pytest.warns(PastoWarning, match=r"penalty=0\.5 on 'rate'"):
         solve(truth, maximize("watch").keep(rate, at_least=0.02, penalty=0.5), baseline=0)
     solve(truth, maximize("watch").keep(rate, at_least=0.02, penalty=0.8), baseline=0)
+
+
+def test_a_guardrail_that_cannot_fail_is_told_with_the_percentage_that_was_meant() -> None:
+    truth = {"watch": [30.0, 33.0], "likes": [0.03, 0.02], "views": [1.0, 1.0]}
+    with pytest.warns(PastoWarning, match=r"keep\('likes', at_least=-0\.02\) cannot fail: likes is never neg.*'-2%'"):
+        solve(truth, maximize("watch").keep("likes", at_least=-0.02))
+    with pytest.warns(PastoWarning, match="likes/views is never negative"):
+        solve(truth, maximize("watch").keep(ratio("likes", "views"), at_least=-2))
+    solve({**truth, "likes": [0.03, -0.01]}, maximize("watch").keep("likes", at_least=-0.02))
+    solve(truth, maximize("watch").keep("likes", at_least=0).keep("views", at_most=-1))
 
 
 def test_describe_says_what_any_distribution_does() -> None:

@@ -12,7 +12,7 @@ from pasto.report import figures
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'pasto\[plots\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[plots\]'"):
         figures.sheet()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
+from pasto.errors import PastoWarning
 from pasto.report.guardrail_text import certificate_text
 from pasto.report.telling import page, sections, text
 from pasto.report.telling.drawings import DRAWINGS, drawing
@@ -98,6 +100,36 @@ def test_every_section_is_in_both_forms(report: dict[str, Any]) -> None:
     assert "+5.00%" in told
     assert "outside" in told
     assert "at the horizon that was set" in told
+
+
+def test_a_confirmations_claims_are_read_once(report: dict[str, Any]) -> None:
+    claims = report["claims"] = report["confirmation"]["claims"]
+    assert text(report).count(claims) == page(report).count(claims) == 1
+    report["claims"] = "Something else."
+    assert text(report).count(claims) == 1
+
+
+def test_no_section_is_empty_and_the_trade_off_has_numbers(report: dict[str, Any]) -> None:
+    assert all(section.words or section.rows for section in sections(report))
+    trade_off = next(section for section in sections(report) if section.title == "Trade-off")
+    assert trade_off.rows[0] == ("the answer", "1.5", "1.5")
+    assert [row[1:] for row in trade_off.rows if row[0] == "a blend"] == [("1", "2"), ("2", "1")]
+    assert "the answer" in text(report)
+    report["trade_off"]["blends"] = []
+    assert "Trade-off" not in text(report)
+
+
+def test_without_matplotlib_a_page_has_no_figures_and_its_maker_is_told(
+    report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.warns(PastoWarning, match=r"no figures: figures need matplotlib; .*pip install '\.\[plots\]'") as given:
+        shown = page(report)
+    assert len(given) == 1
+    assert "matplotlib" not in shown
+    assert "install" not in shown
+    assert "<svg" not in shown
+    assert "Trade-off" in shown
 
 
 def certified(**changes: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from pasto.assign import Published
-from pasto.sdk import Client, Http, Rehearsal, Request
+from pasto.sdk import Client, Http, Rehearsal, Request, Response
 
 Make = Callable[..., Published]
 
@@ -100,6 +100,22 @@ def test_leaving_sends_what_is_left_and_wakes_whoever_waits(server: Server) -> N
     assert server.waiting == 1  # The question is still open there, and nobody here waits for its answer.
     assert len(server.service.exposures) == 1
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pasto-")]
+
+
+def test_an_ordinary_close_reports_no_error(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(server.url, study="feed", cache=None, refresh=60, flush=60)
+    assert client.ready()
+    assert until(lambda: server.waiting > 0)
+    assert client.close(30)
+    assert (client.status()["errors"], client.status()["last_error"], caplog.messages) == (0, None, [])
+
+
+def test_a_failure_before_the_close_is_still_reported(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    server.service.fault = lambda request: Response(503)
+    client = Client(server.url, study="feed", cache=None)
+    assert until(lambda: client.status()["errors"] > 0)
+    client.close(30)
+    assert caplog.messages == [f"no policy from {server.url}/v1/studies/feed/policy: the service answered 503"]
 
 
 def test_a_connection_that_the_server_gave_up_is_replaced(server: Server) -> None:

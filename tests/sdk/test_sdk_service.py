@@ -80,7 +80,10 @@ def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: Running) -> 
     with Client(running.url, study="later", cache=None, baseline={"like_weight": 9}) as client:
         assert not client.ready(0.2)
         assert client.assign("ann").reason == "DEFAULT"
+        assert until(lambda: "answered 404: there is no study 'later'" in client.status()["last_error"])
         running.service.create(document, who="test")
+        assert until(lambda: "'later' is a draft, so it serves no policy yet" in client.status()["last_error"])
+        assert "any more" not in client.status()["last_error"]
         running.service.change("later", "start", who="test")
         assert client.ready(20)
         assert client.assign("ann").reason == "SPLIT"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pasto.errors import BadSpec, UnknownStudy, WrongState
 from pasto.service import board as board_module
+from pasto.service import service as service_module
 from pasto.service.service import Service
 from pasto.service.spec import parse_spec
 from pasto.store import Store, open_store
@@ -25,7 +27,7 @@ def test_a_study_is_unknown_then_without_policy_then_served(service: Service, do
     with pytest.raises(UnknownStudy, match="no study 'feed'"):
         service.board.current("feed")
     service.create(document, who="ann")
-    with pytest.raises(WrongState, match="is draft, so it serves no policy"):
+    with pytest.raises(WrongState, match="is a draft, so it serves no policy yet; start it"):
         service.board.current("feed")
     assert service.board.names() == ()
     service.change("feed", "start", who="ann")
@@ -105,6 +107,22 @@ def test_only_what_changed_is_read_again(
     assert theirs.board.current("home").version == 2
 
 
+def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
+    store: Store, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = {**document, "guardrails": [{"keep": "likes", "at_least": -0.02}]}
+    service = Service(store)
+    with pytest.raises(BadSpec, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
+        service.create(idle, who="ann")
+    with monkeypatch.context() as before:  # as if it had been created when that was not looked at
+        before.setattr(service_module, "parse_spec", partial(parse_spec, stored=True))
+        service.create(idle, who="ann")
+    service.change("feed", "start", who="ann")
+    other = Service(store)
+    assert other.board.names() == ("feed",)
+    assert any("cannot fail" in warning for warning in other.board.standing("feed").spec.warnings)
+
+
 def test_a_study_that_cannot_be_read_harms_no_other(
     store: Store, document: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,10 +132,10 @@ def test_a_study_that_cannot_be_read_harms_no_other(
         service.change(name, "start", who="ann")
     read = parse_spec
 
-    def fail(found: dict[str, Any]) -> Any:
+    def fail(found: dict[str, Any], **options: bool) -> Any:
         if found["name"] == "broken":
             raise BadSpec({"goal": "is written in a way nobody understands any more"})
-        return read(found)
+        return read(found, **options)
 
     monkeypatch.setattr(board_module, "parse_spec", fail)
     other = Service(store)

@@ -46,7 +46,9 @@ def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, actio
 def test_deploying_from_learning_must_be_asked_for() -> None:
     with pytest.raises(WrongState, match="confirm it first, or deploy it without_confirmation"):
         target("feed", "learning", "deploy")
-    assert target("feed", "learning", "deploy", without_confirmation=True) == "deployed"
+    with pytest.raises(BadOption, match="deploy without_confirmation needs a reason"):
+        target("feed", "learning", "deploy", without_confirmation=True)
+    assert target("feed", "learning", "deploy", reason="urgent", without_confirmation=True) == "deployed"
     with pytest.raises(WrongState, match="is draft"):
         target("feed", "draft", "deploy", without_confirmation=True)
 
@@ -72,11 +74,12 @@ def test_unknown_actions_and_options_are_refused(learning: Service) -> None:
         learning.change("food", "pause", who="ann", reason="why")
 
 
-def test_a_name_is_taken_for_good(learning: Service, document: dict[str, Any]) -> None:
-    with pytest.raises(StudyExists):
+def test_a_name_is_taken_until_its_study_is_archived(learning: Service, document: dict[str, Any]) -> None:
+    with pytest.raises(StudyExists, match=r"'feed' already \(learning\); choose another name, or archive it first"):
         learning.create(document, who="ann")
     learning.change("feed", "archive", who="ann")
-    with pytest.raises(StudyExists):
+    assert learning.create(document, who="ann")["archived_as"] == "feed@1"
+    with pytest.raises(StudyExists, match="edit or delete the draft"):
         learning.create(document, who="ann")
 
 
@@ -84,7 +87,7 @@ def test_nothing_can_be_confirmed_before_something_is_learned(learning: Service)
     with pytest.raises(WrongState, match="has learned no round yet"):
         learning.change("feed", "confirm", who="ann")
     with pytest.raises(WrongState, match="has learned no round yet"):
-        learning.change("feed", "deploy", who="ann", without_confirmation=True)
+        learning.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     assert learning.show("feed")["round"] == 1
 
 
@@ -102,7 +105,7 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     assert service.change("feed", "resume", who="ann")["state"] == "confirming"
     with pytest.raises(WrongState, match=r"too few units to say anything .*measured: none"):
         service.change("feed", "deploy", who="ann")
-    service.change("feed", "deploy", who="ann", without_confirmation=True)
+    service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     service.change("feed", "archive", who="ann", reason="done")
     with pytest.raises(WrongState, match="nothing, for this is final"):
         service.change("feed", "resume", who="ann")
@@ -121,7 +124,7 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
 def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning: Service, traffic: Traffic) -> None:
     service = learning
     service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 200)))).result()
-    shown = service.change("feed", "deploy", who="ann", without_confirmation=True)
+    shown = service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     assert shown["state"] == "deployed"
     assert set(shown["policy"]["arms"]) == {"control", "blend"}
     assert shown["frozen"]["probabilities"]

@@ -145,7 +145,7 @@ ONE = {"a": 1}
         ([{}], None, "row 0 is {}; it needs at least one parameter"),
         ([{3: 1}], None, "named by a string"),
         ([{"": 1}], None, "a string with something in it"),
-        (ONE, None, "rows must be a list of dicts, one for each candidate, got dict"),
+        (ONE, None, "rows must be a list of dicts or a data frame, a row for each candidate, got dict"),
         ("a", None, "rows must be a list of dicts"),
         (["a"], None, "row 0 is 'a'; write a dict"),
         ([ONE, {"b": 1}], None, "row 1 lacks 'a' and has unknown 'b'; the parameters are a"),

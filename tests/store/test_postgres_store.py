@@ -46,7 +46,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r"pip install 'pasto\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[postgres\]'"):
         open_store("postgresql://localhost/pasto")
 
 

@@ -22,6 +22,9 @@ from pasto.store import (
     EventRow,
     KeyRow,
     PolicyRow,
+    RejectedNumbers,
+    RejectedReason,
+    Rejections,
     Store,
     StudyRow,
     TallyRow,
@@ -83,6 +86,43 @@ def test_two_studies_cannot_share_a_name(store: Store, study: StudyRow) -> None:
         store.create(replace(study, state="other"), audit())
     assert store.study("feed") == study
     assert len(store.audit(study.number)) == 1
+
+
+def test_an_archived_study_gives_up_its_name_and_keeps_its_history(store: Store, study: StudyRow) -> None:
+    assert store.commit(study, replace(study, state="archived"), policy=policy(1), audit=[audit("archive")])
+    new = store.create(replace(study, seed=8), audit("create"), rename_archived="feed@1")
+    assert new.number != study.number
+    assert store.study("feed") == new
+    old = store.study("feed@1")
+    assert old is not None
+    assert (old.number, old.state, old.generation) == (study.number, "archived", study.generation + 2)
+    assert [row.action for row in store.audit(old.number)] == ["create", "archive", "rename"]
+    assert [row.action for row in store.audit(new.number)] == ["create"]
+    assert store.policies(new.number) == []
+    assert store.policies(old.number) == [policy(1)]
+    with pytest.raises(StudyExists):
+        store.create(replace(study, seed=9), audit(), rename_archived="feed@2")
+    assert set(store.generations()) == {"feed", "feed@1"}
+
+
+def test_a_deleted_draft_frees_its_name_but_not_its_number(store: Store, study: StudyRow) -> None:
+    stale = replace(study, generation=study.generation + 1)
+    assert not store.delete_draft(stale, "feed@1", audit("delete"))
+    assert store.delete_draft(study, "feed@1", audit("delete"))
+    assert store.study("feed") is None
+    assert store.studies() == []
+    assert store.generations() == {}
+    gone = store.study("feed@1")
+    assert gone is not None
+    assert (gone.state, gone.document) == ("deleted", study.document)
+    assert [row.action for row in store.audit(study.number)] == ["create", "delete"]
+    again = store.create(replace(study, number=0), audit("create"))
+    assert again.number != study.number
+    assert list(store.check()) == []
+    assert store.commit(again, replace(again, state="learning", generation=2))
+    now = store.study("feed")
+    assert now is not None
+    assert not store.delete_draft(now, "feed@2", audit("delete"))
 
 
 def test_a_commit_writes_everything_at_once(store: Store, study: StudyRow) -> None:
@@ -188,6 +228,23 @@ def test_an_empty_batch_and_one_of_tallies_only_are_fine(store: Store, study: St
     assert store.append(study.number, [], [tally]).result().new == ()
     assert store.tallies(study.number, 1) == [tally]
     assert store.high_water(study.number) == 0
+
+
+def test_rejections_add_up_by_reason_and_by_sender(store: Store, study: StudyRow) -> None:
+    first = Rejections(
+        (RejectedReason("r", "first", 2), RejectedReason("q", "q", 1)), (RejectedNumbers("s1", 3, 5, 9),)
+    )
+    again = Rejections(
+        (RejectedReason("r", "second", 4),), (RejectedNumbers("s1", 4, 1, 12), RejectedNumbers("s2", 1, 0, 0))
+    )
+    pending = [store.append(study.number, [exposure("1")], (), first), store.append(study.number, (), (), again)]
+    assert [one.result().new for one in pending] == [(True,), ()]
+    reasons = store.rejected_reasons(study.number)
+    assert [row[:3] for row in reasons] == [("q", "q", 1), ("r", "first", 6)]
+    assert all(row.first_at > 0 for row in reasons)
+    assert store.rejected_numbers(study.number) == [("s1", 7, 1, 12), ("s2", 1, 0, 0)]
+    other = store.create(replace(study, name="other"), audit())
+    assert store.rejected_reasons(other.number) == []
 
 
 def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) -> None:
@@ -357,7 +414,9 @@ def fill(store: Store, study: StudyRow) -> StudyRow:
     store.append(
         study.number, [exposure("e1"), metric("m1"), metric("m2", "bob"), exposure("e2", "bob", 2, 4)]
     ).result()
-    store.append(study.number, [exposure("e1"), exposure("e3")], [TallyRow("s", 1, 1, "{}", "{}")]).result()
+    rejections = Rejections((RejectedReason("r", "r", 2),), (RejectedNumbers("s", 2, 6, 7),))
+    tallies = [TallyRow("s", 1, 1, "{}", "{}")]
+    store.append(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
     after = replace(study, generation=study.generation + 1, version=1, round=2)
     mark = store.high_water(study.number)
     assert store.commit(study, after, policy=policy(1), close=close(1, mark), learner="{}", audit=[audit()])
@@ -374,6 +433,7 @@ def everything(store: Store) -> list[Any]:
         query(store, "SELECT sequence, id, unit, version, arm, candidate, name, received_at FROM events ORDER BY 1")
     )
     found.append(query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest ORDER BY unit"))
+    found += [store.rejected_reasons(1), store.rejected_numbers(1)]
     return found
 
 

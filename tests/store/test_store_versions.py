@@ -13,7 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+from pasto.store import (
+    EXPOSURE,
+    METRIC,
+    AuditRow,
+    CloseRow,
+    EventRow,
+    KeyRow,
+    PolicyRow,
+    RejectedNumbers,
+    RejectedReason,
+    Rejections,
+    StudyRow,
+    TallyRow,
+)
 from pasto.store.schema import migrations
 from pasto.store.sqlite import SqliteStore
 
@@ -30,7 +43,9 @@ def lived(folder: Path) -> str:
         EventRow(f"e{i}", EXPOSURE, f"unit {i % 3}", 1, "learner", i % 2, source="s", position=i) for i in range(5)
     ]
     liked = [EventRow(f"m{i}", METRIC, f"unit {i}", None, None, None, "like", '{"value": 0.1}') for i in range(4)]
-    store.append(before.number, [*shown, *liked], [TallyRow("s", 1, 5, '{"a": 5}', "{}")]).result()
+    rejections = Rejections((RejectedReason("no unit", "no unit", 2),), (RejectedNumbers("s", 2, 6, 7),))
+    tallies = [TallyRow("s", 1, 5, '{"a": 5}', "{}")]
+    store.append(before.number, [*shown, *liked], tallies, rejections).result()
     checksum = hashlib.sha256(TEXT.encode()).hexdigest()
     store.commit(
         before,

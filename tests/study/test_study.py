@@ -21,9 +21,10 @@ from pasto.errors import (
     PastoError,
     UnknownAssignment,
 )
-from pasto.optimize.learners import Algorithm1
+from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.schedule import Schedule
 from pasto.records import Observation
+from pasto.study.study import FORMAT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
@@ -32,6 +33,21 @@ OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 @pytest.fixture
 def study() -> pasto.Study:
     return pasto.Study(CANDIDATES, OBJECTIVE, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("watch_time", r"got 'watch_time'; write pasto\.maximize\('watch_time'\)"),
+        ({"x": 1.0}, r"write pasto\.maximize\(\{'x': 1\.0\}\)"),
+        (None, r"got None; write pasto\.maximize\('watch_time'\)"),
+    ],
+)
+def test_what_is_no_objective_is_refused_with_what_to_write(given: Any, says: str) -> None:
+    with pytest.raises(BadObjective, match=says):
+        pasto.Study([{"w": 0}, {"w": 1}], given)
+    with pytest.raises(BadObjective, match=says):
+        pasto.solve({"watch_time": [1, 2]}, given)
 
 
 def test_an_assignment_carries_what_the_caller_needs(study: pasto.Study) -> None:
@@ -107,6 +123,52 @@ def test_bad_errors_are_refused(study: pasto.Study, errors: Any) -> None:
     with pytest.raises(BadMeasurement):
         study.tell(assignment, [1.0, 1.0], errors=errors)
     assert study.pending == (assignment,)
+
+
+def test_a_state_of_another_format_says_what_to_do(study: pasto.Study) -> None:
+    state = study.state()
+    assert state["format"] == 2
+    with pytest.raises(
+        BadState, match=r"format 1, from an older version of PASTO; this one reads 2, .* create it again"
+    ):
+        pasto.Study.from_state({**state, "format": 1})
+    with pytest.raises(BadState, match=r"format 3, from a newer version of PASTO; this one reads 2\. Upgrade"):
+        pasto.Study.from_state({**state, "format": 3})
+    others: list[Any] = [{}, [], None, {**state, "format": "2"}, {**state, "format": True}]
+    for other in others:
+        with pytest.raises(BadState, match=r"is what state\(\) returned"):
+            pasto.Study.from_state(other)
+
+
+def test_what_the_learner_saves_belongs_to_this_format() -> None:
+    """Fail if the learner's state changes and FORMAT does not; then raise FORMAT, and write the new names here."""
+    common = {"before", "fitted", "noise", "rounds", "units"}
+    model = {f"model.{name}" for name in ("baseline", "kernels", "prior", "reference")}
+    level = "units sums squares repeats squared_units known_units known_repeats covariance_sums variance_squares"
+    contrast = "rounds percent units sums squares squared_units information weighted noise_sums scale_sums degrees"
+    assert FORMAT == 2
+    assert saved_names(Thompson()) == common | model | {
+        f"model.statistics.{name}" for name in ("origin", "expected_scatter", *level.split())
+    }
+    assert saved_names(Thompson(contrast="difference")) == common | model | {
+        f"model.contrasts.{name}"
+        for name in ("expected_squares", "repeats", "variance_sums", "variance_squares", *contrast.split())
+    }
+
+
+def saved_names(learner: Thompson) -> set[str]:
+    """The names in the state of a learner that has learned a round, as paths."""
+    study = pasto.Study(CANDIDATES, OBJECTIVE, learner=learner, seed=1, baseline=0, control=0.3)
+    asked = study.ask(40)
+    study.tell(asked, [[1.0 + each.candidate, 1.0] for each in asked], errors=[[0.1, 0.1]] * len(asked))
+    return paths(study.state()["learned"])
+
+
+def paths(saved: Any) -> set[str]:
+    """The paths to the values in nested mappings."""
+    if not isinstance(saved, dict):
+        return {""}
+    return {f"{name}.{rest}".rstrip(".") for name, value in saved.items() for rest in paths(value)}
 
 
 def test_telling_twice_is_refused(study: pasto.Study) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadMeasurement
+from pasto.errors import BadMeasurement, PastoWarning
 from pasto.optimize.learners import Thompson
 
 CANDIDATES = [{"w": k} for k in range(4)]
@@ -16,6 +16,17 @@ CANDIDATES = [{"w": k} for k in range(4)]
 
 def study(**options: object) -> pasto.Study:
     return pasto.Study(CANDIDATES, pasto.maximize("x"), seed=3, **options)  # type: ignore[arg-type]
+
+
+def test_a_guardrail_that_cannot_fail_is_told_in_the_first_round() -> None:
+    study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("likes", at_least=-0.02), seed=1)
+    with pytest.warns(
+        PastoWarning, match=r"at_least=-0\.02\) cannot fail: likes is never negative in this round.*'-2%'"
+    ):
+        study.tell(study.ask(parallel=4), [[1.0, 0.03], [2.0, 0.02]] * 2)
+    study.tell(study.ask(parallel=4), [[1.0, 0.03], [2.0, 0.02]] * 2)  # said once
+    signed = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("margin", at_least=-0.02), seed=1)
+    signed.tell(signed.ask(parallel=2), [[1.0, 0.03], [2.0, -0.02]])
 
 
 def test_units_weigh_the_measurements() -> None:

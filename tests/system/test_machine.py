@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
             assert (
                 target is None
                 or (action == "confirm" and "has learned no round yet" in refusal)
-                or (action == "deploy" and "too few units" in refusal)
+                or (action == "deploy" and ("too few units" in refusal or "is not confirmed" in refusal))
             )
             return
         assert target is not None

@@ -43,7 +43,11 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert "learning" in said["pasto study create feed.yaml --start"]
     assert "round 5" in said["pasto study show feed"].replace("        ", " ")
     assert "every policy identical" in said["pasto study replay feed"]
-    assert "deployed" in said['pasto study deploy feed --reason "confirmed"']
+    deployed = said['pasto study deploy feed --reason "confirmed"']
+    assert "feed: deployed" in deployed
+    assert "The blend is confirmed." in deployed
+    assert "Shown to hold: like_rate at least -2%" in deployed
+    assert "Not shown" not in deployed
     assert said["pasto study audit feed"].count("close") == 4
 
 

@@ -17,6 +17,7 @@ from pasto.bench import (
     learners,
     long,
     measure,
+    missing_data,
     monte_carlo,
     rounds,
     safety,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         serve.BENCHMARK,
         measure.BENCHMARK,
         trust.BENCHMARK,
+        missing_data.BENCHMARK,
         long.BENCHMARK,
     )
 }

@@ -84,7 +84,7 @@ def geometry(
     while number < studies:
         truth = surfaces(np.random.default_rng([tried, 77]), places, waves)
         tried += 1
-        exact = pasto.solve(truth, objective)
+        exact = pasto.solve(objective.by_metric(truth), objective)
         if exact.gain.value is None or exact.gain.value < 0.2:
             continue
         study = pasto.Study(candidates, objective, learner=Thompson(structure=structure), seed=number)

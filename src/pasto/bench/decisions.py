@@ -102,7 +102,7 @@ def _peer(variants: int) -> Callable[[str], object]:
     try:
         from growthbook import Experiment, GrowthBook
     except ImportError as missing:
-        raise MissingExtra("the peer beside us needs growthbook: pip install growthbook") from missing
+        raise MissingExtra("the comparison needs growthbook", "dev") from missing
     client = GrowthBook()
     experiment = Experiment(key="bench", variations=list(range(variants)), weights=[1 / variants] * variants)
 

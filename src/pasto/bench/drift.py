@@ -52,7 +52,7 @@ def taught(
 def gain(study: pasto.Study, effects: Array) -> tuple[float, float]:
     """What the study's answer and the exact blend truly have over the best single candidate, in goal percent."""
     truth = LEVELS[:, None] * (1.0 + effects / 100.0)
-    exact = pasto.solve(truth, OBJECTIVE, baseline=0)
+    exact = pasto.solve(OBJECTIVE.by_metric(truth), OBJECTIVE, baseline=0)
     assert exact.single_value is not None  # noqa: S101 -- the guardrail is soft
     reached = float(OBJECTIVE.value(truth @ study.blend().probabilities, baseline=truth[:, 0].tolist()))
     return reached - exact.single_value, exact.value - exact.single_value

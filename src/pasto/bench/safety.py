@@ -41,7 +41,7 @@ def world(rng: np.random.Generator, sigma: float, candidates: int = 30) -> World
     objective = _objective()
     truth = rng.uniform(-1.0, 1.0, (3, candidates))
     truth[:, 0] = (0.0, 0.7, 0.7)
-    return table(truth, sigma, objective)
+    return table(objective.by_metric(truth), sigma, objective)
 
 
 def travel(
@@ -53,7 +53,7 @@ def travel(
     gains, gaps = np.zeros(len(marks)), 0.0
     for number in range(studies):
         place = world(stream(seed, number, "truth"), sigma)
-        exact = pasto.solve(place.truth, place.objective)
+        exact = pasto.solve(place.objective.by_metric(place.truth), place.objective)
         assert exact.single_value is not None  # noqa: S101 -- the guardrails are soft
         gaps += exact.value - exact.single_value
         study = pasto.Study(

@@ -33,7 +33,7 @@ def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: b
     objective = _objective(guardrails, hard=hard)
 
     def make(rng: np.random.Generator) -> World:
-        return table(rng.uniform(-1.0, 1.0, (1 + guardrails, candidates)), sigma, objective)
+        return table(objective.by_metric(rng.uniform(-1.0, 1.0, (1 + guardrails, candidates))), sigma, objective)
 
     return make
 
@@ -49,7 +49,7 @@ def smooth(sigma: float, points: int = 100) -> Maker:
         phases = rng.uniform(0.0, 2.0 * np.pi, (3, 4))
         curves = np.einsum("mw,mwk->mk", heights, np.sin(np.pi * waves[:, None] * places + phases[:, :, None]))
         low, high = curves.min(axis=1, keepdims=True), curves.max(axis=1, keepdims=True)
-        return table(2.0 * (curves - low) / (high - low) - 1.0, sigma, objective, names=LINE.names)
+        return table(objective.by_metric(2.0 * (curves - low) / (high - low) - 1.0), sigma, objective, names=LINE.names)
 
     return make
 

@@ -111,7 +111,7 @@ def highs(goal: Array, rails: Array) -> float:
 
 def _ours(means: Array, stated: Objective) -> None:
     if len(means) == 1:
-        solve(means[0], stated)
+        solve(stated.by_metric(means[0]), stated)
     else:
         best_batch(Program.of(stated.form(), means))
 

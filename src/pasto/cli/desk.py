@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from pasto.errors import BadInput, MissingExtra, StoreRefused
+from pasto.errors import BadInput, StoreRefused
 
 if TYPE_CHECKING:
     from pasto.service.desk import Desk
@@ -29,6 +29,7 @@ def store_option(command: Command) -> Command:
     return click.option(
         "--store",
         envvar="PASTO_STORE",
+        show_envvar=True,
         default=STORE,
         show_default=True,
         metavar="PLACE",
@@ -39,11 +40,11 @@ def store_option(command: Command) -> Command:
 def desk_options(command: Command) -> Command:
     """Give a command --store, --url and --key."""
     command = click.option(
-        "--key", envvar="PASTO_KEY", metavar="KEY", help="The service's key, best given as PASTO_KEY."
+        "--key", envvar="PASTO_KEY", show_envvar=True, metavar="KEY", help="The service's key, best not typed here."
     )(command)
-    command = click.option("--url", envvar="PASTO_URL", metavar="URL", help="A running service, instead of a store.")(
-        command
-    )
+    command = click.option(
+        "--url", envvar="PASTO_URL", show_envvar=True, metavar="URL", help="A running service, instead of a store."
+    )(command)
     return store_option(command)
 
 
@@ -66,17 +67,18 @@ def reached(
     """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself.
 
     `archive` is where the store's archive is, if not in its directory; a service knows that of its own. Only a command
-    that `begins` something makes a directory where there is none.
+    that `begins` something makes a directory where there is none. Which of them it is goes to stderr.
     """
-    try:
-        from pasto.service.archive import Archive
-        from pasto.service.remote import Remote
-        from pasto.service.service import Service
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(f"studies need {missing.name}: pip install 'pasto[serve]'") from missing
+    from pasto.service.archive import Archive
+    from pasto.service.remote import Remote
+    from pasto.service.service import Service
+    from pasto.service.settings import without_password
+
     if url:
         _refuse_archive(archive)
-        yield Remote(url, key)
+        remote = Remote(url, key)
+        click.echo(f"using the service at {without_password(remote.url)}", err=True)
+        yield remote
         return
     from pasto.store import open_store
 
@@ -90,13 +92,39 @@ def reached(
         if (running := _running(store)) is None:
             raise
         _refuse_archive(archive)
+        click.echo(f"using the service at {running}, which runs on the store {_place(store)}", err=True)
         yield Remote(running, key)
         return
+    print_store(store)
     service = Service(kept, archive=None if archive is None else Archive(archive))
     try:
         yield service
     finally:
         service.shutdown()
+
+
+def warn_unserved(desk: Desk, store: str) -> None:
+    """Note that a study was started where no service runs: a directory's lock tells, and a database has none."""
+    from pasto.service.service import Service
+
+    if isinstance(desk, Service) and desk.store.folder is not None:
+        click.echo(
+            f"note: no service runs on this store, so nobody is served yet; run `pasto serve --store {store}`, or name "
+            "a running service with --url or PASTO_URL",
+            err=True,
+        )
+
+
+def print_store(store: str) -> None:
+    """Say which store a command uses."""
+    click.echo(f"using the store {_place(store)}", err=True)
+
+
+def _place(store: str) -> str:
+    """A store's address as it may be shown; a directory whole, because another one may have the same short name."""
+    from pasto.service.settings import without_password
+
+    return without_password(store) if "://" in store or store == "memory:" else str(Path(store).absolute())
 
 
 def _refuse_archive(archive: Path | None) -> None:

@@ -10,6 +10,7 @@ import click
 from pasto import __version__
 from pasto.cli.bench import bench
 from pasto.cli.demo import demo
+from pasto.cli.extras import missing_extra
 from pasto.cli.key import key
 from pasto.cli.paper import paper
 from pasto.cli.plan import plan
@@ -51,6 +52,11 @@ class Commands(click.Group):
                 return super().invoke(ctx)
             except PastoError as error:
                 raise (Failed if isinstance(error, SolverFailed) else Refused)(str(error)) from error
+            except ModuleNotFoundError as error:
+                missing = missing_extra(f"pasto {ctx.invoked_subcommand}", error)
+                if missing is None:
+                    raise
+                raise Refused(str(missing)) from error
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Reading a table of means from CSV or JSON, with errors that name the row and the column."""
+"""Reading a table of means from CSV, JSON or Parquet, with errors that name the row and the column."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import io
 import json
 import math
 import sys
+import warnings
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from pasto.errors import BadInput, BadTruth
+from pasto.errors import BadInput, BadTruth, MissingExtra, PastoWarning
 
 NAMES = ("name", "candidate", "")
 """Headers that make the first column hold the candidates' names whatever is in it."""
+ROW_NUMBERS = ("", "Unnamed: 0", "__index_level_0__")
+"""Headers under which pandas writes the index of a table."""
+PARQUET = b"PAR1"
+EXCEL = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,40 +31,93 @@ class Means:
     metrics: dict[str, list[float]]
     ignored: tuple[str, ...] = ()
     """Columns without a single number, such as remarks."""
+    percent: tuple[str, ...] = ()
+    """Columns that were written with percent signs; their numbers are shares."""
 
 
 def read_means(source: str, name: str | None = None) -> Means:
-    """Read a CSV or JSON file, or stdin for "-"; `name` is the column that holds the candidates' names."""
+    """Read a CSV, JSON or Parquet file, or stdin for "-"; `name` is the column that holds the candidates' names."""
     shown = "stdin" if source == "-" else source
-    text = _text(source, shown)
-    if not text.strip():
-        raise BadTruth(f"{shown} is empty; it needs a header and one row for each candidate")
-    columns, places = _from_json(text, shown) if text.lstrip()[0] in "{[" else _from_csv(text, shown)
+    raw = _bytes(source)
+    if raw.startswith(PARQUET):
+        columns, places = _from_parquet(source, shown)
+    else:
+        text = _text(raw, shown)
+        if not text.strip():
+            raise BadTruth(f"{shown} is empty; it needs a header and one row for each candidate")
+        columns, places = _from_json(text, shown) if text.lstrip()[0] in "{[" else _from_csv(text, shown)
     if name is not None and name not in columns:
         raise BadTruth(f"{shown} has no column {name!r} to take names from; it has {_list(columns)}")
+    columns = _without_row_numbers(columns, name)
     label = name if name is not None else _name_column(columns)
     names = _names([str(cell).strip() for cell in columns.pop(label)] if label is not None else None, places, shown)
     ignored = tuple(column for column, cells in columns.items() if all(_number(cell) is None for cell in cells))
+    written = {column: cells for column, cells in columns.items() if column not in ignored}
     metrics = {
         column: [_checked(cell, column, place, shown) for cell, place in zip(cells, places, strict=True)]
-        for column, cells in columns.items()
-        if column not in ignored
+        for column, cells in written.items()
     }
     if not metrics:
-        raise BadTruth(f"{shown} has no column of numbers; every metric is a column with one mean for each candidate")
-    return Means(names, metrics, ignored)
+        raise BadTruth(
+            f"{shown} has no column of numbers{_first_cell(columns, places)}; every metric is a column with one mean "
+            "for each candidate, such as 6.5"
+        )
+    percent = tuple(column for column, cells in written.items() if _all_percent(cells, column, places, shown))
+    return Means(names, metrics, ignored, percent)
 
 
-def _text(source: str, shown: str) -> str:
+def note_percent(means: Means) -> None:
+    """Warn that percentages were read as shares, because a guardrail's percentage is one of the baseline."""
+    if means.percent:
+        warnings.warn(
+            f"{', '.join(map(repr, means.percent))} came in percent and is read as a share: 3% is 0.03. Write its "
+            "guardrails as shares too (0.03); a percentage in a guardrail is a change against the baseline",
+            PastoWarning,
+            stacklevel=2,
+        )
+
+
+def _bytes(source: str) -> bytes:
     try:
-        raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        return raw.decode("utf-8-sig")
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except FileNotFoundError as error:
-        raise BadInput(f"there is no file {source!r}; name a CSV or JSON file of means, or - for stdin") from error
+        raise BadInput(
+            f"there is no file {source!r}; name a CSV, JSON or Parquet file of means, or - for stdin"
+        ) from error
     except OSError as error:
         raise BadInput(f"cannot read {source!r}: {error.strerror or error}") from error
+
+
+def _text(raw: bytes, shown: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadTruth(f"{shown} is not a text file in UTF-8: byte {error.start} cannot be read") from error
+        kind = "an Excel file or another archive" if raw.startswith(EXCEL) else "not a text file in UTF-8"
+        where = "" if raw.startswith(EXCEL) else f": byte {error.start} cannot be read"
+        raise BadTruth(f"{shown} is {kind}{where}; save it as CSV in UTF-8, as JSON or as Parquet") from error
+
+
+def _from_parquet(source: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Columns by name, read by DuckDB."""
+    if source == "-":
+        raise BadTruth("Parquet cannot be read from stdin; save it and name the file")
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingExtra(f"{shown} is a Parquet file, which needs duckdb", "serve") from error
+    try:
+        with duckdb.connect() as connection:
+            found = connection.execute("SELECT * FROM read_parquet(?)", [source])
+            header = [column[0] for column in found.description]
+            rows = found.fetchall()
+    except duckdb.Error as error:
+        raise BadTruth(f"{shown} cannot be read as Parquet: {' '.join(str(error).split())[:300]}") from error
+    if not rows:
+        raise BadTruth(f"{shown} has no rows; it needs one row for each candidate")
+    cells = [
+        [float(cell) if isinstance(cell, Decimal) else cell for cell in column] for column in zip(*rows, strict=True)
+    ]
+    return dict(zip(header, cells, strict=True)), [f"row {place}" for place in range(1, len(rows) + 1)]
 
 
 def _from_csv(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
@@ -124,10 +183,13 @@ def _from_json(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
 
 
 def _name_column(columns: dict[str, list[Any]]) -> str | None:
-    """The first column, where it is called so or holds no numbers."""
+    """The first column, if it is called so or holds no numbers; else one of text that is called so."""
     first = next(iter(columns))
     if first.lower() in NAMES or all(_number(cell) is None for cell in columns[first]):
         return first
+    for column, cells in columns.items():
+        if (column.lower() in NAMES or column in ROW_NUMBERS) and all(_number(cell) is None for cell in cells):
+            return column
     return None
 
 
@@ -144,14 +206,50 @@ def _names(given: list[str] | None, places: list[str], shown: str) -> tuple[str,
     return tuple(given)
 
 
+def _without_row_numbers(columns: dict[str, list[Any]], name: str | None) -> dict[str, list[Any]]:
+    """Leave out the column in which pandas numbered the rows, if another one holds the candidates' names."""
+    for column in (next(iter(columns)), next(reversed(columns))):  # CSV has it first, Parquet last
+        if column not in ROW_NUMBERS or column == name or any(_number(cell) is None for cell in columns[column]):
+            continue
+        others = {other: cells for other, cells in columns.items() if other != column}
+        if name is not None or column != "" or (others and _name_column(others) is not None):
+            return others
+    return columns
+
+
 def _number(cell: Any) -> float | None:
-    """The number in a cell of either format, or None where there is none."""
+    """The number in a cell of either format, or None where there is none; 3% is 0.03."""
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)) or (isinstance(cell, str) and "_" in cell):
         return None
     try:
+        if _is_percent(cell):
+            return float(Decimal(cell.strip()[:-1].strip()) / 100)
         return float(cell)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, ArithmeticError):
         return None
+
+
+def _is_percent(cell: Any) -> TypeGuard[str]:
+    return isinstance(cell, str) and cell.strip().endswith("%")
+
+
+def _all_percent(cells: list[Any], column: str, places: list[str], shown: str) -> bool:
+    """Whether a column is written in percent; one with and without percent signs is refused."""
+    written = [_is_percent(cell) for cell in cells]
+    if any(written) and not all(written):
+        odd = written.index(False)
+        raise BadTruth(
+            f"{places[odd]}, column {column!r} of {shown} is {cells[odd]!r}, while {places[written.index(True)]} has "
+            f"{cells[written.index(True)]!r}; write every number of the column with a percent sign, or none"
+        )
+    return any(written)
+
+
+def _first_cell(columns: dict[str, list[Any]], places: list[str]) -> str:
+    """What the first cell holds, for a message."""
+    for column, cells in columns.items():
+        return f": {places[0]} of column {column!r} is {cells[0]!r}"
+    return ""
 
 
 def _checked(cell: Any, column: str, place: str, shown: str) -> float:

@@ -11,7 +11,7 @@ from pasto.cli.study import as_json_option
 
 @click.group("round", short_help="Close a round by hand.", epilog="\b\nExample:\n  pasto round close feed\n")
 def round_() -> None:
-    """Close rounds by hand, and look back at those that were closed."""
+    """Close rounds by hand, decide about held ones, and look back at those that were closed."""
 
 
 @round_.command(short_help="Close the open round now.", epilog="\b\nExample:\n  pasto round close feed\n")
@@ -27,6 +27,39 @@ def close(name: str, reason: str, store: str, url: str | None, key: str | None, 
         print_json(found)
         return
     click.echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
+    for problem in found["problems"]:
+        click.echo(problem[:1].upper() + problem[1:], err=True)
+
+
+@round_.command(
+    short_help="Decide about a round that is held back.",
+    epilog="""\b
+Examples:
+  pasto round resolve feed 4 discard --reason "the events' job failed"
+  pasto round resolve feed 4 learn --reason "no purchases that day"
+""",
+)
+@click.argument("name")
+@click.argument("round", type=click.IntRange(min=1))
+@click.argument("resolution", type=click.Choice(["learn", "discard"]))
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for the audit log.")
+@desk_options
+@as_json_option
+def resolve(
+    name: str, round: int, resolution: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool
+) -> None:
+    """Decide about a round that is held back because events seem to be missing.
+
+    `learn` takes it as it is: units without events count 0. `discard` leaves it out for good. The next close carries it
+    out. A round whose events come late needs no decision: it is learned once they are there.
+    """
+    with reached(store, url, key) as desk:
+        found = desk.resolve_round(name, round, resolution, who=me(), reason=reason)
+    if as_json:
+        print_json(found)
+        return
+    done = "learned as it is" if resolution == "learn" else "left out"
+    click.echo(f"{name}: round {round} will be {done} when the next round is closed")
 
 
 @round_.command("list", short_help="The rounds that were closed.", epilog="\b\nExample:\n  pasto round list feed\n")

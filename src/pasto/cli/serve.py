@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import click
 
 from pasto.cli.threads import one_thread
-from pasto.errors import MissingExtra
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -44,12 +43,10 @@ def serve(**given: str | None) -> None:
     """
     settings = read_settings(given, os.environ)
     one_thread()
-    try:
-        from pasto.dashboard import Dashboard
-        from pasto.service.http.logs import start_logging
-        from pasto.service.http.server import Running
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(f"`pasto serve` needs {missing.name}: pip install 'pasto[serve]'") from missing
+    from pasto.dashboard import Dashboard
+    from pasto.service.http.logs import start_logging
+    from pasto.service.http.server import Running
+
     running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
     running.serve(lambda: click.echo(f"pasto is serving {settings.place} on {running.url}"))

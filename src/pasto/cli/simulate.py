@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.means import read_means
+from pasto.cli.means import note_percent, read_means
 from pasto.cli.screen import console, number, print_json, print_table, progress_bar
 from pasto.errors import BadOption
 
@@ -121,6 +122,11 @@ def simulate(
             )
         place: Worlds = _built_in(world, deviations)
     else:
+        if world != "-" and not Path(world).exists():
+            raise BadOption(
+                f"there is no world and no file {world!r}; the worlds are {' and '.join(BUILT_IN)}, and a file of "
+                "means needs --maximize or --minimize as well"
+            )
         place = _from_file(world, name, parse_objective(maximize=maximize, minimize=minimize, keep=keep), deviations)
     studied = isinstance(chosen, Thompson)
     rounds, runs = rounds or (ROUNDS if studied else MANY_ROUNDS), runs or (RUNS if studied else MANY_RUNS)
@@ -240,6 +246,7 @@ def _from_file(source: str, name: str | None, objective: Objective, noise: float
     from pasto.sim import table
 
     means = read_means(source, name)
+    note_percent(means)
     if noise is None:
         noise = {metric: pstdev(row) for metric, row in means.metrics.items()}
     return table(means.metrics, noise, objective, names=means.names)

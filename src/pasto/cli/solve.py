@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pasto.cli.answer import as_value, print_answer
-from pasto.cli.means import read_means
+from pasto.cli.means import note_percent, read_means
 from pasto.cli.screen import console, print_json
 from pasto.errors import BadTruth
 
@@ -47,8 +47,9 @@ def solve(
 ) -> None:
     """Find the best blend of candidates whose mean metrics are known.
 
-    MEANS is a CSV file with a header and one row for each candidate, or JSON ({"x": [2, 0], "y": [-2, 2]} or a list of
-    rows), or - for stdin. A first column of text holds the candidates' names; every column of numbers is a metric.
+    MEANS is a CSV file with a header and one row for each candidate, JSON ({"x": [2, 0], "y": [-2, 2]} or a list of
+    rows), a Parquet file, or - for stdin. A first column of text holds the candidates' names, and a column in which
+    pandas numbered the rows is left out; every column of numbers is a metric. 3% is read as 0.03.
 
     A guardrail is hard, or soft where it has a penalty. Where no blend meets every hard guardrail the nearest one is
     printed, with what it misses, and the exit code is 1.
@@ -60,6 +61,7 @@ def solve(
     objective = parse_objective(maximize=maximize, minimize=minimize, keep=keep)
     if text := [metric for metric in objective.metrics if metric in table.ignored]:
         raise BadTruth(f"column {text[0]!r} holds no numbers, so it cannot be a metric")
+    note_percent(table)
     blend = best(table.metrics, objective, names=table.names, baseline=baseline)
     if as_json:
         print_json(as_value(blend, objective))

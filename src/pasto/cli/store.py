@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pasto.cli.desk import desk_options, me, opened, reached, store_option
+from pasto.cli.desk import desk_options, me, opened, print_store, reached, store_option
 from pasto.errors import BadInput
 
 
@@ -31,6 +31,7 @@ def backup(file: Path, store: str) -> None:
         raise BadInput(f"{str(file)!r} is there already; a backup never writes over a file")
     from pasto.store.looking import looking
 
+    print_store(store)
     with looking(store) as kept:
         kept.backup(file)
     click.echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
@@ -55,6 +56,7 @@ def check(store: str) -> None:
     """Look for damage in a store, one finding a line; exit code 1 where there is any."""
     from pasto.store.looking import looking
 
+    print_store(store)
     with looking(store) as kept:
         findings = list(kept.check())
     for finding in findings:
@@ -68,9 +70,10 @@ archive_option = click.option(
     "--archive",
     "folder",
     envvar="PASTO_ARCHIVE",
+    show_envvar=True,
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the archive is.  [default: archive, in the store's directory]",
+    help="Where the archive is; archive, in the store's directory, if left out.",
 )
 
 

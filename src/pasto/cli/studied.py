@@ -55,7 +55,7 @@ def run_studies(
                 held[spot] = form.met(blended, form.tolerances(place.truth))
                 served[spot] = form.smooth(place.truth @ policy)
         shares.append(study.blend().probabilities)
-        exact = solve(place.truth, place.objective, names=place.names)
+        exact = solve(place.objective.by_metric(place.truth), place.objective, names=place.names)
         if exact.feasible:
             optimum[run] = exact.value
         if exact.single_value is not None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +13,11 @@ from typing import Any
 
 import click
 
-from pasto.cli.desk import desk_options, me, reached
+from pasto.cli.desk import desk_options, me, reached, warn_unserved
 from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.study_check import check
 from pasto.errors import BadInput, BadOption
+from pasto.report.guardrail_text import verdict_text
 from pasto.service.rounds.excepted import excepted
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
@@ -23,6 +28,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
     epilog="""\b
 Examples:
   pasto study init feed.yaml
+  pasto study check feed.yaml
   pasto study create feed.yaml
   pasto study start feed
   pasto study show feed
@@ -35,17 +41,28 @@ def study() -> None:
     confirming, deployed, archived; it can be paused and resumed in between. Every change is kept in an audit log with
     who made it and why.
 
-    The commands talk to the service at --url, to the one that runs on the store, or, where none runs, to the store.
+    The commands talk to the service at --url or PASTO_URL, to the one that runs on the store, or, where none runs, to
+    the store. They print which of these it was.
     """
 
 
-@study.command(short_help="Write a commented study file.", epilog="\b\nExample:\n  pasto study init feed.yaml\n")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="study.yaml")
+@study.command(
+    short_help="Write a commented study file.",
+    epilog="\b\nExamples:\n  pasto study init feed.yaml\n  pasto study init > feed.yaml\n",
+)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def init(file: Path, force: bool) -> None:
-    """Write an example of a study file, every field explained, to begin from."""
+def init(file: Path | None, force: bool) -> None:
+    """Write an example of a study file, every field explained, to begin from.
+
+    FILE is study.yaml unless given; - prints the example, and so does a shell's > without FILE.
+    """
     from pasto.service.spec import EXAMPLE
 
+    if str(file) == "-" or (file is None and _prints_to_file()):
+        click.echo(EXAMPLE, nl=False)
+        return
+    file = file or Path("study.yaml")
     if file.exists() and not force:
         raise BadInput(f"{str(file)!r} is there already; name another file, or pass --force to write over it")
     try:
@@ -53,6 +70,14 @@ def init(file: Path, force: bool) -> None:
     except OSError as error:
         raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
     click.echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
+
+
+def _prints_to_file() -> bool:
+    """Return whether a shell has redirected the standard output to a file."""
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):  # closed, or not a stream of the system
+        return False
 
 
 @study.command(
@@ -72,9 +97,57 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
         click.echo(f"note: {warning}", err=True)
     with reached(store, url, key, begins=True) as desk:
         made = desk.create(spec.document, who=me(), reason=reason)
+        for warning in made["warnings"][len(spec.warnings) :]:
+            click.echo(f"note: {warning}", err=True)
         if start:
-            made = desk.change(spec.name, "start", who=me(), reason=reason)
+            made |= desk.change(spec.name, "start", who=me(), reason=reason)
+            warn_unserved(desk, store)
+    if renamed := made.get("archived_as"):
+        click.echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
     _tell(made, as_json)
+
+
+@study.command(short_help="Change a draft's study file.", epilog="\b\nExample:\n  pasto study edit feed.yaml\n")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@desk_options
+@as_json_option
+def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Put a study file in the place of the one that a draft of that name was created from.
+
+    A study that was started cannot be edited: archive it, and create it again under the same name or another.
+    """
+    from pasto.service.spec import load_spec
+
+    spec = load_spec(file)
+    for warning in spec.warnings:
+        click.echo(f"note: {warning}", err=True)
+    with reached(store, url, key) as desk:
+        edited = desk.edit(spec.name, spec.document, who=me(), reason=reason)
+    for warning in edited["warnings"][len(spec.warnings) :]:
+        click.echo(f"note: {warning}", err=True)
+    _tell(edited, as_json)
+
+
+@study.command(short_help="Delete a draft.", epilog="\b\nExample:\n  pasto study delete feed\n")
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@desk_options
+@as_json_option
+def delete(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Delete a draft and free its name; its audit log stays, under the name that is printed.
+
+    A study that was started cannot be deleted: `pasto study archive` ends it, and frees its name too.
+    """
+    with reached(store, url, key) as desk:
+        deleted = desk.delete(name, who=me(), reason=reason)
+    if as_json:
+        print_json(deleted)
+    else:
+        click.echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
+
+
+study.add_command(check)
 
 
 @study.command("list", short_help="Every study with its state.", epilog="\b\nExample:\n  pasto study list\n")
@@ -121,6 +194,8 @@ def _action(
                 reason=reason,
                 **{option: value for option, value in given.items() if value not in (None, False)},
             )
+            if name == "start":
+                warn_unserved(desk, store)
         _tell(found, as_json)
 
     move.__doc__ = sentence
@@ -171,11 +246,11 @@ _action(
         click.Option(
             ["--without-confirmation", "without_confirmation"],
             is_flag=True,
-            help="Deploy what was learned without an A/B test of it.",
+            help="Deploy what was learned though no confirmation has confirmed it; needs --reason.",
         ),
     ),
 )
-_action("archive", "End a study for good; its records stay.", needs_reason=True)
+_action("archive", "End a study for good; its records stay, and its name is free.", needs_reason=True)
 
 
 @study.command(short_help="Who did what, when and why.", epilog="\b\nExample:\n  pasto study audit feed\n")
@@ -240,6 +315,8 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         return
     screen = console()
     screen.print(f"{found['name']}: {found['state']}", style="bold")
+    for sentence in verdict_text(found["confirmation"]) if found.get("confirmation") else ():
+        screen.print(f"  {sentence}")
     for label, value in _facts(found):
         screen.print(f"  {label:<12} {value}")
     shares = found.get("policy", {}).get("shares", [])
@@ -262,6 +339,15 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         for one in found["breaker"]["verdicts"]
         if one["state"] != "holds" and not tripped
     ]
+    if source := found.get("source_problem"):
+        facts.append(("source", f"fails since {when(source['since'])} in round {source['round']}: {source['message']}"))
+    if rejected := found.get("rejected", {}).get("events"):
+        facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
+        facts += [("", f"{one['events']:,}: {one['reason']}") for one in found["rejected"]["reasons"]]
+    facts += [
+        ("held back", one["text"] if one["resolution"] is None else f"round {one['round']}: {one['resolution']}")
+        for one in found.get("held", ())
+    ]
     if (closes := found.get("closes_at")) is not None:
         facts.append(("closes at", when(closes)))
     facts.append(("created", when(found["created_at"])))
@@ -269,9 +355,9 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def when(at: float) -> str:
-    """A moment in the terminal's own time zone.
+    """Return a moment in the terminal's own time zone, with its offset from UTC.
 
-    >>> len(when(0.0))
-    19
+    >>> datetime.fromisoformat(when(0.0)).timestamp()
+    0.0
     """
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(at, UTC).astimezone().isoformat(sep=" ", timespec="seconds")

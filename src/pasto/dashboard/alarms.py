@@ -37,13 +37,15 @@ def alarms(standing: Standing, shown: Mapping[str, Any], logbook: Logbook, now: 
             found.append(Alarm("alarm", f"Stopped by the breaker: {line['reason'].removeprefix('breaker: ')}"))
         else:
             found.append(Alarm("warning", f"Paused by {line['who']}: {line['reason'] or 'no reason was given'}"))
+    if (source := shown.get("source_problem")) is not None:
+        message = source["message"]
+        found.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))
     closes_at = shown["closes_at"]
     if closes_at is not None and now > closes_at + max(PATIENCE, 0.1 * (closes_at - shown["opened_at"])):
         late = lasting(now - closes_at)
         found.append(Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?"))
-    found += [
-        Alarm("warning", problem[:1].upper() + problem[1:])
-        for problem in logbook.problems(row.number)
-        if row.state != "archived"
-    ]
+    if row.state != "archived":
+        held = [one["text"] for one in shown["held"] if one["resolution"] is None]
+        problems = [problem for problem in logbook.problems(row.number) if " is held back " not in problem]
+        found += [Alarm("warning", problem[:1].upper() + problem[1:]) for problem in (*held, *problems)]
     return found

@@ -13,6 +13,7 @@ from pasto.errors import BadSpec, PastoError
 from pasto.service.http.answers import Answer, Refused, explained
 from pasto.service.http.calls import Call
 from pasto.service.http.studies import REPLAY_PATIENCE
+from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.rounds.excepted import excepted
 from pasto.service.spec import EXAMPLE, read_document
 
@@ -65,6 +66,11 @@ class Deeds:
         def work() -> None:
             if action == "close":
                 call.service.close_round(name, who=visitor.name, reason=reason)
+            elif action == "delete":
+                call.service.delete(name, who=visitor.name, reason=reason)
+            elif action in RESOLUTIONS:
+                number = int(form["round"]) if form.get("round", "").isdecimal() else 0
+                call.service.resolve_round(name, number, action, who=visitor.name, reason=reason)
             else:
                 call.service.change(name, action, who=visitor.name, reason=reason, **options)
 
@@ -75,7 +81,7 @@ class Deeds:
             if told is None or told.status == 404:
                 raise
             return await self._views.shown(call, visitor, name, str(error), told.status)
-        return redirect(f"/studies/{quote(name, safe='')}")
+        return redirect("/" if action == "delete" else f"/studies/{quote(name, safe='')}")
 
     async def replay(self, call: Call, visitor: Visitor) -> Answer:
         """Compute every policy again, and say whether each is the same; whoever may look may ask for it."""

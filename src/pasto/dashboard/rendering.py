@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import basis_text, certificate_text
+from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
 from pasto.service.http.answers import Answer, Headers
 
 POLICY = (
@@ -123,6 +123,7 @@ TEMPLATES.filters.update(
     stated=stated,
     basis=basis_text,
     certificate=certificate_text,
+    verdict=verdict_text,
 )
 
 

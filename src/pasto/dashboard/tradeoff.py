@@ -136,7 +136,7 @@ def _solved(belief: Belief, objective: Objective) -> Blend | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PastoWarning)
-            return solve(belief.means, objective, names=belief.names, baseline=belief.baseline)
+            return solve(objective.by_metric(belief.means), objective, names=belief.names, baseline=belief.baseline)
     except (PastoError, ArithmeticError):
         return None
 

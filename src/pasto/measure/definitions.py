@@ -51,6 +51,17 @@ class Column:
     """Makes it a covariate: instead of the round's events, those of so many seconds before it are read."""
 
     @property
+    def reach(self) -> tuple[float | None, float | None]:
+        """The lowest and the highest number that a unit can have; None where that is not known.
+
+        >>> Column("likes", "like", None, "count").reach, Column("seconds", "watch", "seconds", "sum").reach
+        ((0.0, None), (None, None))
+        """
+        if self.per_unit not in ("count", "any"):
+            return self.low, self.high
+        return max(self.low or 0.0, 0.0), 1.0 if self.per_unit == "any" and self.high is None else self.high
+
+    @property
     def span(self) -> tuple[float | None, float | None]:
         """Its window and look-back: columns with the same ones read the same events."""
         return self.window, self.lookback
@@ -84,6 +95,20 @@ class Metric:
     def columns(self) -> tuple[Column, ...]:
         """The columns it is made of."""
         return (self.numerator,) if self.denominator is None else (self.numerator, self.denominator)
+
+    @property
+    def reach(self) -> tuple[float | None, float | None]:
+        """Between which the metric lies whatever happens; None where that is not known.
+
+        >>> likes, views = (Column(name, name, None, "count", 0.0, 9.0) for name in ("likes", "views"))
+        >>> Metric("likes", likes).reach, Metric("rate", likes, views).reach
+        ((0.0, 9.0), (0.0, None))
+        """
+        low, high = self.numerator.reach
+        if self.denominator is None:
+            return low, high
+        # A denominator is positive and may be small: only the sign of a ratio is known.
+        return (0.0 if low is not None and low >= 0 else None), (0.0 if high is not None and high <= 0 else None)
 
     @property
     def bounded(self) -> bool:

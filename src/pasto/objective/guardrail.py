@@ -64,6 +64,16 @@ class Guardrail:
         return f"{self.label} {'>=' if self.lower else '<='} {place}{firmness}"
 
 
+def likely_percentage(number: float) -> str:
+    """Return the percentage against the baseline that was probably meant by a number.
+
+    >>> likely_percentage(-0.02), likely_percentage(-2), likely_percentage(0)
+    ('-2%', '-2%', '0%')
+    """
+    percent = 100.0 * number if abs(number) < 1 else number
+    return f"{percent:+.4g}%" if percent else "0%"
+
+
 def _threshold(given: float | str, label: str) -> tuple[float, bool]:
     """Read 0.03 as absolute and "-2%" as relative to the baseline."""
     if isinstance(given, str):

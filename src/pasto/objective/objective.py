@@ -12,7 +12,7 @@ import numpy as np
 from pasto.errors import BadObjective
 from pasto.objective.form import Form
 from pasto.objective.goals import Array, Goal, LinearGoal, RatioGoal, UtilityGoal, check_utility
-from pasto.objective.guardrail import Guardrail
+from pasto.objective.guardrail import Guardrail, likely_percentage
 from pasto.objective.ratio import Ratio
 
 
@@ -66,6 +66,15 @@ class Objective:
         for other in self.guardrails:
             if (other.label, other.lower) == (guardrail.label, guardrail.lower):
                 raise BadObjective(f"{guardrail.label!r} is kept twice on the same side; state one threshold")
+        if isinstance(self.target, Utility) and guardrail.label in self.target.over and not guardrail.relative:
+            low, high = self.target.over[guardrail.label]
+            if guardrail.at <= low if guardrail.lower else guardrail.at >= high:
+                meant = "+2%" if not guardrail.lower else "-2%" if guardrail.at > 0 else likely_percentage(guardrail.at)
+                raise BadObjective(
+                    f"keep({guardrail.label!r}) got the threshold {guardrail.at:g}, and over= says that "
+                    f"{guardrail.label!r} lies from {low:g} to {high:g}, so the guardrail cannot fail; for a change "
+                    f"against the baseline write '{meant}'"
+                )
         if isinstance(self.target, Ratio) and guardrail.penalty is not None:
             raise BadObjective(
                 f"a ratio goal takes hard guardrails only: {self.target.name} less a penalty is not concave; leave out "
@@ -164,6 +173,18 @@ class Objective:
             relief=np.array(relief, dtype=float).reshape(-1, width),
         )
 
+    def by_metric(self, means: Any) -> dict[str, Array]:
+        """Return the rows of an array (metrics, candidates) by metric name, as `pasto.solve` takes them.
+
+        >>> import pasto
+        >>> pasto.maximize("x").keep("y", at_least=0).by_metric([[2, 0], [-2, 2]])
+        {'x': array([2, 0]), 'y': array([-2,  2])}
+        """
+        rows = np.asarray(means)
+        if rows.ndim != 2 or len(rows) != len(self.metrics):
+            raise BadObjective(f"expected an array with the rows {', '.join(self.metrics)}, got shape {rows.shape}")
+        return dict(zip(self.metrics, rows, strict=True))
+
     def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
         """f at each metric vector, (..., metrics) → (...); −∞ where a hard guardrail is missed."""
         return self.form(baseline).value(self._vectors(metrics))
@@ -178,19 +199,36 @@ class Objective:
         """
         return self.form(baseline).gradient(self._vectors(metrics))
 
+    @property
+    def goal_label(self) -> str:
+        """What f counts, with a minus sign if it is minimised.
+
+        >>> import pasto
+        >>> pasto.maximize("watch").goal_label, pasto.minimize("cost").goal_label
+        ('watch', '-cost')
+        >>> pasto.minimize({"cost": 1, "load": 0.5}).goal_label
+        '-(1 cost + 0.5 load)'
+        """
+        aim = self._aim() if not isinstance(self.target, Utility) else self._aim().removeprefix("a ")
+        if self.sign > 0:
+            return aim
+        return f"-({aim})" if " " in aim else f"-{aim}"
+
     def __str__(self) -> str:
+        verb = "maximize" if self.sign > 0 else "minimize"
+        return ", ".join([f"{verb} {self._aim()}", *(f"keep {rail}" for rail in self.guardrails)])
+
+    def _aim(self) -> str:
         match self.target:
             case Ratio():
-                aim = self.target.name
+                return self.target.name
             case Utility():
-                aim = "a utility of " + ", ".join(self.target.over)
+                return "a utility of " + ", ".join(self.target.over)
             case weights if len(weights) == 1 and next(iter(weights.values())) == 1.0:
-                aim = next(iter(weights))
+                return next(iter(weights))
             case weights:
                 terms = [f"{'-' if weight < 0 else '+'} {abs(weight):g} {name}" for name, weight in weights.items()]
-                aim = " ".join(terms).removeprefix("+ ")
-        verb = "maximize" if self.sign > 0 else "minimize"
-        return ", ".join([f"{verb} {aim}", *(f"keep {rail}" for rail in self.guardrails)])
+                return " ".join(terms).removeprefix("+ ")
 
     def _vectors(self, metrics: Any) -> Array:
         vectors = np.asarray(metrics, dtype=float)
@@ -251,6 +289,20 @@ class Objective:
                 "the metrics' own units"
             )
         return level
+
+
+def check_objective(given: object) -> Objective:
+    """Return an objective, or refuse anything else with what to write instead.
+
+    >>> check_objective("watch_time")
+    Traceback (most recent call last):
+    ...
+    pasto.errors.BadObjective: an objective was expected, got 'watch_time'; write pasto.maximize('watch_time')
+    """
+    if isinstance(given, Objective):
+        return given
+    goal = repr(given) if isinstance(given, (str, Mapping, Ratio)) and given else "'watch_time'"
+    raise BadObjective(f"an objective was expected, got {given!r}; write pasto.maximize({goal})")
 
 
 def maximize(goal: str | Ratio | Mapping[str, float]) -> Objective:

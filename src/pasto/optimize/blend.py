@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pasto.objective import Array, Form, Objective
+from pasto.objective import Array, Form, Objective, Utility
 from pasto.optimize.exact.best import spreads
 from pasto.records import Blend, Gain
 
@@ -20,20 +21,21 @@ def describe(
     baseline: int | None = None,
     duals: Array | None = None,
     others: Mapping[str, Array] | None = None,
+    active: NDArray[np.bool_] | None = None,
 ) -> Blend:
     """Say what a distribution over candidates does, given means (metrics, candidates) in the objective's order.
 
     baseline is a candidate's index; others are further metrics (candidates,) to show; without duals (guardrails,) the
-    prices of hard guardrails are left out.
+    prices of hard guardrails are left out. The best single candidate is one of the active ones.
 
     >>> import numpy as np, pasto
     >>> means = np.array([[2.0, 0.0], [-2.0, 2.0]])
     >>> print(describe(np.array([0.25, 0.75]), means, pasto.maximize("x").keep("y", at_least=0), names=("a", "b")))
-    25.0% a + 75.0% b: f = 0.5 (x = 0.5, y = 1)
-    best single b: f = 0
+    25.0% a + 75.0% b: f(x) = 0.5 (x = 0.5, y = 1)
+    best single b: f(x) = 0
     """
     form = objective.form(None if baseline is None else means[:, baseline])
-    return describe_form(probabilities, means, objective, form, names, baseline, duals, others or {})
+    return describe_form(probabilities, means, objective, form, names, baseline, duals, others or {}, active)
 
 
 def describe_form(
@@ -45,6 +47,7 @@ def describe_form(
     baseline: int | None,
     duals: Array | None,
     others: Mapping[str, Array],
+    active: NDArray[np.bool_] | None = None,
 ) -> Blend:
     """The same, for an objective whose form is at hand."""
     blended = means @ probabilities
@@ -60,7 +63,7 @@ def describe_form(
         prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
     value = float(form.smooth(blended))
     tolerances = form.tolerances(means)
-    single, single_value, gain = _singles(form, means, blended, value, tolerances)
+    single, single_value, gain = _singles(form, means, blended, value, tolerances, active)
     return Blend(
         probabilities=tuple(probabilities.tolist()),
         value=value,
@@ -74,6 +77,8 @@ def describe_form(
         feasible=bool(form.met(blended, tolerances)),
         shortfalls=form.shortfalls(blended, tolerances),
         lifts=lifts,
+        goal=objective.goal_label,
+        percent=objective.relative and not isinstance(objective.target, Utility),
     )
 
 
@@ -87,17 +92,24 @@ def violation(slack: Array) -> Array:
 
 
 def _singles(
-    form: Form, means: Array, blended: Array, value: float, tolerances: Array
+    form: Form,
+    means: Array,
+    blended: Array,
+    value: float,
+    tolerances: Array,
+    active: NDArray[np.bool_] | None,
 ) -> tuple[int | None, float | None, Gain]:
     """The best single candidate, and what the blend gains over it or over the least-violating one."""
     columns = means.T
     values = form.value(columns, tolerances)
+    values = values if active is None else np.where(active, values, -np.inf)
     goal = float(form.goal.value(blended))
     best = int(np.argmax(values))
     if values[best] > -np.inf:
         only = float(values[best])
         return best, only, Gain(best, value - only, goal - float(form.goal.value(columns[best])))
     misses = violation(form.slack(columns).T[form.hard])
+    misses = misses if active is None else np.where(active, misses, np.inf)
     least = int(np.argmax(np.where(misses <= misses.min(), form.smooth(columns), -np.inf)))
     missed = form.shortfalls(columns[least], tolerances)
     hard = {name for name, firm in zip(form.names, form.hard, strict=True) if firm}

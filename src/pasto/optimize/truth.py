@@ -11,6 +11,7 @@ import numpy as np
 
 from pasto.errors import BadOption, BadTruth
 from pasto.objective import Array, Objective, Utility
+from pasto.tables import Table, is_text, read_table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,11 +24,15 @@ class Truth:
     names: tuple[str, ...]
 
     @classmethod
-    def read(cls, given: Any, objective: Objective, names: Sequence[str] | None = None) -> Truth:
+    def read(cls, given: Any, objective: Objective, names: Sequence[str] | str | None = None) -> Truth:
         """Take what a caller of `solve` gave, or say what is wrong with it."""
-        metrics, means = (
-            _from_mapping(given, objective) if isinstance(given, Mapping) else _from_array(given, objective)
-        )
+        table = Table(given) if isinstance(given, Mapping) else read_table(given, BadTruth)
+        if table is not None:
+            metrics, means, names = _from_table(table, objective, names)
+        else:
+            metrics, means = _from_array(given, objective)
+        if isinstance(names, str):
+            raise BadTruth(f"names={names!r} names a column, and an array has none; give a list of names")
         count = means.shape[1]
         if not count:
             raise BadTruth("the truth has no candidates; give each metric one mean for each candidate")
@@ -36,7 +41,7 @@ class Truth:
             raise BadTruth(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
         if names is not None and len(set(labels)) < count:
             twice = Counter(labels).most_common(1)[0][0]
-            raise BadTruth(f"names= has {twice!r} twice; a candidate's name is its own")
+            raise BadTruth(f"the names have {twice!r} twice; give each candidate its own name")
         if not np.isfinite(means).all():
             row, column = np.argwhere(~np.isfinite(means))[0]
             raise BadTruth(
@@ -84,15 +89,23 @@ class Truth:
                 )
 
 
-def _from_mapping(given: Mapping[str, Any], objective: Objective) -> tuple[tuple[str, ...], Array]:
-    missing = [name for name in objective.metrics if name not in given]
-    if missing:
+def _from_table(
+    table: Table, objective: Objective, names: Sequence[str] | str | None
+) -> tuple[tuple[str, ...], Array, Sequence[str] | None]:
+    """Read each metric from the column of its name; the rows are the candidates."""
+    columns = table.columns
+    if missing := [name for name in objective.metrics if name not in columns]:
         raise BadTruth(
             f"the truth lacks {', '.join(map(repr, missing))}, which the objective reads; it has "
-            f"{', '.join(map(repr, given)) or 'nothing'}"
+            f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
         )
-    metrics = (*objective.metrics, *(name for name in given if name not in objective.metrics))
-    rows = [_numbers(given[name], f"the means of {name!r}") for name in metrics]
+    if names is None or isinstance(names, str):
+        found = table.row_names(names, BadTruth, apart_from=objective.metrics)
+        columns = {name: values for name, values in columns.items() if name != found.column}
+        names = found.names
+    others = [name for name in columns if name not in objective.metrics and not is_text(columns[name])]
+    metrics = (*objective.metrics, *others)
+    rows = [_numbers(columns[name], f"the means of {name!r}") for name in metrics]
     for name, row in zip(metrics, rows, strict=True):
         if row.ndim != 1:
             raise BadTruth(f"the means of {name!r} must be a list, one number for each candidate, got {row.ndim} axes")
@@ -101,7 +114,15 @@ def _from_mapping(given: Mapping[str, Any], objective: Objective) -> tuple[tuple
                 f"{metrics[0]!r} has {len(rows[0])} means and {name!r} has {len(row)}; give every metric one for each "
                 "candidate"
             )
-    return metrics, np.array(rows)
+    return metrics, np.array(rows), names
+
+
+def _transposed(table: Table, objective: Objective) -> str:
+    """Return a hint if the metrics are rows of the table."""
+    columns = [values for values in table.columns.values() if is_text(values)]
+    if any(set(objective.metrics) <= set(labels) for labels in [*columns, table.labels or ()]):
+        return ". Its rows are the metrics: transpose it, so that each metric is a column and each candidate a row"
+    return ""
 
 
 def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Array]:
@@ -112,12 +133,20 @@ def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Arra
             f"the truth must be an array (metrics, candidates) with the {len(wanted)} rows {', '.join(wanted)}, got "
             f"shape {means.shape}; or give lists by metric name"
         )
+    if means.shape[0] == means.shape[1] > 1:
+        raise BadTruth(
+            f"the truth is an array of {len(means)} × {len(means)} numbers, so its rows could be metrics or "
+            "candidates. If they are metrics, pass objective.by_metric(array); if they are candidates, pass "
+            "objective.by_metric(array.T)"
+        )
     return wanted, means
 
 
 def _numbers(given: Any, what: str) -> Array:
     try:
         plain = np.asarray(given)
+        if is_text(given):
+            raise BadTruth(f"{what} must be numbers, got {given[0]!r}")
         if plain.dtype.kind not in "iufO":
             raise BadTruth(f"{what} must be numbers, got {plain.dtype.name}")
         return plain.astype(float)

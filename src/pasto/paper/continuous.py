@@ -107,7 +107,8 @@ def run(size: Size) -> Outcome:
         raise BadOption("continuous needs data=, a directory with MovieLens and KuaiRand in it")
     found = []
     for terrain in (_movies(size), _feed(size)):
-        best = solve(terrain.truth(list(map(dict, terrain.grid))), terrain.objective)
+        means = terrain.truth(list(map(dict, terrain.grid)))
+        best = solve(terrain.objective.by_metric(means), terrain.objective)
         ways = (
             climb(terrain, terrain.space, "the space itself", size),
             climb(terrain, terrain.grid, f"a grid of {len(terrain.grid)}", size),

@@ -63,7 +63,7 @@ def _gap(trace: Trace) -> Array:
 
 def _losses(world: World) -> tuple[float, float]:
     """What the worst blend and the even split lose against the best one."""
-    blend = solve(world.truth, world.objective)
+    blend = solve(world.objective.by_metric(world.truth), world.objective)
     values = world.value(np.eye(len(world.names)))  # f is concave, so the worst blend is a single candidate
     even = np.full(len(world.names), 1.0 / len(world.names))
     return float(blend.value - values.min()), float(blend.value - world.value(even))

@@ -114,7 +114,7 @@ def _aim(whole: Crowd, kept: tuple[str, ...], candidates: Candidates, baseline: 
         name,
         crowd,
         wanted,
-        solve(crowd.truth, wanted),
+        solve(wanted.by_metric(crowd.truth), wanted),
         (
             algorithm1(**common, label=f"content, {name}: Algorithm 1"),
             default(**common, label=f"content, {name}: default learner"),

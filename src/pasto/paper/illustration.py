@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pasto.errors import PastoWarning
 from pasto.objective import Objective, maximize
 from pasto.optimize import solve
 from pasto.paper.experiment import Claim, Experiment, Outcome, Size, Table
@@ -85,7 +87,10 @@ def problems(size: Size) -> list[Drawn]:
     for number in range(size.runs):
         count, rails, soft = kinds[number % len(kinds)]
         objective = _objective(rng.uniform(-0.5, 0.5, size=rails), soft)
-        blend = solve(rng.uniform(-1.0, 1.0, size=(1 + rails, count)), objective)
+        means = objective.by_metric(rng.uniform(-1.0, 1.0, size=(1 + rails, count)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PastoWarning)  # random limits below zero are not meant as percentages
+            blend = solve(means, objective)
         gain = np.inf if blend.gain.value is None else blend.gain.value
         found.append(Drawn(count, rails, soft, blend.feasible, gain, len(blend.support)))
         if size.progress is not None and (number % 100 == 99 or number + 1 == size.runs):

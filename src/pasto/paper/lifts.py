@@ -107,7 +107,7 @@ def learn(shown: Shown, size: Size) -> Quotas:
         return objective(shown, dict(zip(part.metrics, part.truth[:, shown.baseline].tolist(), strict=True)))
 
     apart = halves(aimed, here, splits=10 if size.quick else 50, seed=size.seed)
-    return Quotas(shown, means, crowd, wanted, solve(aimed.truth, wanted), learned, apart)
+    return Quotas(shown, means, crowd, wanted, solve(wanted.by_metric(aimed.truth), wanted), learned, apart)
 
 
 def objective(shown: Shown, today: Mapping[str, float] | None = None) -> Objective:

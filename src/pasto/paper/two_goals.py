@@ -218,7 +218,13 @@ def _goal(
             ),
         )
     both = Crowd(metrics, np.concatenate([crowd.values, half.values], axis=1), crowd.present)
-    return Goal(soft, wanted, solve(crowd.truth, wanted), tuple(learned), _halves(both, metrics, size, soft=soft))
+    return Goal(
+        soft,
+        wanted,
+        solve(wanted.by_metric(crowd.truth), wanted),
+        tuple(learned),
+        _halves(both, metrics, size, soft=soft),
+    )
 
 
 def _halves(both: Crowd, metrics: tuple[str, str], size: Size, *, soft: bool) -> Halves:

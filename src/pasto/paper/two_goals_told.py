@@ -259,7 +259,7 @@ def _hollow(one: Played) -> float:
     hollow = 0.0
     for level in order:
         wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
-        found = solve(one.truth, wanted)
+        found = solve(wanted.by_metric(one.truth), wanted)
         if found.single is not None:
             hollow = max(hollow, found.value - float(one.truth[0, found.single]))
     return hollow

@@ -37,7 +37,7 @@ def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float 
         from matplotlib.figure import Figure as Sheet
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
-        raise MissingExtra("figures need matplotlib; install it with: pip install 'pasto[plots]'") from error
+        raise MissingExtra("figures need matplotlib", "plots") from error
     figure = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.06), facecolor="white")
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
     for one in axes:

@@ -114,4 +114,66 @@ def contradiction_text(contradiction: Mapping[str, Any]) -> str:
     )
 
 
+def verdict_text(verdict: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a confirmation has shown, a sentence each: the goal, the guardrails that hold, those not shown to.
+
+    >>> rail = {"side": "at_least", "at": "-2%", "kind": "hard", "relative": True, "floor": "-5%"}
+    >>> goal = {"name": "watch_time", "relative": True, "state": "unclear",
+    ...         "measured": {"value": 0.3, "low": -0.131, "high": 0.87}}
+    >>> rails = [{**rail, "name": "like_rate", "state": "unmeasured", "measured": None, "clear_of_floor": False}]
+    >>> for sentence in verdict_text({"state": "inconclusive", "balanced": True, "goal": goal, "guardrails": rails}):
+    ...     print(sentence)
+    The confirmation is inconclusive.
+    It was not shown that watch_time improved (+30.00%, -13.10% to +87.00%).
+    Shown to hold: no guardrail.
+    Not shown to hold: like_rate at least -2% (not measured).
+    """
+    state, goal, rails = verdict["state"], verdict["goal"], verdict["guardrails"]
+    if state == "missing":
+        found = ["The blend was not confirmed: its lift was never measured on fresh traffic."]
+    else:
+        words = {"confirmed": "The blend is confirmed", "failed": "The confirmation failed"}
+        found = [f"{words.get(state, 'The confirmation is inconclusive')}."]
+        if not verdict["balanced"]:
+            found.append("Units did not arrive where they were sent, so nothing can be claimed.")
+        ends = "" if goal["measured"] is None else f" ({_ends_text(goal)})"
+        found.append(f"{_GOAL_TEXT[goal['state']].format(goal['name'])}{ends}.")
+    if rails:
+        holding = [rail for rail in rails if rail["state"] == "holds"]
+        others = [rail for rail in rails if rail["state"] != "holds"]
+        found.append(f"Shown to hold: {_rails_text(holding) or 'no guardrail'}.")
+        if others:
+            found.append(f"Not shown to hold: {_rails_text(others)}.")
+    return tuple(found)
+
+
+_GOAL_TEXT = {
+    "better": "It was shown that {} improved",
+    "worse": "It was shown that {} got worse",
+    "unclear": "It was not shown that {} improved",
+    "unmeasured": "{} was not measured in both arms",
+}
+
+
+def _rails_text(rails: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{rail['name'].split(' (')[0]} {SIDE_TEXT[rail['side']]} {rail['at']} ({_state_text(rail)})" for rail in rails
+    )
+
+
+def _state_text(rail: Mapping[str, Any]) -> str:
+    if rail["measured"] is None:
+        return "not measured"
+    floor = "clear of" if rail["clear_of_floor"] else "it may be beyond"
+    words = {"holds": "", "broken": "; it is broken", "unclear": f"; {floor} its floor {rail['floor']}"}
+    return f"{_ends_text(rail)}{words[rail['state']]}"
+
+
+def _ends_text(part: Mapping[str, Any]) -> str:
+    value, low, high = (
+        f"{part['measured'][end]:+.2%}" if part["relative"] else f"{part['measured'][end]:.4g}" for end in _ENDS
+    )
+    return f"{value}, {low} to {high}"
+
+
 _ENDS = ("value", "low", "high")

@@ -46,7 +46,7 @@ class Http:
         if connection is not None and connection.target == target and connection.sock is not None:
             try:
                 return self._exchange(connection, request)
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            except (ConnectionError, ssl.SSLEOFError):
                 if self._closed:
                     raise
                 # Nothing was answered, and everything we ask can be asked twice.

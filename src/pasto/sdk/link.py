@@ -133,6 +133,7 @@ class Link:
         if not self._outbox.settled(self._outbox.sequence):
             self.flush(timeout)
         self._stopped = True
+        self._refresher.stop()
         lanes = (self._refreshing, self._sending)
         for lane in lanes:
             lane.stop(0)

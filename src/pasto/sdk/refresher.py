@@ -64,6 +64,11 @@ class Refresher:
         self._plain_until = 0.0
         self._saved_checksum = ""
         self._saved_contact = 0.0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Expect the open question to be cut off by the client's own close, which is not a failure."""
+        self._stopped = True
 
     def restore(self) -> None:
         """Take the policy that an earlier process left on disk."""
@@ -89,6 +94,8 @@ class Refresher:
             response = self._transport(self._request(wait))
             problem = self._take(response)
         except Exception as error:
+            if self._stopped:
+                return LEAST
             return self._failed(f"{type(error).__name__}: {error}", wait)
         if problem:
             return self._failed(problem, wait, response.header("retry-after"))
@@ -118,9 +125,9 @@ class Refresher:
             )
         if response.status == 409 and response.error == "wrong_state":
             self._holder.end()
-            return "the study serves no policy any more, so every unit gets the baseline"
+            return f"{response.message or 'the study serves no policy'}; every unit gets the baseline"
         if response.status != 200:
-            return f"the service answered {response.status}"
+            return f"the service answered {response.status}" + (f": {response.message}" if response.message else "")
         claimed = _CHECKSUM.match(response.header("etag"))
         try:
             self._holder.offer(response.body, claimed[1] if claimed else None)

@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+LONGEST_MESSAGE = 300
+"""Characters of the service's own words that are passed on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -42,11 +45,23 @@ class Response:
         >>> Response(409, {}, b'{"error": {"code": "wrong_state", "message": ""}}').error, Response(502).error
         ('wrong_state', '')
         """
+        return self._told("code")
+
+    @property
+    def message(self) -> str:
+        """What the service says about an error of its own, in one line; empty for an error of something on the way.
+
+        >>> Response(404, {}, b'{"error": {"code": "unknown_study", "message": "there is no study fed"}}').message
+        'there is no study fed'
+        """
+        return " ".join(self._told("message").split())[:LONGEST_MESSAGE]
+
+    def _told(self, part: str) -> str:
         try:
-            code = json.loads(self.body)["error"]["code"]
+            found = json.loads(self.body)["error"][part]
         except (ValueError, KeyError, TypeError, RecursionError):
             return ""
-        return code if isinstance(code, str) else ""
+        return found if isinstance(found, str) else ""
 
 
 Transport = Callable[[Request], Response]

@@ -12,7 +12,8 @@ from typing import Any
 from pasto.errors import StoreError
 from pasto.service.books import Book, Books, Sender
 from pasto.service.packing import clipped_of
-from pasto.store import Store
+from pasto.service.rejections import rejected_events
+from pasto.store import RejectedNumbers, Store
 
 SHOWN = 20
 """Policies whose books are shown, the latest ones."""
@@ -75,7 +76,8 @@ class Ledger:
                 "events": {kind: books.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
                 "candidates": _lines(names, books.candidates),
                 "versions": [self._version(version, names) for version in sorted(books.versions)[-SHOWN:]],
-                "senders": _senders(books),
+                "senders": _senders(books, self._store.rejected_numbers(self._study)),
+                "rejected": rejected_events(self._store, self._study),
                 "late": {
                     "events": sum(sum(late.values()) for late in books.late.values()),
                     "rounds": [_late(one, books.late[one]) for one in sorted(books.late)[-SHOWN:]],
@@ -232,10 +234,15 @@ def _follow(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
         del books.senders[next(iter(books.senders))]
 
 
-def _senders(books: Books) -> dict[str, Any]:
-    gaps = sorted(((s.missing, name) for name, s in books.senders.items() if s.missing), reverse=True)
+def _senders(books: Books, rejected: Iterable[RejectedNumbers]) -> dict[str, Any]:
+    """Numbers that never came, by sender; those of rejected events did come."""
+    senders = dict(books.senders)
+    for source, events, first, last in rejected:
+        known = senders.get(source, Sender(0, first, last))
+        senders[source] = Sender(known.events + events, min(known.first, first), max(known.last, last))
+    gaps = sorted(((s.missing, name) for name, s in senders.items() if s.missing), reverse=True)
     return {
-        "numbered": len(books.senders),
+        "numbered": len(senders),
         "missing": sum(missing for missing, _ in gaps),
         "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:SHOWN]],
     }

@@ -23,6 +23,7 @@ import numpy as np
 
 from pasto.errors import BadOption, StoreError
 from pasto.measure import Before, Column, Moments, measure
+from pasto.service.details import identity_of
 from pasto.service.rounds.past import needed_from
 from pasto.service.spec import parse_spec
 from pasto.store import CloseRow, Store, StudyRow
@@ -90,17 +91,17 @@ class Archive:
         What came later, too late to be learned, stays in the store, and so does what covariates of rounds to come
         still look back at.
         """
-        taken, events = 0, 0
+        taken, events, study = 0, 0, identity_of(row)
         for version, after, until in _spans(store, row, before):
-            begun = max([after, *self._done(row.name, version)])
+            begun = max([after, *self._done(study, version)])
             if begun >= until:
                 continue
-            reached = max([begun, *(end for _, end in self._ends(row.name, version))])
+            reached = max([begun, *(end for _, end in self._ends(study, version))])
             if until > reached:
                 taken += self._write(store, row, version, reached, until)
             events += store.archived(row.number, version, begun, until)
-            self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._round(row.name, version) / f"done-{until}").touch()
+            self._round(study, version).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._round(study, version) / f"done-{until}").touch()
         return {"study": row.name, "files": taken, "events": events}
 
     def rounds(self, study: str) -> list[int]:
@@ -112,7 +113,7 @@ class Archive:
         self, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column]
     ) -> tuple[Moments, ...]:
         """What a round measured, bit for bit as an embedded store did."""
-        with self._opened(self._files(row.name, version)) as connection:
+        with self._opened(self._files(identity_of(row), version)) as connection:
             return measure(
                 connection, "archive", study=row.number, version=version, after=after, until=until, columns=columns
             )
@@ -121,7 +122,8 @@ class Archive:
         self, store: Store, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column], past: Before
     ) -> tuple[Moments, ...] | None:
         """The same with covariates, from what is here and what the store still holds; None where some of it is gone."""
-        files = [path for one in self.rounds(row.name) for path in self._files(row.name, one)]
+        study = identity_of(row)
+        files = [path for one in self.rounds(study) for path in self._files(study, one)]
         spans = f"(sequence > {past.after} AND sequence <= {past.until})"
         own = f"(version = {version} AND sequence > {after} AND sequence <= {until})"
         with self._opened(files) as connection:
@@ -162,12 +164,13 @@ class Archive:
         """Delete the files of rounds that were closed before a time; which rounds. Their aggregates stay."""
         closed = {close.round: close for close in _closes(store, row) if close.closed_at < before}
         reached = max((close.high_water for close in closed.values()), default=0)
-        for path in self._files(row.name, 0):  # no round's own, so as old as the rounds they came beside
+        study = identity_of(row)
+        for path in self._files(study, 0):  # no round's own, so as old as the rounds they came beside
             if (match := _FILE.fullmatch(path.name)) and int(match[2]) <= reached:
                 path.unlink()
-        old = [version for version in self.rounds(row.name) if version in closed]
+        old = [version for version in self.rounds(study) if version in closed]
         for version in old:
-            for path in self._files(row.name, version):
+            for path in self._files(study, version):
                 path.unlink()
         return old
 
@@ -191,8 +194,9 @@ class Archive:
                 _copy(connection, "taken", store, "coalesce(version, 0) = ?", (row.number, version), after, until)
                 if not connection.execute("SELECT count(*) FROM taken").fetchone()[0]:
                     return 0
-                self._round(row.name, version).mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(connection, "taken", self._round(row.name, version) / f"events-{after}-{until}.parquet")
+                folder = self._round(identity_of(row), version)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(connection, "taken", folder / f"events-{after}-{until}.parquet")
         except duckdb.Error as error:
             raise StoreError(f"the archive in {self.folder} cannot be written: {error}") from error
         return 1
@@ -232,7 +236,7 @@ class Archive:
         return self._place(study) / f"round-{version:06d}"
 
     def _place(self, study: str) -> Path:
-        if not re.fullmatch(r"[a-z0-9_-]{1,63}", study):
+        if not re.fullmatch(r"[a-z0-9_-]{1,63}(@[0-9]+)?", study):
             raise BadOption(f"{study!r} is no study's name")
         return self.folder / study
 
@@ -276,7 +280,7 @@ def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, i
     """
     found: list[tuple[int, int, int]] = []
     last = 0
-    needed = min(before, needed_from(store, parse_spec(json.loads(row.document)), row))
+    needed = min(before, needed_from(store, parse_spec(json.loads(row.document), stored=True), row))
     for close in _closes(store, row):
         if close.closed_at >= needed:
             break

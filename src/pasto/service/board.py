@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 
@@ -63,7 +64,10 @@ class Board:
         """
         policy = self.standing(name).policy
         if policy is None:
-            raise WrongState(f"study {name!r} is {self.standing(name).row.state}, so it serves no policy")
+            state = self.standing(name).row.state
+            if state == "draft":
+                raise WrongState(f"study {name!r} is a draft, so it serves no policy yet; start it")
+            raise WrongState(f"study {name!r} is {state}, so it serves no policy any more")
         if self._silent_since is not None and self.silence > policy.expires_after:
             raise StoreError(
                 f"the store has not answered for longer than the policy of study {name!r} holds, so this node cannot "
@@ -88,7 +92,7 @@ class Board:
         known = self._standing.get(row.name)
         if known is not None and known.row.document == row.document:
             return known.spec
-        return parse_spec(json.loads(row.document))
+        return parse_spec(json.loads(row.document), stored=True)
 
     def listen(self, callback: Callable[[str], None]) -> None:
         """Have a function called with a study's name each time its policy changes, from whichever thread saw it."""
@@ -109,10 +113,15 @@ class Board:
                 continue
             try:
                 self.reread(name)
+            except UnknownStudy:
+                pass  # a draft that was deleted since
             except (PastoError, ValueError) as error:
                 if self._troubled.get(name) != generation:
                     self._troubled[name] = generation
                     log.error("study %r cannot be read: %s: %s", name, type(error).__name__, error)
+        for name in self._standing.keys() - found.keys():
+            with suppress(UnknownStudy):
+                self.reread(name)  # created a moment ago, or deleted, which is found out here
 
     @property
     def silence(self) -> float:
@@ -124,7 +133,11 @@ class Board:
         """Read one study from the store."""
         row = self._store.study(name)
         if row is None:
+            with self._lock:
+                self._standing.pop(name, None)
             raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
+        if row.state == "deleted":
+            return Standing(row, self.spec(row), None)
         return self._take(row)
 
     def published(self, standing: Standing, version: int) -> Published | None:

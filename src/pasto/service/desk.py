@@ -13,6 +13,18 @@ class Desk(Protocol):
         """Take in a study file; the study is then a draft."""
         ...
 
+    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a study file and the tables that it names; nothing is created."""
+        ...
+
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+        """Put another study file in the place of a draft's."""
+        ...
+
+    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete a draft, which frees its name."""
+        ...
+
     def studies(self) -> list[dict[str, Any]]:
         """Every study in a few words."""
         ...
@@ -27,6 +39,10 @@ class Desk(Protocol):
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Close the open round now."""
+        ...
+
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+        """Decide about a round that is held back for lack of events: "learn" it as it is, or "discard" it."""
         ...
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:

@@ -7,6 +7,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pasto.store import StudyRow
+
+
+@dataclass(frozen=True, slots=True)
+class MissingData:
+    """Why a round is held back instead of learned, and what a person decided about it."""
+
+    findings: tuple[Mapping[str, Any], ...]
+    """What was expected of which metric, and what came."""
+    until: int
+    """The last event that was in the log when this was found."""
+    resolution: str | None = None
+    """"learn" it as it is or "discard" it, at the next close; None until a person says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -21,6 +35,21 @@ class Waiting:
     closed_at: float
     seconds: float | None = None
     """How long it was served; None in a study that was last closed before this was recorded."""
+    missing: MissingData | None = None
+    """Set while it is held back because events seem to be missing."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether only a person, or events that come late, let it be learned."""
+        return self.missing is not None and self.missing.resolution is None
+
+    @classmethod
+    def from_saved(cls, saved: Mapping[str, Any]) -> Waiting:
+        """Return what a study's details hold."""
+        missing = saved.get("missing")
+        if missing is not None:
+            missing = MissingData(**{**missing, "findings": tuple(missing["findings"])})
+        return cls(**{**saved, "missing": missing})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +109,11 @@ class Details:
     """When a confirmation is to be judged, in seconds since 1970; None judges it at any look."""
     breaker: Watch = Watch()
     correctable: tuple[Correctable, ...] = ()
+    identity: str | None = None
+    """What the policies' salts and the archive's folder are named after; None for the name in the study file.
+
+    Studies that have had one name, one after another, are told apart by it: it never changes.
+    """
 
     def to_text(self) -> str:
         """As the store keeps it."""
@@ -94,12 +128,23 @@ class Details:
             frozen = Frozen(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
         breaker = saved.get("breaker") or {}
         return cls(
-            waiting=tuple(Waiting(**one) for one in saved.get("waiting", ())),
+            waiting=tuple(map(Waiting.from_saved, saved.get("waiting", ()))),
             paused_from=saved.get("paused_from"),
             frozen=frozen,
             horizon=saved.get("horizon"),
             breaker=Watch(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
             correctable=tuple(
-                Correctable(**{**one, "waiting": Waiting(**one["waiting"])}) for one in saved.get("correctable", ())
+                Correctable(**{**one, "waiting": Waiting.from_saved(one["waiting"])})
+                for one in saved.get("correctable", ())
             ),
+            identity=saved.get("identity"),
         )
+
+
+def identity_of(row: StudyRow) -> str:
+    """Return what a study's salts and its archive are named after, whatever its name is now.
+
+    >>> identity_of(StudyRow("feed@1", 1, 9, "archived", '{"name":"feed"}', 7, 3, 3, 0.0, 0.0))
+    'feed'
+    """
+    return Details.from_text(row.details).identity or str(json.loads(row.document)["name"])

@@ -85,7 +85,8 @@ class Sieve:
             elif type(result) is TallyRow:
                 sifted.tallies.append(result)
             else:
-                refused.append(Refusal(index, event.id, str(result)))
+                sequence = None if kind is Tally else event.sequence
+                refused.append(Refusal(index, event.id, str(result), event.source, sequence))
         return sifted
 
     def _exposure(self, event: Exposure, policies: dict[int, Published | None]) -> EventRow | str:

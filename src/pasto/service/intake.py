@@ -9,12 +9,11 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
-import msgspec
-
 from pasto.assign import Cell, Published
-from pasto.errors import PastoError, WrongState
+from pasto.errors import PastoError, StoreError, WrongState
 from pasto.service.board import Board, Standing
 from pasto.service.ingest import Sieve, Sifted, check_open
+from pasto.service.rejections import RejectionCounter
 from pasto.service.wire import Event, Refusal
 from pasto.store import EXPOSURE, Appended, EventRow, Store
 
@@ -28,8 +27,9 @@ class Intake:
     def __init__(self, store: Store, board: Board) -> None:
         self._store = store
         self._board = board
+        self._rejections = RejectionCounter()
         self._sieves: dict[str, tuple[Standing, Sieve]] = {}
-        self._exposed: OrderedDict[tuple[str, int, str], None] = OrderedDict()
+        self._exposed: OrderedDict[tuple[int, int, str], None] = OrderedDict()
         self._lock = Lock()
         self.failures: Counter[str] = Counter()
         """Exposures of the service's own that were not kept, by study."""
@@ -43,20 +43,28 @@ class Intake:
             standing = self._board.reread(name)
             check_open(standing)
         sifted = self._sieve(name, standing).sift(events)
+        number = standing.row.number
+        rejections = self._rejections.count(number, sifted.refused)
         answer: Future[dict[str, Any]] = Future()
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
-        if not sifted.rows and not sifted.tallies:
-            answer.set_result(_answer(sifted, None))
-            return answer
+        taken = bool(sifted.rows or sifted.tallies)
 
         def kept(done: Future[Appended]) -> None:
             error = done.exception()
-            if error is not None:
+            if error is not None and taken:
                 answer.set_exception(error)
-            else:
-                answer.set_result(_answer(sifted, done.result()))
+            else:  # an answer that only rejects does not depend on its being counted
+                answer.set_result(_answer(sifted, None if error is not None else done.result()))
 
-        self._store.append(standing.row.number, sifted.rows, sifted.tallies).add_done_callback(kept)
+        if not events:
+            answer.set_result(_answer(sifted, None))
+            return answer
+        try:
+            self._store.append(number, sifted.rows, sifted.tallies, rejections).add_done_callback(kept)
+        except StoreError:
+            if taken:
+                raise
+            answer.set_result(_answer(sifted, None))
         return answer
 
     def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
@@ -64,9 +72,14 @@ class Intake:
         version = policy.version
         rows: list[EventRow] = []
         exposed = self._exposed
+        try:
+            number = self._board.standing(name).row.number  # another study may have the name later
+        except PastoError:
+            self.failures[name] += sum(1 for _ in drawn)
+            return
         with self._lock:
             for unit, cell in drawn:
-                key = (name, version, unit)
+                key = (number, version, unit)
                 if key in exposed:
                     exposed.move_to_end(key)
                 elif "\0" in unit:  # which no store can keep
@@ -79,20 +92,20 @@ class Intake:
         if not rows:
             return
         try:
-            standing = self._board.standing(name)
-            self._store.append(standing.row.number, rows).add_done_callback(lambda done: self._settle(name, rows, done))
+            kept = self._store.append(number, rows)
+            kept.add_done_callback(lambda done: self._settle(name, number, rows, done))
         except PastoError:
-            self._forget(name, rows)
+            self._forget(name, number, rows)
 
-    def _settle(self, name: str, rows: Sequence[EventRow], done: Future[Appended]) -> None:
+    def _settle(self, name: str, number: int, rows: Sequence[EventRow], done: Future[Appended]) -> None:
         if done.exception() is not None:
-            self._forget(name, rows)
+            self._forget(name, number, rows)
 
-    def _forget(self, name: str, rows: Sequence[EventRow]) -> None:
+    def _forget(self, name: str, number: int, rows: Sequence[EventRow]) -> None:
         with self._lock:
             self.failures[name] += len(rows)
             for row in rows:
-                self._exposed.pop((name, row.version or 0, row.unit), None)
+                self._exposed.pop((number, row.version or 0, row.unit), None)
 
     def _sieve(self, name: str, standing: Standing) -> Sieve:
         known = self._sieves.get(name)
@@ -106,7 +119,7 @@ def _answer(sifted: Sifted, appended: Appended | None) -> dict[str, Any]:
     return {
         "accepted": new + len(sifted.tallies),
         "duplicates": len(sifted.rows) - new,
-        "refused": [msgspec.structs.asdict(refusal) for refusal in sifted.refused],
+        "refused": [{"index": one.index, "id": one.id, "reason": one.reason} for one in sifted.refused],
     }
 
 

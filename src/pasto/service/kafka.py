@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pasto.errors import BadInput, BadOption, PastoError, StoreBusy, StoreError, UnknownStudy, WrongState
+from pasto.errors import BadInput, BadOption, MissingExtra, PastoError, StoreBusy, StoreError, UnknownStudy, WrongState
 from pasto.service.service import Service
 from pasto.service.wire import Event, Refusal
 
@@ -73,7 +73,7 @@ def subscribe(topics: str | Sequence[str], settings: Mapping[str, Any]) -> Any:
     try:
         from confluent_kafka import Consumer, KafkaException
     except ImportError as error:
-        raise BadOption("reading a Kafka topic needs its client: pip install 'pasto[kafka]'") from error
+        raise MissingExtra("reading a Kafka topic needs confluent-kafka", "kafka") from error
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
             raise BadOption(

@@ -11,7 +11,7 @@ from typing import Any
 
 from pasto.errors import BadOption, UnknownStudy
 from pasto.service.archive import Archive
-from pasto.service.details import Details
+from pasto.service.details import Details, identity_of
 from pasto.service.rounds.replay import replay
 from pasto.service.spec import parse_spec
 from pasto.store import AuditRow, Store, StudyRow
@@ -60,7 +60,7 @@ class Keeping:
             raise BadOption("a unit must have at least one character, got ''")
         row = self._row(name)
         with self._archive.alone():
-            held = Counter(self._archive.holding(name, unit))
+            held = Counter(self._archive.holding(identity_of(row), unit))
             places = self._store.events_of(row.number, unit)
             held.update(version for _, version in places)
             if held:
@@ -69,13 +69,13 @@ class Keeping:
                 line = AuditRow(self._clock(), who, "forget", reason, detail)
                 # The record first: were it last, a death in between would leave a difference that nothing explains.
                 self._store.forget(row.number, unit, line, [sequence for sequence, _ in places])
-                self._archive.forget(name, unit)
+                self._archive.forget(identity_of(row), unit)
         return {"study": name, "events": held.total(), "rounds": sorted(version for version in held if version)}
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again, archived rounds included, and say whether each is identical."""
         row = self._row(name)
-        return replay(self._store, parse_spec(json.loads(row.document)), row, self._archive)
+        return replay(self._store, parse_spec(json.loads(row.document), stored=True), row, self._archive)
 
     def _row(self, name: str) -> StudyRow:
         row = self._store.study(name)

@@ -31,13 +31,29 @@ ACTIONS = {
 }
 
 
+DRAFT_ACTIONS = ("edit", "delete")
+"""What can be done to a draft beside its actions: it serves no traffic yet."""
+
+
 def allowed(state: str) -> tuple[str, ...]:
     """What can be done to a study in that state.
 
-    >>> allowed("paused"), allowed("archived")
-    (('resume', 'archive'), ())
+    >>> allowed("paused"), allowed("archived"), allowed("draft")
+    (('resume', 'archive'), (), ('start', 'archive', 'edit', 'delete'))
     """
-    return tuple(name for name, action in ACTIONS.items() if state in action.sources)
+    found = tuple(name for name, action in ACTIONS.items() if state in action.sources)
+    return (*found, *DRAFT_ACTIONS) if state == "draft" else found
+
+
+def check_draft(study: str, state: str, action: str) -> None:
+    """Refuse to edit or delete what is not a draft any more.
+
+    >>> check_draft("feed", "archived", "edit")
+    Traceback (most recent call last):
+    pasto.errors.WrongState: study 'feed' is archived and edit needs it to be draft; possible now: nothing, ...
+    """
+    if state != "draft":
+        raise WrongState(_refusal(study, state, action, ("draft",)))
 
 
 def target(
@@ -55,7 +71,7 @@ def target(
     ('confirming', 'deployed')
     >>> target("feed", "draft", "deploy")
     Traceback (most recent call last):
-    pasto.errors.WrongState: study 'feed' is draft and deploy needs it to be confirming; possible now: start, archive
+    pasto.errors.WrongState: study 'feed' is draft and deploy needs it to be confirming; possible now: start, ...
     """
     chosen = ACTIONS.get(action)
     if chosen is None:
@@ -65,6 +81,8 @@ def target(
         sources = (*sources, "learning")
     if state not in sources:
         raise WrongState(_refusal(study, state, action, sources))
+    if action == "deploy" and without_confirmation and not reason.strip():
+        raise BadOption("deploy without_confirmation needs a reason, which the audit log keeps; say why")
     if chosen.reason and not reason.strip():
         raise BadOption(f"{action} needs a reason, which the audit log keeps; say why")
     found = paused_from if chosen.target is None else chosen.target

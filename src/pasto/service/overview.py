@@ -11,6 +11,7 @@ from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.lifecycle import allowed
 from pasto.service.packing import units_of
+from pasto.service.rounds.held_rounds import held_rounds
 from pasto.service.spec import Spec
 from pasto.space import Candidates
 from pasto.store import AuditRow, CloseRow
@@ -45,6 +46,7 @@ def overview(standing: Standing, now: float) -> dict[str, Any]:
         "age": max(0.0, now - row.opened_at) if row.round else 0.0,
         "closes_at": None if every is None else row.opened_at + every,
         "waiting": [one.round for one in details.waiting],
+        "held": held_rounds(details),
         "paused_from": details.paused_from,
         "breaker": {"verdicts": list(details.breaker.verdicts), "tripped": details.breaker.tripped},
         "actions": list(allowed(row.state)),
@@ -69,6 +71,7 @@ def closed(close: CloseRow) -> dict[str, Any]:
         "next_state": told["next"]["state"],
         "learned_from": [one["round"] for one in told["rounds"]],
         "corrected": [one["round"] for one in told.get("corrected", ())],
+        "held": [one["round"] for one in told.get("held", ())],
         "units": sum(units_of(one["moments"]) for one in told["rounds"]),
         "look": None if "look" not in told else units_of(told["look"]["moments"]),
         "breaker": told.get("breaker", []),

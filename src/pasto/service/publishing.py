@@ -22,9 +22,19 @@ HOLDS = ("blend", "baseline")
 
 
 def published(
-    spec: Spec, study: Study, *, state: str, version: int, at: float, frozen: Frozen | None = None, hold: str = "blend"
+    spec: Spec,
+    study: Study,
+    *,
+    state: str,
+    version: int,
+    at: float,
+    frozen: Frozen | None = None,
+    hold: str = "blend",
+    identity: str | None = None,
 ) -> Published:
     """The policy of a study in that state; the same arguments give the same text.
+
+    Salts are named after the study's `identity`, or its name: studies of one name draw units independently.
 
     >>> from pasto.service.spec import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
@@ -35,13 +45,14 @@ def published(
     sticky = state != "learning" and spec.unit != "request"
     mode: Literal["shuffled", "sticky"] = "sticky" if sticky else "shuffled"
     rows = study.candidates
+    prefix = identity or spec.name
     return publish(
         study=spec.name,
         version=version,
         round=version,
         state=state,
         mode=mode,
-        salt=spec.name if sticky else f"{spec.name}/{version}",
+        salt=prefix if sticky else f"{prefix}/{version}",
         candidates={index: (rows.names[index], rows[index]) for index in range(len(rows))},
         baseline=_baseline(study),
         shares=_ARMS[state](spec, study, frozen, hold),

@@ -15,6 +15,7 @@ from pasto.errors import (
     BadSpec,
     OutOfDate,
     PastoError,
+    SourceError,
     StoreBusy,
     StoreError,
     StudyExists,
@@ -34,6 +35,7 @@ class UnknownKey(BadOption):
 ERRORS: dict[str, type[PastoError]] = {
     "bad_request": BadInput,
     "out_of_date": OutOfDate,
+    "source_failed": SourceError,
     "store_busy": StoreBusy,
     "study_exists": StudyExists,
     "unknown_key": UnknownKey,
@@ -69,7 +71,19 @@ class Remote:
 
     def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Take in a study file."""
-        return self._ask("POST", "/v1/studies", dict(document))
+        return self._ask("POST", "/v1/studies" + _reason(reason), dict(document), who=who)
+
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+        """Put another study file in the place of a draft's."""
+        return self._ask("PUT", _path(name) + _reason(reason), dict(document), who=who)
+
+    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete a draft."""
+        return self._ask("DELETE", _path(name) + _reason(reason), who=who)
+
+    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a study file and the tables that it names; nothing is created."""
+        return self._ask("POST", "/v1/check", dict(document))
 
     def studies(self) -> list[dict[str, Any]]:
         """Every study in a few words."""
@@ -82,11 +96,16 @@ class Remote:
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
         """Start, pause, resume, confirm, deploy or archive a study."""
-        return self._ask("PATCH", _path(name), {"action": action, "reason": reason, **options})
+        return self._ask("PATCH", _path(name), {"action": action, "reason": reason, **options}, who=who)
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Close the open round now."""
-        return self._ask("POST", _path(name, "rounds/close"), {"reason": reason})
+        return self._ask("POST", _path(name, "rounds/close"), {"reason": reason}, who=who)
+
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+        """Decide about a round that is held back for lack of events."""
+        asked = {"round": round, "resolution": resolution, "reason": reason}
+        return self._ask("POST", _path(name, "rounds/resolve"), asked)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Closed rounds in order."""
@@ -123,19 +142,21 @@ class Remote:
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
         """Move learned rounds' events to the archive, and delete archived ones that are old."""
         asked = {} if delete_older is None else {"delete_older": delete_older}
-        return self._ask("POST", _path(name, "events/archive"), asked, patience=REPLAY_PATIENCE)
+        return self._ask("POST", _path(name, "events/archive"), asked, who=who, patience=REPLAY_PATIENCE)
 
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit."""
         asked = {"unit": unit, "reason": reason}
-        return self._ask("POST", _path(name, "forget"), asked, patience=REPLAY_PATIENCE)
+        return self._ask("POST", _path(name, "forget"), asked, who=who, patience=REPLAY_PATIENCE)
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
         """Make a key."""
-        asked = {"name": name, "scopes": list(scopes)}
-        return self._ask("POST", "/v1/keys", asked if expires_in is None else {**asked, "expires_in": expires_in})
+        asked: dict[str, Any] = {"name": name, "scopes": list(scopes)}
+        if expires_in is not None:
+            asked["expires_in"] = expires_in
+        return self._ask("POST", "/v1/keys", asked, who=who)
 
     def keys(self) -> list[dict[str, Any]]:
         """Every key by its prefix."""
@@ -145,19 +166,23 @@ class Remote:
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Stop a key from working."""
         try:
-            return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}")["revoked"])
+            return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"])
         except UnknownKey:
             return False
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
         """Make a successor of a key."""
-        return self._ask("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace})
+        return self._ask("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
 
-    def _ask(self, method: str, path: str, body: Any = None, *, patience: float = PATIENCE) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, body: Any = None, *, who: str = "", patience: float = PATIENCE
+    ) -> dict[str, Any]:
         request = urllib.request.Request(self.url + path, method=method)  # noqa: S310 -- http or https, checked above
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
+        if who:
+            request.add_header("Pasto-Who", quote(who, safe=" "))
         if self._key:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
@@ -176,6 +201,10 @@ class Remote:
 
 def _path(name: str, rest: str = "") -> str:
     return f"/v1/studies/{quote(name, safe='')}" + (f"/{rest}" if rest else "")
+
+
+def _reason(reason: str) -> str:
+    return f"?reason={quote(reason, safe='')}" if reason else ""
 
 
 def _error(refused: urllib.error.HTTPError, with_key: bool) -> PastoError:

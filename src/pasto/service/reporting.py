@@ -11,6 +11,7 @@ from pasto.service.answer import shown, with_joint_bound
 from pasto.service.board import Standing
 from pasto.service.details import Details
 from pasto.service.overview import closed
+from pasto.service.rounds.held_rounds import held_rounds
 from pasto.service.rounds.step import unchanged
 from pasto.store import Store
 
@@ -70,6 +71,7 @@ class Reporter:
             "problem": None,
             "frozen": None if details.frozen is None else with_joint_bound(details.frozen.answer, hard),
             "waiting": [one.round for one in details.waiting],
+            "held": held_rounds(details),
             "policy": [],
             "history": [],
         }

@@ -8,27 +8,33 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from pasto.assign import Cell, Published
-from pasto.errors import BadOption, OutOfDate, UnknownStudy, WrongState
+from pasto.errors import BadOption, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
 from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
 from pasto.service.intake import Intake
 from pasto.service.keeping import Keeping
 from pasto.service.keys import Keys
-from pasto.service.lifecycle import allowed, target
+from pasto.service.lifecycle import allowed, check_draft, target
 from pasto.service.overview import audited, closed, overview, summary
 from pasto.service.publishing import HOLDS
+from pasto.service.rejections import rejected_events
 from pasto.service.reporting import Reporter
 from pasto.service.rounds.ages import Ages
 from pasto.service.rounds.close import Terms, Turn, turn
 from pasto.service.rounds.due import Due, crowded
+from pasto.service.rounds.held_rounds import resolve
 from pasto.service.rounds.looks import PHASES
 from pasto.service.rounds.phases import check_confirmed, horizon_of, messages
 from pasto.service.rounds.replay import replay
-from pasto.service.spec import parse_spec
+from pasto.service.source_check import SourceCheck, check_file, check_source
+from pasto.service.source_health import SourceHealth
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.trust.confirmation_verdict import judge_confirmation
 from pasto.service.trust.standing import SEVERITY
 from pasto.service.trust.trust import Trust
 from pasto.service.trust.what_if import Question
@@ -90,6 +96,7 @@ class Service:
         self._intake = Intake(store, self.board)
         self._reporter = Reporter(store)
         self._trust = Trust(store)
+        self._source_health = SourceHealth(store, clock)
         self._looked: set[str] = set()
         """Studies whose report was asked for since their last close: the next one is then made before it is."""
         self._keys: Keys | None = None
@@ -100,14 +107,67 @@ class Service:
     def create(
         self, document: Mapping[str, Any], *, who: str, reason: str = "", seed: int | None = None
     ) -> dict[str, Any]:
-        """Take in a study file; the study is then a draft."""
+        """Take in a study file; the study is then a draft. Tables of its own are checked first.
+
+        An archived study of that name is renamed NAME@1, NAME@2 and so on, named in the reply as `archived_as`; all
+        that is kept of it stays with it.
+        """
         spec = parse_spec(document)
+        source = check_source(spec)
         now = self._clock()
-        text = json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
         chosen = secrets.randbits(62) if seed is None else seed
-        row = StudyRow(spec.name, 0, 1, "draft", text, chosen, 0, 0, now, now)
-        self.store.create(row, _audit(now, who, "create", reason, {"warnings": list(spec.warnings)}))
-        return self.show(spec.name)
+        earlier, old_name = self.store.study(spec.name), self._old_name(spec.name)
+        if earlier is not None and earlier.state != "archived":
+            cure = "edit or delete the draft" if earlier.state == "draft" else "archive it first"
+            raise StudyExists(
+                f"there is a study {spec.name!r} already ({earlier.state}); choose another name, or {cure}"
+            )
+        details = "{}"
+        if earlier is not None or old_name != f"{spec.name}@1":
+            stem, _, place = old_name.rpartition("@")
+            details = Details(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
+        row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
+        line = _audit(now, who, "create", reason, {"warnings": list(spec.warnings)})
+        self.store.create(row, line, rename_archived=old_name)
+        renamed = {} if earlier is None else {"archived_as": old_name}
+        return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
+
+    def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong."""
+        return check_file(document)
+
+    def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
+        """Put another study file in the place of a draft's; WrongState for what is not a draft any more."""
+        spec = parse_spec(document)
+        if spec.name != name:
+            raise BadOption(
+                f"the file is of study {spec.name!r}, and a draft keeps its name {name!r}; write name: {name}, or "
+                "create another study"
+            )
+        source = check_source(spec)
+        for _ in range(TRIES):
+            row = self._row(name)
+            check_draft(name, row.state, "edit")
+            before = json.loads(row.document)
+            changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
+            line = _audit(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
+            after = replace(row, generation=row.generation + 1, document=_text(spec))
+            if self.store.commit(row, after, audit=[line]):
+                return {**self.show(name), "warnings": _warnings(spec, source)}
+        raise OutOfDate(f"study {name!r} changes too often for edit to be written; try again")
+
+    def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
+        for _ in range(TRIES):
+            row = self._row(name)
+            check_draft(name, row.state, "delete")
+            old_name = self._old_name(name)
+            line = _audit(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
+            if self.store.delete_draft(row, old_name, line):
+                with suppress(UnknownStudy):
+                    self.board.reread(name)
+                return {"name": name, "state": "deleted", "deleted_as": old_name}
+        raise OutOfDate(f"study {name!r} changes too often to be deleted; try again")
 
     def studies(self) -> list[dict[str, Any]]:
         """Every study in a few words."""
@@ -117,15 +177,33 @@ class Service:
     def show(self, name: str) -> dict[str, Any]:
         """One study as it stands."""
         standing = self.board.reread(name)
-        return overview(standing, self._ages.now(standing.row))
+        return {
+            **overview(standing, self._ages.now(standing.row)),
+            "source_problem": self.source_problem(name),
+            "rejected": rejected_events(self.store, standing.row.number),
+        }
+
+    def source_problem(self, name: str) -> dict[str, Any] | None:
+        """What is wrong with a study's own tables since they were last read; None if nothing is, or it has none."""
+        standing = self.board.standing(name)
+        if standing.spec.source is None or standing.policy is None:
+            return None
+        return self._source_health.problem(standing.row)
+
+    def failing_sources(self) -> dict[str, dict[str, Any]]:
+        """What is wrong with the own tables of every study, by name; nothing if all can be read."""
+        found = {name: self.source_problem(name) for name in self.board.names()}
+        return {name: problem for name, problem in found.items() if problem is not None}
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
         """Start, pause, resume, confirm, deploy or archive a study; WrongState says what is possible instead.
 
-        Options: `without_confirmation=True` deploys straight from learning; `shares={"control": ..., "single": ...,
-        "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or `until` a moment
-        (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the baseline though
-        there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
+        Deploying needs a confirmation that showed the goal to improve and every hard guardrail to be clear of its
+        floor; the reply says under `confirmation` what was shown. Options: `without_confirmation=True`, with a reason,
+        deploys without that, from learning or from an inconclusive or failed confirmation; `shares={"control": ...,
+        "single": ..., "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or
+        `until` a moment (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the
+        baseline though there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
         """
         _check_options(action, options)
         for _ in range(TRIES):
@@ -139,15 +217,20 @@ class Service:
                     "needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=bold)
+            if action == "start":
+                check_source(self.board.spec(row))
             terms = Terms(
                 state, options.get("shares"), options.get("hold", "blend"), horizon_of(options, self._ages.now(row))
             )
             turned = self._turn(row, terms)
-            if action == "deploy" and not bold:
-                check_confirmed(name, turned)
             detail = {"from": row.state, "to": turned.after.state, **_shown(turned), **options}
+            if action == "deploy" and turned.trip is None:
+                verdict = detail["confirmation"] = self._verdict(row, turned)
+                if not bold:
+                    check_confirmed(name, turned, verdict)
             if self._commit(row, turned, who, action, reason, detail):
-                return self.show(name)
+                verdict = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
+                return {**self.show(name), **verdict}
         raise OutOfDate(f"study {name!r} changes too often for {action} to be written; try again")
 
     # Rounds
@@ -172,8 +255,9 @@ class Service:
                 raise BadOption(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
             if row.state == "learning" and crowded(self.board.spec(row), row, self._ages.now(row)):
                 raise WrongState(
-                    f"study {name!r} has as many rounds waiting for late events as it can keep, and closing another "
-                    "would lose the oldest; wait until that is ripe, or pause the study"
+                    f"study {name!r} has as many rounds waiting for events as it can keep, and closing another would "
+                    "lose the oldest; wait until that matures, decide about held rounds with `pasto round resolve`, or "
+                    "pause the study"
                 )
             turned = self._turn(row, Terms(row.state))
             action = "close" if row.state == "learning" else "look"
@@ -181,6 +265,22 @@ class Service:
                 return self._closed(row, meant, True)
             round = meant
         raise OutOfDate(f"study {name!r} changes too often for its round to be closed; try again")
+
+    def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
+        """Decide about a round that is held back for lack of events: "learn" it as it is, or "discard" it.
+
+        The next close carries it out. The reason is kept in the audit log.
+        """
+        for _ in range(TRIES):
+            row = self._row(name)
+            details, finding = resolve(name, row.state, Details.from_text(row.details), round, resolution, reason)
+            detail = {"held_round": round, "resolution": resolution, "findings": finding}
+            line = _audit(self._ages.now(row), who, "resolve", reason, detail)
+            after = replace(row, generation=row.generation + 1, details=details.to_text())
+            if self.store.commit(row, after, audit=[line]):
+                self.board.reread(name)
+                return self.show(name)
+        raise OutOfDate(f"study {name!r} changes too often for its round to be resolved; try again")
 
     def close_if_due(self, name: str) -> int:
         """Close a study's round if its time has come; how many were closed."""
@@ -324,6 +424,7 @@ class Service:
             **known,
             **self._trust.told(standing, known),
             "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
+            "source_problem": self.source_problem(name),
         }
 
     def _key_ring(self) -> Keys:
@@ -337,9 +438,29 @@ class Service:
             raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
         return row
 
+    def _old_name(self, name: str) -> str:
+        """Return the first free name for a study that gives up its own; @ occurs in no study file's name."""
+        place = 1
+        while self.store.study(f"{name}@{place}") is not None:
+            place += 1
+        return f"{name}@{place}"
+
     def _turn(self, row: StudyRow, terms: Terms) -> Turn:
         spec = self.board.spec(row)
-        return turn(self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number))
+        try:
+            turned = turn(self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number))
+        except SourceError as error:
+            self._source_health.record_failure(row, error)
+            raise
+        if spec.source is not None and (turned.learned_from or turned.look is not None):
+            self._source_health.record_success(row)
+        return turned
+
+    def _verdict(self, row: StudyRow, turned: Turn) -> dict[str, Any]:
+        spec = self.board.spec(row)
+        if row.state != "confirming" or turned.look is None:
+            return judge_confirmation(spec, None)
+        return self._trust.verdict(row, spec, *turned.look, now=self._ages.now(row))
 
     def _commit(
         self, row: StudyRow, turned: Turn, who: str, action: str, reason: str, detail: Mapping[str, Any]
@@ -373,6 +494,15 @@ def _audit(at: float, who: str, action: str, reason: str, detail: Mapping[str, A
     return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
 
 
+def _warnings(spec: Spec, source: SourceCheck | None) -> list[str]:
+    """Return the warnings of a study file and of the tables that it names."""
+    return [*spec.warnings, *(source.warnings if source else ())]
+
+
+def _text(spec: Spec) -> str:
+    return json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
+
+
 def _shown(turned: Turn) -> dict[str, Any]:
     """What an audit line tells of a turn."""
     shown: dict[str, Any] = {"round": turned.after.round, "version": turned.after.version}
@@ -380,6 +510,10 @@ def _shown(turned: Turn) -> dict[str, Any]:
         shown["learned_from"] = list(turned.learned_from)
     if turned.corrected:
         shown["corrected"] = list(turned.corrected)
+    if turned.held:
+        shown["held"] = list(turned.held)
+    if turned.discarded:
+        shown["discarded"] = list(turned.discarded)
     if turned.problems:
         shown["problems"] = list(turned.problems)
     return shown

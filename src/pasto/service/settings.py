@@ -139,7 +139,9 @@ class Settings:
         choices=("single", "all", "none"),
     )
     webhook: str = _setting(
-        "", "An address that is told, by POST, when a breaker warns or trips, such as https://hooks.example.com/pasto."
+        "",
+        "An address that gets a POST when a breaker warns or trips or a round is held back, such as "
+        "https://hooks.example.com/pasto.",
     )
     webhook_hosts: str = _setting(
         "",
@@ -191,7 +193,7 @@ class Settings:
         >>> Settings(store="postgresql://ann:secret@db/pasto?password=secret").place
         'postgresql://ann:…@db/pasto?password=…'
         """
-        return re.sub(r"(password=)[^&\s]*", r"\1…", re.sub(r"(://[^:/@]*:)[^@]*@", r"\1…@", self.store))
+        return without_password(self.store)
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -235,6 +237,15 @@ def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | 
 
 
 @functools.lru_cache(maxsize=1024)
+def without_password(address: str) -> str:
+    """Return a store's or service's address as it may be shown.
+
+    >>> without_password("postgresql://ann:secret@db/pasto?password=secret"), without_password("pasto-data")
+    ('postgresql://ann:…@db/pasto?password=…', 'pasto-data')
+    """
+    return re.sub(r"(password=)[^&\s]*", r"\1…", re.sub(r"(://[^:/@]*:)[^@]*@", r"\1…@", address))
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address or name is this machine's own and no other can reach it.
 

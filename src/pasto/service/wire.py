@@ -66,12 +66,15 @@ class Tally(msgspec.Struct, tag_field="type", tag="tally", forbid_unknown_fields
 Event = Exposure | Measurement | Tally
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event that was not taken, and why."""
 
     index: int
     id: str | None
     reason: str
+    source: str | None = None
+    """Of the sender, as far as the event says it."""
+    sequence: int | None = None
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -158,21 +161,30 @@ def _line(text: str) -> Any:
 def _converted(place: int, item: Any) -> Event | Refusal:
     if isinstance(item, _Unreadable):
         return Refusal(place, None, f"the line is no JSON: {item.problem}")
-    given = item.get("id") if isinstance(item, dict) else None
-    identity = given if isinstance(given, str) and len(given) <= 128 and _sound(given) else None
     try:
         event: Event = msgspec.convert(item, Event)
     except msgspec.ValidationError as error:
-        return Refusal(place, identity, _reason(str(error), item))
+        return _refusal(place, item, _reason(str(error), item))
     except RecursionError:
-        return Refusal(place, identity, "the event is nested too deep; its fields are flat")
+        return _refusal(place, item, "the event is nested too deep; its fields are flat")
     except UnicodeEncodeError:
-        return Refusal(place, identity, "the event holds half a surrogate pair, which cannot be kept; leave it out")
+        return _refusal(place, item, "the event holds half a surrogate pair, which cannot be kept; leave it out")
     if (bad := _unsound(item)) is not None:
-        return Refusal(
-            place, identity, f"{bad} holds a NUL or half a surrogate pair, which cannot be kept; leave it out"
-        )
+        return _refusal(place, item, f"{bad} holds a NUL or half a surrogate pair, which cannot be kept; leave it out")
     return event
+
+
+def _refusal(place: int, item: Any, reason: str) -> Refusal:
+    """Refuse an item, with the id and number that it has if they can be read."""
+
+    def name(field: str) -> str | None:
+        given = item.get(field) if isinstance(item, dict) else None
+        return given if isinstance(given, str) and 0 < len(given) <= 128 and _sound(given) else None
+
+    given = item.get("sequence") if isinstance(item, dict) else None
+    # A tally's number counts tallies, not events.
+    numbered = type(given) is int and 0 <= given <= 2**53 and item.get("type") != "tally"
+    return Refusal(place, name("id"), reason, name("source"), given if numbered else None)
 
 
 _PATH = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)

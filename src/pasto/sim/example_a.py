@@ -13,7 +13,7 @@ def example_a(variance: float = 5.0) -> World:
 
     >>> import pasto
     >>> world = example_a()
-    >>> blend = pasto.solve(world.truth, world.objective)
+    >>> blend = pasto.solve(world.objective.by_metric(world.truth), world.objective)
     >>> round(blend.value, 6), blend.single_value
     (1.0125, 0.0)
     """

@@ -16,4 +16,5 @@ def synthetic_b(seed: int | np.random.Generator, sigma: float, candidates: int =
     ((3, 100), ('x', 'y1', 'y2'))
     """
     objective = maximize("x").keep("y1", at_least=0.5, penalty=5.0).keep("y2", at_least=0.5, penalty=5.0)
-    return table(np.random.default_rng(seed).uniform(-1.0, 1.0, (3, candidates)), sigma, objective)
+    means = np.random.default_rng(seed).uniform(-1.0, 1.0, (3, candidates))
+    return table(objective.by_metric(means), sigma, objective)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,9 @@ from pasto.errors import BadTruth
 from pasto.objective import Array, Objective
 from pasto.optimize.truth import Truth
 from pasto.space import Candidates
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
 
 Noise = float | Sequence[float] | Mapping[str, float] | Array
 """Standard deviations: one for all, one for each metric, or an array (metrics, candidates)."""
@@ -84,7 +87,7 @@ class World:
 
 
 def table(
-    means: Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | Array,
+    means: Mapping[str, Any] | IntoDataFrame | Sequence[Sequence[float]] | Array,
     noise: Noise,
     objective: Objective,
     names: Sequence[str] | None = None,

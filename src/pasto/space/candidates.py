@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from pasto.errors import BadOption, BadSpace, BadState
 from pasto.records import Value
 from pasto.space.parameters import Array, Choice
 from pasto.space.values import plain, plain_column, refuse_mixed, text, whole
+from pasto.tables import read_table
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
 
 LIMIT = 100_000
 """The most candidates that a set holds unless a larger limit is passed."""
@@ -79,9 +83,16 @@ class Candidates:
 
     @classmethod
     def from_rows(
-        cls, rows: Iterable[Mapping[str, object]], names: Iterable[str] | None = None, *, limit: int = LIMIT
+        cls,
+        rows: Iterable[Mapping[str, object]] | IntoDataFrame,
+        names: Iterable[str] | None = None,
+        *,
+        limit: int = LIMIT,
     ) -> Candidates:
-        """Candidates from a list of dicts with the same keys, in that order.
+        """Candidates from a list of dicts with the same keys, or from a data frame, in that order.
+
+        Each column of a data frame is a parameter. An index of text holds the names, and so does the column that
+        names= names.
 
         >>> import pasto
         >>> pasto.Candidates.from_rows([{"ranker": "old"}, {"ranker": "new"}], names=["control", "trial"]).names
@@ -90,7 +101,11 @@ class Candidates:
         return cls._built((), (), (), rows, names, limit)
 
     def add(
-        self, rows: Iterable[Mapping[str, object]], names: Iterable[str] | None = None, *, limit: int = LIMIT
+        self,
+        rows: Iterable[Mapping[str, object]] | IntoDataFrame,
+        names: Iterable[str] | None = None,
+        *,
+        limit: int = LIMIT,
     ) -> Candidates:
         """These candidates, then more: those already here keep their index and name.
 
@@ -106,12 +121,15 @@ class Candidates:
         parameters: tuple[str, ...],
         old_names: tuple[str, ...],
         old_table: tuple[tuple[Value, ...], ...],
-        rows: Iterable[Mapping[str, object]],
+        rows: Iterable[Mapping[str, object]] | IntoDataFrame,
         names: Iterable[str] | None,
         limit: int,
     ) -> Candidates:
+        rows, names = _from_frame(rows, names)
         if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
-            raise BadSpace(f"rows must be a list of dicts, one for each candidate, got {type(rows).__name__}")
+            raise BadSpace(
+                f"rows must be a list of dicts or a data frame, a row for each candidate, got {type(rows).__name__}"
+            )
         room = whole(limit, "limit") - len(old_table)
         taken = list(islice(rows, max(room, 0) + 1))
         if len(taken) > room:
@@ -248,6 +266,20 @@ def ordered(parameters: Sequence[str], row: Mapping[str, object], place: str) ->
 def default_names(parameters: Sequence[str], table: Iterable[tuple[Value, ...]]) -> tuple[str, ...]:
     """A name for each row, made of its values."""
     return tuple([_shown(parameters, row) for row in table])
+
+
+def _from_frame(rows: Any, names: Iterable[str] | None) -> tuple[Any, Iterable[str] | None]:
+    """Return a data frame as dicts with the names that it holds; anything else as it is."""
+    table = read_table(rows, BadSpace)
+    if table is None:
+        return rows, names
+    columns = dict(table.columns)
+    if names is None:
+        names = table.labels
+    elif isinstance(names, str):
+        names = table.row_names(column := names, BadSpace).names
+        del columns[column]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], names
 
 
 def _parameters(rows: Sequence[object]) -> tuple[str, ...]:

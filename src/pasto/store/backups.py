@@ -25,6 +25,8 @@ TABLES: Final = {
     "received_at",
     "latest": "study, unit, version, arm, candidate, sequence",
     "tallies": "study, version, source, position, assigned, dropped",
+    "rejected_reasons": "study, kind, reason, events, first_at",
+    "rejected_numbers": "study, source, events, first_position, last_position",
 }
 """Everything that is kept, with its columns."""
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.store.rows import EXPOSURE, METRIC, Appended, EventRow, TallyRow
+from pasto.store.rows import EXPOSURE, METRIC, NO_REJECTIONS, Appended, EventRow, Rejections, TallyRow
 
 Row = tuple[Any, ...]
 Place = tuple[int, str]
@@ -23,12 +23,13 @@ class Batch:
     study: int
     events: Sequence[EventRow]
     tallies: Sequence[TallyRow] = ()
+    rejections: Rejections = NO_REJECTIONS
     future: Future[Appended] = field(default_factory=Future)
 
     @property
     def size(self) -> int:
         """How much of the queue it takes."""
-        return len(self.events) + len(self.tallies)
+        return len(self.events) + len(self.tallies) + len(self.rejections.reasons) + len(self.rejections.numbers)
 
 
 @dataclass(slots=True)
@@ -41,6 +42,10 @@ class Plan:
     """study, unit, version, arm, candidate, sequence."""
     tallies: list[Row]
     """study, version, source, position, assigned, dropped."""
+    rejected_reasons: list[Row]
+    """study, kind, reason, events, first_at."""
+    rejected_numbers: list[Row]
+    """study, source, events, first_position, last_position."""
     answers: list[Appended]
     """By batch."""
 
@@ -109,4 +114,6 @@ def plan(
                 rows.append((last, study, *event, received_at))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
         answers.append(Appended(tuple(new), last))
-    return Plan(rows, sorted(moved.values()), tallies, answers)
+    reasons = sorted((batch.study, *row[:3], received_at) for batch in batches for row in batch.rejections.reasons)
+    numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.numbers)
+    return Plan(rows, sorted(moved.values()), tallies, reasons, numbers_rejected, answers)

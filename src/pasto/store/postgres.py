@@ -174,6 +174,10 @@ class PostgresStore(RelationalStore):
             connection.execute(_SET_LATEST, [list(column) for column in zip(*planned.latest, strict=True)])
         for tally in sorted(planned.tallies):
             self._do(connection, statements.SET_TALLY, tally)
+        for reason in planned.rejected_reasons:
+            self._do(connection, statements.ADD_REJECTED_REASON, reason)
+        for sender in planned.rejected_numbers:
+            self._do(connection, statements.ADD_REJECTED_NUMBERS, sender)
         return planned
 
     def _move(self, connection: Any, planned: Plan) -> bool:

@@ -8,7 +8,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+from pasto.store.rows import (
+    NO_REJECTIONS,
+    Appended,
+    AuditRow,
+    CloseRow,
+    EventRow,
+    KeyRow,
+    PolicyRow,
+    RejectedNumbers,
+    RejectedReason,
+    Rejections,
+    StudyRow,
+    TallyRow,
+)
 
 
 class Store(Protocol):
@@ -33,8 +46,18 @@ class Store(Protocol):
 
     # Studies
 
-    def create(self, study: StudyRow, audit: AuditRow) -> StudyRow:
-        """Take in a new study and return it with its number; a name in use raises StudyExists."""
+    def create(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
+        """Take in a new study and return it with its number; a name in use raises StudyExists.
+
+        An archived study that has the name gets the name `rename_archived`, and a line about it in its audit log.
+        """
+        ...
+
+    def delete_draft(self, draft: StudyRow, name: str, audit: AuditRow) -> bool:
+        """Take a draft out of every list, if it is still as it was seen; returns whether it was written.
+
+        Its row stays under another name, in the state "deleted", for its audit log; its number is never used again.
+        """
         ...
 
     def commit(
@@ -51,20 +74,23 @@ class Store(Protocol):
 
         Returns whether it was written. A round that was closed before, or a policy's version that exists, also makes
         it nothing: exactly one of several racing writers wins. The store counts the generations, so the study's next
-        one is that behind `before`'s; its name, number, seed and birth never change.
+        one is that behind `before`'s; its name, number, seed and birth stay as they are.
         """
         ...
 
     def study(self, name: str) -> StudyRow | None:
-        """The study of that name as it stands."""
+        """The study of that name as it stands; a deleted draft too."""
         ...
 
     def studies(self) -> list[StudyRow]:
-        """Every study, by name."""
+        """Every study, by name; deleted drafts are left out."""
         ...
 
     def generations(self) -> dict[str, tuple[int, int]]:
-        """The number and generation of every study, by name: enough to know which of them changed."""
+        """The number and generation of every study, by name: enough to know which of them changed.
+
+        Deleted drafts are left out.
+        """
         ...
 
     def learner(self, study: int) -> str | None:
@@ -89,13 +115,20 @@ class Store(Protocol):
 
     # Events
 
-    def append(self, study: int, events: Sequence[EventRow], tallies: Sequence[TallyRow] = ()) -> Future[Appended]:
+    def append(
+        self,
+        study: int,
+        events: Sequence[EventRow],
+        tallies: Sequence[TallyRow] = (),
+        rejections: Rejections = NO_REJECTIONS,
+    ) -> Future[Appended]:
         """Keep a batch: counted once by id for the study's life, done when durable.
 
         A metric event without a version is credited to its unit's latest exposure in the store's sequence, those
         before it in the batch included; without any, it is kept uncredited. Excluded exposures credit nothing. Raises
         StoreBusy, and takes nothing, when too much is waiting; the future raises StoreError, and nothing of the batch
-        was kept, when it could not be written. A batch whose future is cancelled in time is not written.
+        was kept, when it could not be written. A batch whose future is cancelled in time is not written. `rejections`
+        are added to those of the study so far.
         """
         ...
 
@@ -147,6 +180,14 @@ class Store(Protocol):
 
     def tallies(self, study: int, version: int) -> list[TallyRow]:
         """The latest tally of each sender for one policy."""
+        ...
+
+    def rejected_reasons(self, study: int) -> list[RejectedReason]:
+        """Why events of a study were rejected, and how many for each reason."""
+        ...
+
+    def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
+        """The rejected events of each numbered stream."""
         ...
 
     # Keys

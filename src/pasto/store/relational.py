@@ -15,7 +15,20 @@ from pasto.errors import StoreError, StudyExists
 from pasto.store import statements
 from pasto.store.letting_go import LettingGo
 from pasto.store.plan import Batch, Row
-from pasto.store.rows import Appended, AuditRow, CloseRow, EventRow, KeyRow, PolicyRow, StudyRow, TallyRow
+from pasto.store.rows import (
+    NO_REJECTIONS,
+    Appended,
+    AuditRow,
+    CloseRow,
+    EventRow,
+    KeyRow,
+    PolicyRow,
+    RejectedNumbers,
+    RejectedReason,
+    Rejections,
+    StudyRow,
+    TallyRow,
+)
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
@@ -74,10 +87,15 @@ class RelationalStore(LettingGo):
 
     # Studies
 
-    def create(self, study: StudyRow, audit: AuditRow) -> StudyRow:
+    def create(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
         """Take in a new study and return it with its number; a name in use raises StudyExists."""
 
         def write(connection: Any) -> StudyRow:
+            if rename_archived is not None:
+                values = (rename_archived, study.name)
+                detail = json.dumps({"from": study.name, "to": rename_archived}, separators=(",", ":"))
+                for (renamed,) in self._do(connection, statements.RENAME_ARCHIVED, values).fetchall():
+                    self._add_audit(connection, int(renamed), [replace(audit, action="rename", detail=detail)])
             row = astuple(study)
             values = (row[0], *row[2:5], str(study.seed), *row[6:])
             number = int(self._do(connection, statements.ADD_STUDY, values).fetchone()[0])
@@ -88,6 +106,21 @@ class RelationalStore(LettingGo):
             return self._writing(write)
         except self._conflict as error:
             raise StudyExists(f"there is a study {study.name!r} already; choose another name") from error
+
+    def delete_draft(self, draft: StudyRow, name: str, audit: AuditRow) -> bool:
+        """Take a draft out of every list, if it is still as it was seen; returns whether it was written."""
+        values = (name, draft.generation + 1, draft.number, draft.generation)
+
+        def write(connection: Any) -> bool:
+            if self._do(connection, statements.DELETE_DRAFT, values).rowcount != 1:
+                return False
+            self._add_audit(connection, draft.number, [audit])
+            return True
+
+        try:
+            return self._writing(write)
+        except self._conflict:
+            return False
 
     def commit(
         self,
@@ -158,9 +191,15 @@ class RelationalStore(LettingGo):
 
     # Events
 
-    def append(self, study: int, events: Sequence[EventRow], tallies: Sequence[TallyRow] = ()) -> Future[Appended]:
+    def append(
+        self,
+        study: int,
+        events: Sequence[EventRow],
+        tallies: Sequence[TallyRow] = (),
+        rejections: Rejections = NO_REJECTIONS,
+    ) -> Future[Appended]:
         """Keep a batch: counted once by id for the study's life, done when durable."""
-        return self._writer.append(Batch(study, events, tallies))
+        return self._writer.append(Batch(study, events, tallies, rejections))
 
     @property
     def waiting(self) -> int:
@@ -170,6 +209,14 @@ class RelationalStore(LettingGo):
     def tallies(self, study: int, version: int) -> list[TallyRow]:
         """The latest tally of each sender for one policy."""
         return sorted(TallyRow(*row) for row in self._all(statements.TALLIES, (study, version)))
+
+    def rejected_reasons(self, study: int) -> list[RejectedReason]:
+        """Why events of a study were rejected, and how many for each reason."""
+        return sorted(RejectedReason(*row) for row in self._all(statements.REJECTED_REASONS, (study,)))
+
+    def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
+        """The rejected events of each numbered stream."""
+        return sorted(RejectedNumbers(*row) for row in self._all(statements.REJECTED_NUMBERS, (study,)))
 
     # Keys
 

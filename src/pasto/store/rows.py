@@ -16,7 +16,7 @@ class StudyRow:
     generation: int
     """Fences writers: a change is written only onto the generation it was made from."""
     state: str
-    """Of its life: draft, learning, confirming, deployed, paused, archived."""
+    """Of its life: draft, learning, confirming, deployed, paused, archived; deleted for a draft that was."""
     document: str
     """The study file, whole."""
     seed: int
@@ -130,6 +130,37 @@ class TallyRow(NamedTuple):
     """Decisions by candidate, as a JSON object."""
     dropped: str
     """Exposures it could not keep, by candidate."""
+
+
+class RejectedReason(NamedTuple):
+    """How many events were rejected for one reason."""
+
+    kind: str
+    """What it is counted under."""
+    reason: str
+    """As it was first given."""
+    events: int
+    first_at: float = 0.0
+    """When it was first given; set by the store."""
+
+
+class RejectedNumbers(NamedTuple):
+    """The rejected events of one numbered stream."""
+
+    source: str
+    events: int
+    first: int
+    last: int
+
+
+class Rejections(NamedTuple):
+    """The rejected events of a batch: their counts by reason, and by sender if they were numbered."""
+
+    reasons: tuple[RejectedReason, ...] = ()
+    numbers: tuple[RejectedNumbers, ...] = ()
+
+
+NO_REJECTIONS = Rejections()
 
 
 class Appended(NamedTuple):

@@ -39,7 +39,7 @@ def driver() -> Any:
     try:
         return importlib.import_module("psycopg")
     except ImportError as error:
-        raise MissingExtra("a store on PostgreSQL needs psycopg: pip install 'pasto[postgres]'") from error
+        raise MissingExtra("a store on PostgreSQL needs psycopg", "postgres") from error
 
 
 def connect(url: str, **settings: str) -> psycopg.Connection[Any]:

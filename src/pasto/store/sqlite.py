@@ -156,6 +156,8 @@ class SqliteStore(RelationalStore):
             planned = self._add_events(batches, last)
             self._connection.executemany(statements.SET_LATEST, planned.latest)
             self._connection.executemany(statements.SET_TALLY, planned.tallies)
+            self._connection.executemany(statements.ADD_REJECTED_REASON, planned.rejected_reasons)
+            self._connection.executemany(statements.ADD_REJECTED_NUMBERS, planned.rejected_numbers)
         return planned.answers
 
     def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:

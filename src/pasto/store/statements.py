@@ -6,9 +6,9 @@ from typing import Final
 
 STUDIES: Final = (
     "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
-    "FROM studies"
+    "FROM studies WHERE state <> 'deleted'"
 )
-GENERATIONS: Final = "SELECT name, number, generation FROM studies"
+GENERATIONS: Final = "SELECT name, number, generation FROM studies WHERE state <> 'deleted'"
 STUDY: Final = (
     "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
     "FROM studies WHERE name = ?"
@@ -20,6 +20,13 @@ ADD_STUDY: Final = (
 CHANGE_STUDY: Final = (
     "UPDATE studies SET generation = ?, state = ?, document = ?, round = ?, version = ?, opened_at = ?, details = ? "
     "WHERE number = ? AND generation = ?"
+)
+RENAME_ARCHIVED: Final = (
+    "UPDATE studies SET name = ?, generation = generation + 1 WHERE name = ? AND state = 'archived' RETURNING number"
+)
+DELETE_DRAFT: Final = (
+    "UPDATE studies SET name = ?, state = 'deleted', generation = ? "
+    "WHERE number = ? AND generation = ? AND state = 'draft'"
 )
 
 POLICY: Final = (
@@ -67,6 +74,21 @@ SET_TALLY: Final = (
     "ON CONFLICT (study, version, source) DO UPDATE SET "
     "position = excluded.position, assigned = excluded.assigned, dropped = excluded.dropped "
     "WHERE excluded.position > tallies.position"
+)
+
+REJECTED_REASONS: Final = "SELECT kind, reason, events, first_at FROM rejected_reasons WHERE study = ?"
+ADD_REJECTED_REASON: Final = (
+    "INSERT INTO rejected_reasons (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, kind) DO UPDATE SET events = rejected_reasons.events + excluded.events"
+)
+REJECTED_NUMBERS: Final = "SELECT source, events, first_position, last_position FROM rejected_numbers WHERE study = ?"
+ADD_REJECTED_NUMBERS: Final = (
+    "INSERT INTO rejected_numbers (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, source) DO UPDATE SET events = rejected_numbers.events + excluded.events, "
+    "first_position = CASE WHEN excluded.first_position < rejected_numbers.first_position "
+    "THEN excluded.first_position ELSE rejected_numbers.first_position END, "
+    "last_position = CASE WHEN excluded.last_position > rejected_numbers.last_position "
+    "THEN excluded.last_position ELSE rejected_numbers.last_position END"
 )
 
 NOTE: Final = "SELECT value FROM meta WHERE name = ?"

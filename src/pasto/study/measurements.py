@@ -10,17 +10,25 @@ import numpy as np
 from pasto.errors import BadMeasurement
 from pasto.optimize.learners.protocol import Array
 from pasto.records import Observation
+from pasto.study.measurement_tables import Labels, match_rows
+from pasto.tables import read_table
 
 LARGEST = 1e15
 """Nothing measured on units is larger; beyond it a double no longer tells neighbouring numbers apart."""
 
 
-def vectors(told: Any, metrics: tuple[str, ...], count: int, what: str) -> Array:
-    """(count, metrics) finite numbers from an array, a list of vectors or a list of dicts."""
+def vectors(
+    told: Any, metrics: tuple[str, ...], count: int, what: str, assignments: Sequence[Labels] | None = None
+) -> Array:
+    """(count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
     if isinstance(told, Mapping):
         told = [told]
+    if assignments is not None and (table := read_table(told, BadMeasurement)) is not None:
+        told = match_rows(table, metrics, assignments, what)
     if not isinstance(told, np.ndarray) and (isinstance(told, (str, bytes)) or not isinstance(told, Sequence)):
-        raise BadMeasurement(f"{what} must be an array ({count}, {len(metrics)}) or a list of dicts, got {told!r}")
+        raise BadMeasurement(
+            f"{what} must be an array ({count}, {len(metrics)}), a list of dicts or a data frame, got {told!r}"
+        )
     if len(told) and any(isinstance(row, Mapping) for row in told):
         told = [_row(row, metrics, what, place) for place, row in enumerate(told)]
     try:
@@ -41,8 +49,13 @@ def vectors(told: Any, metrics: tuple[str, ...], count: int, what: str) -> Array
     return numbers
 
 
-def unit_counts(units: Any, count: int) -> Array:
+def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> Array:
     """Return how many units are behind each of `count` assignments, from one number for all or one for each."""
+    if (table := read_table(units, BadMeasurement)) is not None:
+        counted = [name for name in table.columns if name not in table.text_columns()]
+        if len(counted) != 1:
+            raise BadMeasurement(f"units must be one column of numbers, got {table.listed()}")
+        units = [row[0] for row in match_rows(table, counted, assignments, "units")]
     try:
         counts = np.broadcast_to(np.asarray(units, dtype=float), (count,))
     except (TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from pasto.optimize.learners import Learner, Thompson, learner
 from pasto.records import Value
 from pasto.space import Candidates, Space
 from pasto.study.growth import first_points
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
 
 
 def learner_over(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
@@ -30,7 +33,7 @@ def learner_over(choice: str | Learner[Any], space: Space | None) -> Learner[Any
 
 
 def first_candidates(
-    given: Candidates | Space | Sequence[Mapping[str, Value]], baseline: object, seed: int
+    given: Candidates | Space | Sequence[Mapping[str, Value]] | IntoDataFrame, baseline: object, seed: int
 ) -> Candidates:
     """The candidates to begin with; of a space, a spread of points with the baseline first."""
     if isinstance(given, Candidates):

@@ -1,4 +1,4 @@
-"""Rounds that were asked and are not learned yet."""
+"""Pending rounds: asked for, and not learned yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pasto.records import Policy
 
 @dataclass(slots=True)
 class Slot:
-    """One assignment's fate: waiting, told (metrics set) or dropped."""
+    """One assignment: waiting for its measurement, measured (`metrics` is set) or dropped."""
 
     candidate: int
     probability: float
@@ -27,31 +27,31 @@ class Slot:
 
     @property
     def open(self) -> bool:
-        """Whether it still waits for its measurement."""
+        """Return whether it still waits for its measurement."""
         return self.metrics is None and not self.dropped
 
 
 @dataclass(slots=True)
 class PendingRound:
-    """One ask: the policy its draws came from, and what became of each."""
+    """One ask: the policy that its assignments were drawn from, and a slot for each assignment."""
 
     policy: Policy
     slots: list[Slot] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
-        """Whether every assignment was told or dropped."""
+        """Return whether every assignment was measured or dropped."""
         return not any(slot.open for slot in self.slots)
 
     def learned(self) -> Round | None:
-        """The round as a learner sees it; None where the policy's own assignments were all dropped."""
-        told = [slot for slot in self.slots if slot.metrics is not None]
-        own = [slot for slot in told if not slot.control]
+        """Return the round as a learner sees it; None if the policy's own assignments were all dropped."""
+        measured = [slot for slot in self.slots if slot.metrics is not None]
+        own = [slot for slot in measured if not slot.control]
         if not own:
             return None
-        if _units(told) is None:  # units of some assignments alone cannot be compared with the others
-            told = [replace(slot, units=None) for slot in told]
-            own = [slot for slot in told if not slot.control]
+        if _units(measured) is None:  # units of some assignments alone cannot be compared with the others
+            measured = [replace(slot, units=None) for slot in measured]
+            own = [slot for slot in measured if not slot.control]
         candidates = np.array([slot.candidate for slot in own], dtype=np.intp)
         served = np.array(self.policy.probabilities)
         return Round(
@@ -64,11 +64,11 @@ class PendingRound:
             ),
             covariances=_covariances(own),
             units=_units(own),
-            control=_control([slot for slot in told if slot.control]),
+            control=_control([slot for slot in measured if slot.control]),
         )
 
     def to_saved(self) -> dict[str, Any]:
-        """A plain JSON value."""
+        """Return a plain JSON value."""
         return {
             "version": self.policy.version,
             "probabilities": list(self.policy.probabilities),
@@ -79,7 +79,7 @@ class PendingRound:
 
     @classmethod
     def from_saved(cls, saved: dict[str, Any]) -> PendingRound:
-        """What `to_saved` wrote."""
+        """Read what `to_saved` wrote."""
         try:
             policy = Policy(saved["version"], tuple(saved["probabilities"]))
             return cls(policy, [Slot(*slot) for slot in saved["slots"]])
@@ -88,7 +88,7 @@ class PendingRound:
 
 
 def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[int, Slot]:
-    """The round and slot that an assignment's id names, still open; `asked` is how many rounds were asked in all."""
+    """Return the round and open slot that an assignment's id names; `asked` is the number of rounds asked so far."""
     number, _, place = identity.partition("/")
     if not (number.isdecimal() and place.isdecimal() and int(number) < asked):
         raise UnknownAssignment(f"this study never asked for an assignment {identity!r}")
@@ -104,26 +104,26 @@ def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[in
     return int(number), slot
 
 
-def _control(told: list[Slot]) -> ControlMeans | None:
-    """The control's mean and its covariance; None where there was none, or nobody knows its errors."""
-    covariances = _covariances(told)
-    if not told or covariances is None:
+def _control(slots: list[Slot]) -> ControlMeans | None:
+    """Return the control's mean and its covariance; None without control slots, or without their standard errors."""
+    covariances = _covariances(slots)
+    if not slots or covariances is None:
         return None
-    metrics = np.array([slot.metrics for slot in told], dtype=float)
-    units = _units(told)
-    shares = np.full(len(told), 1.0 / len(told)) if units is None else units / units.sum()
+    metrics = np.array([slot.metrics for slot in slots], dtype=float)
+    units = _units(slots)
+    shares = np.full(len(slots), 1.0 / len(slots)) if units is None else units / units.sum()
     covariance = np.einsum("q,qij->ij", np.square(shares), covariances)
-    return ControlMeans(shares @ metrics, covariance, float(len(told) if units is None else units.sum()))
+    return ControlMeans(shares @ metrics, covariance, float(len(slots) if units is None else units.sum()))
 
 
-def _covariances(told: list[Slot]) -> Array | None:
-    """Diagonal covariances from the standard errors told; None unless every slot has them."""
-    if any(slot.errors is None for slot in told):
+def _covariances(slots: list[Slot]) -> Array | None:
+    """Return diagonal covariances from the slots' standard errors; None unless every slot has them."""
+    if any(slot.errors is None for slot in slots):
         return None
-    return np.array([np.diag(np.square(slot.errors)) for slot in told if slot.errors is not None])
+    return np.array([np.diag(np.square(slot.errors)) for slot in slots if slot.errors is not None])
 
 
-def _units(told: list[Slot]) -> Array | None:
-    """Return the units behind each slot; None unless every slot has them."""
-    units = [slot.units for slot in told]
+def _units(slots: list[Slot]) -> Array | None:
+    """Return the number of units of each slot; None unless every slot has it."""
+    units = [slot.units for slot in slots]
     return None if any(count is None for count in units) else np.array(units, dtype=float)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from pasto.errors import (
     Unsupported,
 )
 from pasto.objective import Array, Objective, from_saved, to_saved
+from pasto.objective.objective import check_objective
+from pasto.objective.unfailing import warn_unfailing
 from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson
 from pasto.optimize.learners.mirror import Mirror
 from pasto.optimize.learners.thompson import LARGEST_JOINT
@@ -27,10 +29,14 @@ from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.correctable import Correctable
 from pasto.study.growth import LEADING, apart, best_point, leaders
+from pasto.study.measurement_tables import read_observations
 from pasto.study.measurements import observed, unit_counts, vectors
 from pasto.study.observing import observed_round
 from pasto.study.options import control_share, first_candidates, learner_over, losses, natural, place_of
 from pasto.study.pending import PendingRound, Slot, find
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
 
 KEPT = 32
 """How many past policies a study remembers at least, for rounds that are observed late."""
@@ -39,8 +45,8 @@ KEPT_SHARES = 50_000
 KEPT_MOST = 500
 MOST_POINTS = 200
 """How far the candidates of a continuous space may grow."""
-FORMAT = 1
-"""Of the saved state."""
+FORMAT = 2
+"""The number of the saved state's form. Raise it whenever the state changes, the learners' part of it included."""
 
 
 class Study:
@@ -68,7 +74,7 @@ class Study:
 
     def __init__(
         self,
-        candidates: Candidates | Space | Sequence[Mapping[str, Value]],
+        candidates: Candidates | Space | Sequence[Mapping[str, Value]] | IntoDataFrame,
         objective: Objective,
         *,
         learner: str | Learner[Any] = "thompson",
@@ -83,7 +89,7 @@ class Study:
         self.seed = secrets.randbits(63) if seed is None else natural(seed, "seed")
         self.space = candidates if isinstance(candidates, Space) else None
         self.candidates = first_candidates(candidates, baseline, self.seed)
-        self.objective = objective
+        self.objective = check_objective(objective)
         self.baseline = place_of(self.candidates, baseline)
         self.control = control_share(control, self.baseline)
         self._learner = learner_over(learner, self.space)
@@ -166,9 +172,10 @@ class Study:
     ) -> None:
         """Record what assignments measured: all of them, or, if anything is wrong, none.
 
-        `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, or a list of dicts;
-        `standard_errors` have the same shape. Assignments may be given by their ids, in any order, some now and some
-        later.
+        `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, a list of dicts, or a data
+        frame with a column for each metric; `standard_errors` have the same shape. A data frame whose rows are labelled
+        with assignment ids is put in order; without labels the rows are in the order of the assignments. Assignments
+        may be given by their ids, in any order, some now and some later.
 
         `units` says how many units are behind each assignment, one number for all or (assignments,): evidence is
         weighted by them. They count only if every assignment of the round has them. Without units, assignments count
@@ -182,14 +189,21 @@ class Study:
                 raise BadMeasurement("errors= is the older name of standard_errors=; give one of them")
             standard_errors = errors
         identities = _identities(assignments)
-        values = vectors(metrics, self.objective.metrics, len(identities), "metrics")
+        found = self._find(identities)
+        names = self.candidates.names
+        labels = [
+            (identity, names[slot.candidate], str(slot.candidate))
+            for identity, (_, slot) in zip(identities, found, strict=True)
+        ]
+        values = vectors(metrics, self.objective.metrics, len(identities), "metrics", labels)
         deviations = None
         if standard_errors is not None:
-            deviations = vectors(standard_errors, self.objective.metrics, len(identities), "standard_errors")
+            deviations = vectors(standard_errors, self.objective.metrics, len(identities), "standard_errors", labels)
             if (deviations < 0).any():
                 raise BadMeasurement("standard_errors cannot be negative")
-        counts = None if units is None else unit_counts(units, len(identities))
-        found = self._find(identities)
+        counts = None if units is None else unit_counts(units, len(identities), labels)
+        if not self.rounds:
+            warn_unfailing(self.objective, values.T, "in this round")
         for row, (_, slot) in enumerate(found):
             slot.metrics = values[row].tolist()
             slot.errors = None if deviations is None else deviations[row].tolist()
@@ -208,15 +222,30 @@ class Study:
             slot.dropped = True
         self._settle({number for number, _ in found})
 
-    def observe(self, observations: Sequence[Observation], *, final: bool = True, publish: bool = True) -> None:
+    def observe(
+        self,
+        observations: Sequence[Observation] | IntoDataFrame,
+        *,
+        standard_errors: IntoDataFrame | None = None,
+        final: bool = True,
+        publish: bool = True,
+    ) -> None:
         """Learn a whole round at once, from each candidate's mean over its units.
+
+        A data frame has a row for each candidate, named in its index or in the column `candidate`, the columns
+        `version` and `units`, and a column for each metric; `control` marks units of the control. `standard_errors` is
+        then a data frame of the same rows and metrics.
 
         Every unit is a draw here: a candidate's share of the round is its units over all units not in control. Evidence
         is weighted by units; covariances are pooled over rounds and candidates. The observations name the policy
         version they were drawn under; each version is observed once. A round that is not `final` may be corrected:
         `rewind` takes it back, and `settle` ends that. With publish=False no policy follows from it.
         """
-        seen = observed(observations, self.objective.metrics, len(self.candidates))
+        metrics = self.objective.metrics
+        given = read_observations(observations, standard_errors, metrics, self.candidates)
+        seen = observed(given, metrics, len(self.candidates))
+        if given is not observations and not self.rounds:  # of a data frame: the service warns when a study is created
+            warn_unfailing(self.objective, np.array([row.mean for row in seen]).T, "in this round")
         version = seen[0].version
         policy = self._policies.get(version)
         if policy is None:
@@ -306,7 +335,9 @@ class Study:
         """How many policies may be waiting for their observations at once."""
         return max(KEPT, min(KEPT_MOST, KEPT_SHARES // len(self.candidates)))
 
-    def add(self, rows: Sequence[Mapping[str, Value]], names: Sequence[str] | None = None) -> tuple[int, ...]:
+    def add(
+        self, rows: Sequence[Mapping[str, Value]] | IntoDataFrame, names: Sequence[str] | None = None
+    ) -> tuple[int, ...]:
         """Take in new candidates in mid-study, and return their indices; they enter with at most the `entry` share.
 
         >>> import pasto
@@ -415,9 +446,7 @@ class Study:
         >>> study.ask() == again.ask()
         True
         """
-        if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-            found = state.get("format") if isinstance(state, Mapping) else state
-            raise BadState(f"a study's state has format {FORMAT}, got {found!r}")
+        _check_format(state)
         try:
             goal = from_saved(state["objective"]) if objective is None else objective
             if to_saved(goal) != state["objective"]:
@@ -555,6 +584,23 @@ class Study:
         self._policies[version] = self._policy
         while len(self._policies) > self.kept:
             del self._policies[min(self._policies)]
+
+
+def _check_format(state: object) -> None:
+    """Refuse a saved state that this version cannot read, and say what to do with it."""
+    written = state.get("format") if isinstance(state, Mapping) else None
+    if isinstance(written, bool) or not isinstance(written, int):
+        raise BadState(f"a study's state is what state() returned, with a format of {FORMAT}, got {state!r:.80}")
+    if written > FORMAT:
+        raise BadState(
+            f"the state has format {written}, from a newer version of PASTO; this one reads {FORMAT}. Upgrade."
+        )
+    if written < FORMAT:
+        raise BadState(
+            f"the state has format {written}, from an older version of PASTO; this one reads {FORMAT}, because "
+            "learners keep other sums now. Finish the study with the version that saved it, or create it again, in a "
+            "store under another name, and let it learn from new measurements."
+        )
 
 
 def _saveable(objective: Objective) -> bool:

@@ -33,8 +33,12 @@ def every_error() -> list[type[errors.PastoError]]:
 
 def test_every_error_of_the_library_has_an_answer() -> None:
     unforeseen = {"PastoError", "SolverFailed", "UnknownAssignment", "AlreadyTold"}
+    given: dict[type, tuple[Any, ...]] = {
+        errors.BadSpec: ({"a": "b"},),
+        errors.MissingExtra: ("what it needs", "serve"),
+    }
     for kind in every_error():
-        error = kind({"a": "b"}) if kind is errors.BadSpec else kind("what came and the cure")
+        error = kind(*given.get(kind, ("what came and the cure",)))
         found = explained(error, 3)
         if kind.__name__ in unforeseen:
             assert found is None

@@ -10,6 +10,7 @@ import pytest
 
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.keys import SCOPES, Keys
+from pasto.service.spec import EXAMPLE, read_document
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -20,12 +21,16 @@ NEAR = {("GET", "/metrics")}
 """What a caller on this machine needs no key for."""
 ALLOWED = {
     ("POST", "/v1/studies"): {"admin"},
+    ("POST", "/v1/check"): {"admin"},
     ("GET", "/v1/studies"): {"read"},
     ("GET", "/v1/studies/{name}"): {"read"},
     ("PATCH", "/v1/studies/{name}"): {"admin"},
+    ("PUT", "/v1/studies/{name}"): {"admin"},
+    ("DELETE", "/v1/studies/{name}"): {"admin"},
     ("GET", "/v1/studies/{name}/audit"): {"read"},
     ("GET", "/v1/studies/{name}/rounds"): {"read"},
     ("POST", "/v1/studies/{name}/rounds/close"): {"admin"},
+    ("POST", "/v1/studies/{name}/rounds/resolve"): {"admin"},
     ("GET", "/v1/studies/{name}/policy"): {"evaluate", "read"},
     ("POST", "/v1/studies/{name}/assign"): {"evaluate"},
     ("POST", "/v1/studies/{name}/events"): {"ingest"},
@@ -142,6 +147,10 @@ def test_an_unknown_study_is_not_found_for_a_permitted_key(locked: Site, keys: d
                 body = {"unit": "ann"}
             if route.path.endswith("events"):
                 body = []
+            if route.method == "PUT":
+                body = {**read_document(EXAMPLE, "yaml"), "name": "nowhere"}
+            if route.path.endswith("resolve"):
+                body = {"round": 1, "resolution": "learn", "reason": "so"}
             path = route.path.replace("{name}", "nowhere")
             answer = locked.client.request(route.method, path, json=body, headers=headers)
             assert answer.status_code == 404, (route, answer.text)

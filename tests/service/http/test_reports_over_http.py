@@ -61,6 +61,10 @@ def test_another_question_is_answered(serve: Serve) -> None:
     refused = site.client.post("/v1/studies/feed/what-if", json={"maximize": ["clicks"]})
     assert refused.status_code == 400
     assert "measures no 'clicks'" in refused.json()["error"]["message"]
+    refused = site.client.post("/v1/studies/feed/what-if", json={"keep": ["y >= -0.02"]})
+    assert refused.status_code == 400
+    assert "'y' is -0.02, and y is never below 0, so the guardrail cannot fail" in refused.json()["error"]["message"]
+    assert "write '-2%'" in refused.json()["error"]["message"]
 
 
 def test_prometheus_is_told_of_every_guardrail(site: Site) -> None:

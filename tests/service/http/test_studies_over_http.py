@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from pasto.assign import Published
+from pasto.cli import main
 from pasto.errors import StoreError
 from pasto.service.http import policies
 from pasto.service.remote import Remote
@@ -54,7 +56,8 @@ def test_a_life_over_http(serve: Serve) -> None:
     held = site.client.post(ASSIGN, json={"unit": "ann"}).json()
     assert (held["arm"], held["reason"], held["values"]) == ("held", "DEFAULT", {"like_weight": 1, "share_weight": 1})
     assert site.client.patch("/v1/studies/feed", json={"action": "resume"}).json()["state"] == "learning"
-    refused = site.client.patch("/v1/studies/feed", json={"action": "deploy", "without_confirmation": True})
+    deploy = {"action": "deploy", "reason": "urgent", "without_confirmation": True}
+    refused = site.client.patch("/v1/studies/feed", json=deploy)
     assert refused.json()["error"]["code"] == "wrong_state"  # nothing is learned yet
     closed = site.client.post("/v1/studies/feed/rounds/close", json={"reason": "by hand"}).json()
     rounds = site.client.get(f"/v1/studies/feed/rounds?after={closed['round'] - 1}&limit=1").json()["rounds"]
@@ -70,6 +73,78 @@ def test_a_life_over_http(serve: Serve) -> None:
     assert site.client.post(ASSIGN, json={"unit": "ann"}).status_code == 409
 
 
+def visit(site: Site, users: int, *events: str) -> None:
+    """Users are decided for and send these events, and the round is closed."""
+    units = [f"user {number}" for number in range(users)]
+    version = site.client.post(ASSIGN, json={"units": units}).json()["version"]
+    sent = [
+        {
+            "type": "metric",
+            "id": f"{version}/{name}/{unit}",
+            "unit": unit,
+            "name": name,
+            "fields": {"seconds": 9 + place},
+        }
+        for place, unit in enumerate(units)
+        for name in events
+    ]
+    site.client.post(EVENTS, json=sent).raise_for_status()
+    site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
+
+
+def test_what_is_not_confirmed_is_deployed_with_a_reason_only(serve: Serve) -> None:
+    site = serve()
+    site.study(rounds={"every": "1h"})
+    visit(site, 300, "watch", "like", "view")
+    site.client.patch("/v1/studies/feed", json={"action": "confirm"}).raise_for_status()
+    visit(site, 300, "watch", "view")
+    refused = site.client.patch("/v1/studies/feed", json={"action": "deploy", "reason": "confirmed"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
+    assert "Not shown to hold: like_rate at least -2% (not measured)." in refused.json()["error"]["message"]
+    bold = {"action": "deploy", "without_confirmation": True}
+    assert site.client.patch("/v1/studies/feed", json=bold).status_code == 400
+    words = ["study", "deploy", "feed", "--url", site.url]
+    refused_there = CliRunner().invoke(main, [*words, "--reason", "confirmed"])
+    assert refused_there.exit_code == 2
+    assert "error: study 'feed' is not confirmed. The confirmation is inconclusive." in refused_there.stderr
+    assert CliRunner().invoke(main, [*words, "--without-confirmation"]).exit_code == 2
+    deployed = CliRunner().invoke(main, [*words, "--without-confirmation", "--reason", "launch day"])
+    assert deployed.exit_code == 0, deployed.stderr
+    assert "feed: deployed" in deployed.stdout
+    assert "Shown to hold: no guardrail." in deployed.stdout
+    assert "Not shown to hold: like_rate at least -2% (not measured)." in deployed.stdout
+    line = site.client.get("/v1/studies/feed/audit").json()["audit"][-1]
+    assert (line["action"], line["reason"]) == ("deploy", "launch day")
+
+
+def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
+    site = serve()
+    site.study(start=False)
+    document = read_document(EXAMPLE, "yaml")
+    edited = site.client.put("/v1/studies/feed?reason=typo", json={**document, "description": "mended"})
+    assert (edited.status_code, edited.json()["description"]) == (200, "mended")
+    assert site.client.put("/v1/studies/food", json=document).status_code == 400
+    assert site.client.put("/v1/studies/feed?reason=" + "x" * 1001, json=document).status_code == 400
+    assert site.client.put("/v1/studies/feed", json={**document, "goal": {}}).status_code == 422
+    assert site.client.get("/v1/studies/feed/audit").json()["audit"][-1]["reason"] == "typo"
+    deleted = site.client.delete("/v1/studies/feed?reason=done").json()
+    assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
+    assert site.client.get("/v1/studies/feed").status_code == 404
+    assert site.client.get("/v1/studies").json() == {"studies": []}
+    desk = Remote(site.url)
+    assert desk.create(document, who="ann", reason="again")["state"] == "draft"
+    assert desk.edit("feed", {**document, "description": "more"}, who="ann", reason="why")["description"] == "more"
+    assert [line["reason"] for line in desk.audit("feed")] == ["again", "why"]
+    site.client.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+    refused = site.client.delete("/v1/studies/feed")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "wrong_state")
+    assert site.client.put("/v1/studies/feed", json=document).status_code == 409
+    desk.change("feed", "archive", who="ann", reason="over")
+    assert desk.create(document, who="ann")["archived_as"] == "feed@2"
+    assert [line["action"] for line in desk.audit("feed@2")] == ["create", "edit", "start", "archive", "rename"]
+    assert desk.delete("feed", who="ann")["deleted_as"] == "feed@3"
+
+
 def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     site = serve()
     desk = Remote(site.url)
@@ -80,11 +155,14 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     assert [study["name"] for study in desk.studies()] == ["feed"]
     assert len(desk.rounds("feed")) == 1
     assert desk.audit("feed")[-1]["reason"] == "why not"
+    assert [line["who"] for line in desk.audit("feed")] == ["ann", "ann", "ann"]
     assert desk.replay("feed")["identical"]
     made = desk.create_key("boss", ["admin"], expires_in=600)
     desk = Remote(site.url, made["key"])
     listed = desk.keys()
     assert [key["prefix"] for key in listed] == [made["prefix"]]
+    desk.close_round("feed", who="Zoë: 100 %")
+    assert desk.audit("feed")[-1]["who"] == f"boss ({made['prefix']}): Zoë: 100 %"
     assert desk.revoke_key(made["prefix"])
 
 

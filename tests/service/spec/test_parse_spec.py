@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -421,20 +422,22 @@ def test_nothing_but_a_spec_or_its_problems_comes_out(spot: tuple[Any, ...], val
 
 shares = st.integers(1, 99).map(lambda percent: f"{percent}%") | st.floats(0.01, 0.99)
 spans = st.integers(60, 10_000) | st.integers(1, 48).map(lambda hours: f"{hours}h")
-levels = st.sampled_from(["-2%", "-0.125%", "+3%", 1, 0.03, 0])
+levels: st.SearchStrategy[str | float] = st.sampled_from(["-2%", "-0.125%", "+3%", 1, 0.03, 0])
 metric_names = st.sampled_from(["watch", "likes", "like_rate"])
 
 
 @st.composite
 def guardrails(draw: st.DrawFn) -> Document:
-    level = draw(levels)
-    rail = {"keep": draw(metric_names), draw(st.sampled_from(["at_least", "at_most"])): level}
+    side = draw(st.sampled_from(["at_least", "at_most"]))
+    level = draw(levels.filter(lambda level: level != 0 or side == "at_most"))  # at least 0 cannot fail
+    rail = {"keep": draw(metric_names), side: level}
     if draw(st.booleans()):
         rail["penalty"] = draw(st.floats(0.001, 100))
     for name in ("budget", "tolerance"):
         if draw(st.booleans()):
             loss = draw(st.floats(0, 5).map(lambda number: round(number, 4)))
-            rail[name] = f"{loss:.4f}%" if isinstance(level, str) else loss
+            share = float(level) / 6 if side == "at_least" and not isinstance(level, str) else 1.0
+            rail[name] = f"{loss:.4f}%" if isinstance(level, str) else loss * share
     return rail
 
 
@@ -492,7 +495,10 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
     assert "penalty of 1e-09 does nothing" in warned(
         guardrails=[{"keep": "like_rate", "at_least": 0.1, "penalty": 1e-9}]
     )
-    assert "floor is the target itself" in warned(guardrails=[{"keep": "likes", "at_least": 0, "penalty": 5}])
+    margin = {**study()["metrics"], "margin": {"event": "sale", "value": "margin", "range": [-9, 9]}}
+    assert "floor is the target itself" in warned(
+        metrics=margin, guardrails=[{"keep": "margin", "at_least": 0, "penalty": 5}]
+    )
     assert "traffic.control is 0" in warned(traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": "-2%"}])
     assert "floor is a number and traffic.control is 0: it is judged over whole days" in warned(
         traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": 1}]
@@ -505,6 +511,75 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
         goal={"maximize": "likes"},
         guardrails=[{"keep": "watch", "at_least": 1}],
     )
+
+
+BOUNDED = {
+    "watch": {"event": "watch", "value": "seconds", "cap": 100},
+    "likes": {"event": "like"},
+    "liked": {"event": "like", "per_unit": "any"},
+    "rate": {"ratio": [{"event": "like"}, {"event": "view"}]},
+    "margin": {"event": "sale", "value": "margin", "range": [-9, 9]},
+    "refunds": {"ratio": [{"event": "refund", "value": "amount", "range": [-9, 0]}, {"event": "sale"}]},
+    "seconds": {"event": "watch", "value": "seconds"},
+}
+USELESS = [
+    ({"keep": "likes", "at_least": -0.02}, "at_least", "is never below 0, so the guardrail cannot fail.*write '-2%'"),
+    ({"keep": "likes", "at_least": -2}, "at_least", "cannot fail.*write '-2%'"),
+    ({"keep": "likes", "at_least": 0}, "at_least", "cannot fail.*write '0%'"),
+    ({"keep": "likes", "at_least": "-100%"}, "at_least", "is -100%, and likes is never below 0.*write '-2%'"),
+    ({"keep": "rate", "at_least": -0.005, "penalty": 5}, "at_least", "rate is never below 0.*write '-0.5%'"),
+    ({"keep": "watch", "at_least": -1.5}, "at_least", "watch is never below 0.*write '-1.5%'"),
+    ({"keep": "watch", "at_most": 100}, "at_most", r"never above 100, so the guardrail cannot fail.*write '\+2%'"),
+    ({"keep": "liked", "at_most": 1.02}, "at_most", "liked is never above 1"),
+    ({"keep": "margin", "at_least": -10}, "at_least", "margin is never below -9.*write '-10%'"),
+    ({"keep": "refunds", "at_most": 0.5}, "at_most", "refunds is never above 0"),
+    ({"keep": "liked", "at_least": 98}, "at_least", "never above 1, so the guardrail cannot hold.*up to 1, or .*'-2%'"),
+    ({"keep": "likes", "at_most": -0.02}, "at_most", r"never below 0, so the guardrail cannot hold.*'\+2%'"),
+    ({"keep": "likes", "at_least": 1, "floor": -0.5}, "floor", "is -0.5.*the breaker cannot stop the study"),
+    ({"keep": "likes", "at_least": 1, "tolerance": 3}, "floor", "is -2, .*between 0 and at_least.*smaller tolerance"),
+    ({"keep": "likes", "at_least": "-60%", "penalty": 5}, "floor", "is -120%"),
+]
+
+
+@pytest.mark.parametrize(("rail", "field", "says"), USELESS)
+def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: str, says: str) -> None:
+    document = study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=[rail])
+    with pytest.raises(BadSpec) as refused:
+        parse_spec(document)
+    assert re.search(says, refused.value.problems[f"guardrails[0].{field}"])
+    stored = parse_spec(document, stored=True)  # a study that runs goes on, and says so
+    assert any(
+        warning.startswith(f"guardrails[0].{field} ") and re.search(says, warning) for warning in stored.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    "rail",
+    [
+        {"keep": "likes", "at_least": 0.01},
+        {"keep": "likes", "at_least": "-2%"},
+        {"keep": "likes", "at_most": 0},
+        {"keep": "margin", "at_least": -0.02},
+        {"keep": "margin", "at_least": "-100%"},
+        {"keep": "liked", "at_least": 1},
+        {"keep": "watch", "at_most": "+200%"},
+    ],
+)
+def test_a_guardrail_that_can_fail_is_taken(rail: Document) -> None:
+    assert parse_spec(study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=[rail])).guardrails
+
+
+def test_a_number_below_zero_is_questioned_where_no_range_is_declared() -> None:
+    def found(level: float) -> list[str]:
+        rails = [{"keep": "seconds", "at_least": level}]
+        spec = parse_spec(study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=rails))
+        return [warning for warning in spec.warnings if "cannot fail" in warning]
+
+    (warning,) = found(-0.02)
+    assert "guardrails[0].at_least is -0.02, which cannot fail unless seconds can be negative" in warning
+    assert "write '-2%', or declare a range" in warning
+    assert len(found(0)) == 1
+    assert found(1) == []
 
 
 def test_the_table_of_fields_is_what_the_parser_reads() -> None:

@@ -103,7 +103,7 @@ def test_a_deployed_blend_is_watched_and_pulled_to_the_baseline(everywhere: Make
     place = everywhere()
     for _ in range(4):
         place.round()
-    place.service.change("feed", "deploy", who="ann", without_confirmation=True)
+    place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     version = place.service.show("feed")["version"]
     scheduler = Scheduler(place.service)
     for _ in range(5):
@@ -229,7 +229,7 @@ def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     for _ in range(3):  # a whole day, so that the control's level is known
         place.round(hours=8)
     assert place.service.show("feed")["state"] == "learning"
-    place.service.change("feed", "deploy", who="ann", without_confirmation=True)
+    place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     scheduler = Scheduler(place.service)
     policy = place.service.board.current("feed")
     harm, state = 0.0, "deployed"

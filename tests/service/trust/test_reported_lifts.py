@@ -132,7 +132,8 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
     assert predicted["the blend", "x"]["inside"]
     assert report["claims"] == told["claims"]
     assert "Predicted and realised" in text(report)
-    assert place.service.change("feed", "deploy", who="ann")["state"] == "deployed"
+    shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
+    assert shown["state"] == "deployed"
     assert place.service.replay("feed")["identical"]
 
 

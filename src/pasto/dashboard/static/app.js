@@ -49,6 +49,8 @@
       said.textContent = `Study ${now.name} is now ${now.state}.`;
       if (before.state === "draft") return location.reload();
       htmx.trigger(document.body, "pasto:state");
+    } else if (before && before.held !== now.held) {
+      htmx.trigger(document.body, "pasto:state");
     }
     htmx.trigger(document.body, "pasto:changed");
     draw();

@@ -25,6 +25,15 @@ def measure_relation(
     connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
     """The moments of every cell of any exposures and events, sorted by arm and candidate."""
-    units = units_query(draft, relation, columns)
-    query = sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ")
+    query = _query(draft, relation, columns)
     return moments_from(connection.execute(query, draft.parameters).fetchall(), len(columns))
+
+
+def plan_relation(connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+    """Have DuckDB plan the query of `measure_relation`, which reads no rows."""
+    connection.execute(f"EXPLAIN {_query(draft, relation, columns)}", draft.parameters)
+
+
+def _query(draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> str:
+    units = units_query(draft, relation, columns)
+    return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ")

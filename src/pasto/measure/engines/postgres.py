@@ -79,13 +79,22 @@ def measure_relation(
     The products come as one array, for a hundred columns have more of them than a row may have columns.
     """
     width = len(columns)
-    units = units_query(draft, relation, columns)
-    query = sums_query("units", width, f"units {draft.dialect.materialized} (\n{units}\n), ", "ARRAY[{}]")
+    query = _relation_query(draft, relation, columns)
     if width * (width + 1) // 2 > PAIRS_AT_ONCE:
         # What parallel workers hand on is a row again, with a column for each product.
         connection.execute("SET max_parallel_workers_per_gather = 0")
     rows = connection.execute(query, draft.parameters).fetchall()
     return moments_from([(*row[:-1], *row[-1]) for row in rows], width)
+
+
+def plan_relation(connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+    """Have PostgreSQL plan the query of `measure_relation`: it checks types and permissions, and reads no rows."""
+    connection.execute(f"EXPLAIN {_relation_query(draft, relation, columns)}", draft.parameters)
+
+
+def _relation_query(draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> str:
+    units = units_query(draft, relation, columns)
+    return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ", "ARRAY[{}]")
 
 
 def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:

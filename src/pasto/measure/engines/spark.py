@@ -35,3 +35,8 @@ def measure_relation(
     finally:
         session.catalog.dropTempView(view)
         units.unpersist()
+
+
+def plan_relation(session: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+    """Have Spark analyse the query of `measure_relation`, which reads no rows."""
+    _ = session.sql(units_query(draft, relation, columns), args=draft.parameters).schema

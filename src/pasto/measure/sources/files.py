@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pasto.errors import BadOption
 from pasto.measure.sql import DIALECTS, Draft
 
 FORMATS = ("parquet", "csv")
+_DATA_FILE = re.compile(r"\.(parquet|csv)(\.(gz|zst|bz2|xz|snappy|lz4|zip))?$", re.IGNORECASE)
 
 
 def duckdb_over(
@@ -64,11 +66,32 @@ def _files(pattern: str) -> tuple[str, str]:
     """What kind of files a pattern means, and the pattern."""
     path = Path(pattern)
     if path.is_dir():
-        for kind in FORMATS:
-            if next(path.rglob(f"*.{kind}"), None) is not None:
-                return kind, pattern
-        raise BadOption(f"{pattern} holds no file of {' or '.join(FORMATS)}; name the folder that does")
+        return _kind_in(path), pattern
     for kind in FORMATS:
         if path.suffix == f".{kind}":
             return kind, pattern
     raise BadOption(f"{pattern} is no folder and names no files of {' or '.join(FORMATS)}; end it in .parquet or .csv")
+
+
+def _kind_in(folder: Path) -> str:
+    """Return the one kind of files that a folder holds; a file that would not be read is refused, not left out."""
+    found: dict[str, Path] = {}
+    for path in folder.rglob("*"):
+        match = _DATA_FILE.search(path.name)
+        if match is None or path.is_dir():
+            continue
+        if match[0] not in (f".{kind}" for kind in FORMATS):
+            raise BadOption(
+                f"{folder} holds {path.relative_to(folder)}, which would not be read: files must end in .parquet or "
+                ".csv, in lower case and not compressed. Rename or unpack it, or move it out of the folder."
+            )
+        found.setdefault(match[1], path)
+    if len(found) > 1:
+        parquet, csv = (found[kind].relative_to(folder) for kind in FORMATS)
+        raise BadOption(
+            f"{folder} holds both Parquet files ({parquet}) and CSV files ({csv}), and a table must be of one kind. "
+            "Write all of it as Parquet, or move the CSV files out of the folder."
+        )
+    if not found:
+        raise BadOption(f"{folder} holds no file of {' or '.join(FORMATS)}; name the folder that does")
+    return next(iter(found))

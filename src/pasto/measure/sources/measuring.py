@@ -9,17 +9,17 @@ from pasto.errors import BadOption
 from pasto.measure.definitions import Column
 from pasto.measure.engines import duckdb, postgres, spark
 from pasto.measure.moments import Moments
+from pasto.measure.sources.table_check import find_problems, kind_of, read_types
 from pasto.measure.sources.tables import Tables, team_events
-from pasto.measure.sql import DIALECTS, Draft
+from pasto.measure.sql import DIALECTS, Draft, Relation
 from pasto.measure.sql.reading import Kind
 
-_NUMBERS = ("int", "double", "float", "real", "decimal", "numeric", "bigint", "smallint", "hugeint", "long", "short")
-_TEXTS = ("char", "text", "string", "enum", "uuid")
-_ENGINES = {
+_MEASURE = {
     "duckdb": duckdb.measure_relation,
     "postgres": postgres.measure_relation,
     "spark": spark.measure_relation,
 }
+_PLAN = {"duckdb": duckdb.plan_relation, "postgres": postgres.plan_relation, "spark": spark.plan_relation}
 
 
 def measure_tables(
@@ -33,38 +33,45 @@ def measure_tables(
     """The moments of every cell of a policy, from a team's exposures and events.
 
     `connection` is a DuckDB or PostgreSQL connection, or a Spark session, and `dialect` says which. Covariates end
-    before a unit's first exposure since the version `since`, the first that dealt units as this policy does.
+    before a unit's first exposure since the version `since`, the first that dealt units as this policy does. BadOption
+    names every column that is missing or does not fit.
     """
+    draft, relation = _relation(connection, dialect, tables, policy, columns, since)
+    return _MEASURE[dialect](connection, draft, relation, columns)
+
+
+def plan_tables(connection: Any, dialect: str, tables: Tables, policy: Published, columns: tuple[Column, ...]) -> None:
+    """Have the engine plan the query of `measure_tables` without running it; it raises what would fail."""
+    draft, relation = _relation(connection, dialect, tables, policy, columns, policy.version)
+    _PLAN[dialect](connection, draft, relation, columns)
+
+
+def _relation(
+    connection: Any,
+    dialect: str,
+    tables: Tables,
+    policy: Published,
+    columns: tuple[Column, ...],
+    since: int | None,
+) -> tuple[Draft, Relation]:
     if dialect not in DIALECTS:
         raise BadOption(f"no engine reads tables of {dialect!r}; there are {', '.join(DIALECTS)}")
     if not columns:
         raise BadOption("there is no column to measure; give at least one")
     draft = Draft(DIALECTS[dialect])
     names = [tables.exposures.table, *(table.table for table in tables.events)]
-    kinds = {name: _columns(connection, draft, name) for name in names}
-    relation = team_events(draft, tables, policy, columns, kinds, since)
-    return _ENGINES[dialect](connection, draft, relation, columns)
+    types = {name: read_types(connection, draft, name) for name in names}
+    if problems := find_problems(tables, columns, types):
+        raise BadOption("; ".join(f"{path} {problem}" for path, problem in problems.items()))
+    kinds = {name: _kinds(found) for name, found in types.items()}
+    return draft, team_events(draft, tables, policy, columns, kinds, since)
 
 
-def _columns(connection: Any, draft: Draft, table: str) -> dict[str, Kind]:
-    """A table's columns and what they hold; columns of other kinds, such as times, are not fields."""
-    if draft.dialect.name == "spark":
-        found = connection.table(table).dtypes
-    elif draft.dialect.name == "duckdb":
-        found = [row[:2] for row in connection.execute(f"DESCRIBE {draft.table(table)}").fetchall()]
-    else:
-        query = (
-            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
-            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
-        )
-        found = connection.execute(query, [draft.table(table)]).fetchall()
+def _kinds(types: dict[str, str]) -> dict[str, Kind]:
+    """What the columns hold; columns of other kinds, such as times, are not fields."""
     kinds: dict[str, Kind] = {}
-    for name, told in found:
-        kind = str(told).lower()
-        if kind.startswith("bool"):
-            kinds[name] = "bool"
-        elif any(word in kind for word in _TEXTS):
-            kinds[name] = "text"
-        elif kind not in ("interval",) and any(word in kind for word in _NUMBERS):
-            kinds[name] = "number"
+    for name, sql_type in types.items():
+        kind = kind_of(sql_type)
+        if kind in ("number", "text", "bool"):
+            kinds[name] = kind
     return kinds

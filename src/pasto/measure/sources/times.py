@@ -40,18 +40,13 @@ class Times:
 
     def of(self, table: EventTable) -> str:
         """When an event of a table happened."""
-        column = self._column(table)
-        if self._number(table) != self._number(self.tables.exposures):
-            raise BadOption(
-                f"the times of {table.table!r} and of {self.tables.exposures.table!r} are a number and a timestamp; "
-                "map columns of one kind"
-            )
-        return f"e.{self.draft.identifier(column)}"
+        return f"e.{self.draft.identifier(self._column(table))}"
 
     def later(self, time: str, seconds: float) -> str:
         """So many seconds after a time of the exposures; before it where they are negative."""
         draft = self.draft
-        if self._number(self.tables.exposures):
+        exposures = self.tables.exposures
+        if self.kinds.get(exposures.table, {}).get(self._column(exposures)) == "number":
             return f"({time} + {draft.double(draft.bind(seconds))})"
         return _LATER[draft.dialect.name].format(time=time, microseconds=draft.bind(round(seconds * 1e6)))
 
@@ -61,13 +56,4 @@ class Times:
                 f"the table {table.table!r} does not say when things happened, which windows and look-backs count "
                 "from; name its column under time"
             )
-        kind = self.kinds.get(table.table, {}).get(table.time)
-        if kind in ("text", "bool"):
-            raise BadOption(
-                f"the column {table.time!r} of {table.table!r} holds {kind}, and windows and look-backs need a "
-                "timestamp or a number of seconds; map such a column under time"
-            )
         return table.time
-
-    def _number(self, table: EventTable | ExposureTable) -> bool:
-        return self.kinds.get(table.table, {}).get(self._column(table)) == "number"

@@ -32,8 +32,17 @@ def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdisp
         names=problem.names,
         baseline=problem.baseline,
         duals=duals,
+        active=problem.active,
     )
-    chances = holding(form, belief, shares, offsets=offsets_of(problem.objective), baseline=problem.baseline)
+    offsets = offsets_of(problem.objective)
+    chances = holding(form, belief, shares, offsets=offsets, baseline=problem.baseline)
+    single_holds = {}
+    if blend.single is not None:
+        alone = np.asarray(np.arange(len(problem.names)) == blend.single, dtype=float)
+        single = holding(form, belief, alone, offsets=offsets, baseline=problem.baseline)
+        single_holds = {
+            name: float(chance) for name, chance, hard in zip(form.names, single, form.hard, strict=True) if hard
+        }
     ranges = intervals(belief, shares, np.eye(len(belief.mean)), confidence=problem.limits.confidence)
     understated = {
         name: float(factor)
@@ -51,7 +60,7 @@ def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdisp
         },
         understated_errors=understated,
     )
-    return replace(blend, certificate=certificate)
+    return replace(blend, certificate=certificate, single_holds=single_holds)
 
 
 def cautious_shares(problem: Problem, belief: Posterior, form: Form) -> Array:
@@ -126,7 +135,7 @@ def _advice(blend: Blend, gain: float, probability: float, worth: float) -> str:
         )
     if len(blend.support) == 1:
         return f"ship {blend.names[blend.support[0]]}: mixing buys nothing, and {gain:.3g} is all that is left to gain"
-    if blend.gain.value is not None and blend.gain.value <= worth:
+    if blend.gain.value is not None and blend.gain.value <= worth and blend.single_certified:
         single = blend.names[blend.gain.candidate]
         return f"ship {single}: mixing buys {max(blend.gain.value, 0.0):.3g}, less than it is worth"
     return f"stop learning and confirm the blend: {gain:.3g} is all that is left to gain"

@@ -107,7 +107,7 @@ class Thompson:
             if problem.features is None or not problem.features.shape[1]:
                 raise BadOption("structure='process' needs candidates that differ in numeric parameters")
             if not available():
-                raise MissingExtra("structure='process' needs scikit-learn: pip install 'pasto[process]'")
+                raise MissingExtra("structure='process' needs scikit-learn", "process")
 
     def start(self, problem: Problem) -> ThompsonState:
         """Nothing measured, nothing believed."""

@@ -18,7 +18,7 @@ def columns(path: Path, *names: str, unnest: str | None = None) -> Columns:
     try:
         import duckdb
     except ImportError as error:
-        raise MissingExtra("Parquet files need DuckDB; install it with: pip install 'pasto[serve]'") from error
+        raise MissingExtra("Parquet files need DuckDB", "serve") from error
     wanted = [f'"{name}"' for name in names] + ([f'unnest("{unnest}") AS "{unnest}"'] if unnest else [])
     if not path.exists():
         raise BadInput(f"there is no file {str(path)!r}")

@@ -37,7 +37,7 @@ def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicte
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     except ImportError as error:
-        raise MissingExtra("these models need scikit-learn; install it with: pip install 'pasto[process]'") from error
+        raise MissingExtra("these models need scikit-learn", "process") from error
     scores: dict[str, Array] = {}
     for kind in FEEDBACK:
         if kind == "watch":

@@ -213,7 +213,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingExtra("training a Mult-VAE needs torch; install it with: pip install 'pasto[vae]'") from error
+        raise MissingExtra("training a Mult-VAE needs torch", "vae") from error
     return torch
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pasto.errors import PastoWarning
 from pasto.estimate import Sample
 from pasto.objective import Array, Objective
 from pasto.optimize.learners import Algorithm1, Learner, Problem, Round
@@ -134,7 +136,9 @@ def learn_by_default(
         for number in range(1, rounds + 1):
             assignments = study.ask(PARALLEL)
             means, errors = crowd.measure([assignment.candidate for assignment in assignments], chance)
-            study.tell(assignments, means, errors=pool.add(errors))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PastoWarning)  # metrics may be changes in percent already
+                study.tell(assignments, means, errors=pool.add(errors))
             if number in wanted:
                 answers[repeat, wanted.index(number)] = study.blend().probabilities
             if progress is not None:

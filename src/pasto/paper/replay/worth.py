@@ -57,7 +57,7 @@ def halves(
         chooser, other = (crowd.part(np.sort(order[start::2])) for start in (0, 1))
         here, there = chooser.truth[:, :choices], other.truth[:, :choices]
         wanted = objective(chooser)
-        answer = solve(here, wanted)
+        answer = solve(wanted.by_metric(here), wanted)
         if answer.single is None:
             continue
         shares, first, second = (

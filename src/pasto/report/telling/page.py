@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtra, PastoWarning
 from pasto.report.telling.drawings import drawing
 from pasto.report.telling.sections import Section, sections
 
@@ -35,7 +36,8 @@ def page(report: Mapping[str, Any]) -> str:
     """
     parts = sections(report)
     title = escape(f"Report on {report['name']}")
-    body = "\n".join(_section(section, report, first=not place) for place, section in enumerate(parts))
+    drawings = _drawings(parts, report)
+    body = "\n".join(_section(section, drawings, first=not place) for place, section in enumerate(parts))
     return (
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
@@ -44,16 +46,24 @@ def page(report: Mapping[str, Any]) -> str:
     )
 
 
-def _section(section: Section, report: Mapping[str, Any], *, first: bool) -> str:
+def _drawings(parts: Sequence[Section], report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the drawings of the sections by name; none, with a warning, if the library for them is not installed."""
+    names = [section.drawing for section in parts if section.drawing is not None]
+    try:
+        return {name: drawing(name, report) or "" for name in names}
+    except MissingExtra as missing:
+        # Who makes the page can install it. Who reads the page cannot.
+        warnings.warn(f"the page has no figures: {missing}", PastoWarning, stacklevel=3)
+        return {}
+
+
+def _section(section: Section, drawings: Mapping[str, str], *, first: bool) -> str:
     rank = "h1" if first else "h2"
     lines = [f"<{rank}>{escape(section.title)}</{rank}>", *(f"<p>{escape(words)}</p>" for words in section.words)]
     if section.rows:
         lines.append(_table(section.header, section.rows))
-    if section.drawing is not None:
-        try:
-            lines.append(drawing(section.drawing, report) or "")
-        except MissingExtra as missing:
-            lines.append(f"<p>{escape(str(missing))}</p>")
+    if section.drawing is not None and section.drawing in drawings:
+        lines.append(drawings[section.drawing])
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""A report in sections: sentences, tables and the names of drawings, whoever shows them."""
+"""Sections of a report: sentences, tables and the names of drawings, for text and for HTML."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from pasto.report.confidence import stated
-from pasto.report.guardrail_text import SIDE_TEXT, basis_text, certificate_text, own_units_text, understated_text
+from pasto.report.guardrail_text import (
+    SIDE_TEXT,
+    basis_text,
+    certificate_text,
+    own_units_text,
+    understated_text,
+    verdict_text,
+)
+from pasto.report.missing_data_text import amount
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
 """Candidates that a table lists, those with the most units."""
+SHOWN_BLENDS = 5
+"""Blends that the table of the trade-off lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +48,24 @@ def sections(report: Mapping[str, Any]) -> tuple[Section, ...]:
 
 def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
     yield _opening(report)
+    if source := report.get("source_problem"):
+        yield Section("Source", (f"Round {source['round']} cannot be measured: {source['message']}.", _UNMEASURED))
     breaker = report.get("breaker") or {}
     if breaker.get("tripped"):
         yield Section("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
+    if report.get("held"):
+        yield _held(report["held"])
     if (confirmation := report.get("confirmation")) and confirmation.get("lifts"):
-        yield from _confirmation(confirmation)
+        yield from _confirmation(confirmation, report.get("claims"))
     learning = report.get("learning") or {}
     if learning.get("lifts"):
         rounds = learning["rounds"]
-        told = (
+        compared = (
             f"Against the control of the same rounds, {_count(len(rounds), 'round')}, each interval with "
             f"{stated(learning['confidence'])} confidence at any look. The blend and the best single candidate were "
-            "chosen on these rounds and look better here than they are; a confirmation tells them fairly."
+            "chosen on these rounds and look better here than they are; a confirmation measures them without this bias."
         )
-        words = (told, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
+        words = (compared, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
         yield Section("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
         if learning.get("winner"):
             yield Section("Single candidates", (_winner(learning["winner"]),))
@@ -61,12 +75,8 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         yield _guardrails(report["guardrails"])
     if report.get("prices"):
         yield Section("Prices", tuple(price["words"] for price in report["prices"]))
-    if report.get("trade_off"):
-        axes = report["trade_off"]
-        told = (
-            f"What can be had of {axes['x']} beside {axes['y']}, by blends and by single candidates, as expected now."
-        )
-        yield Section("Trade-off", (told,), drawing="trade_off")
+    if (report.get("trade_off") or {}).get("blends"):
+        yield _trade_off(report["trade_off"])
     if report.get("quality"):
         yield _quality(report["quality"])
     if (report.get("accounting") or {}).get("candidates"):
@@ -75,6 +85,7 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         yield _rounds(report["history"])
 
 
+_UNMEASURED = "The round stays open and its policy is served until the source can be read; closing is tried again."
 _REARM = "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts anew."
 
 
@@ -87,8 +98,29 @@ def _opening(report: Mapping[str, Any]) -> Section:
     return Section(f"{report['name']}: {report['state']}{where}", tuple(words))
 
 
+def _held(held: Sequence[Mapping[str, Any]]) -> Section:
+    words = (
+        "These rounds are not learned, because events seem to be missing. A round is learned once they are there. "
+        "Otherwise decide with `pasto round resolve`, as `learn` or `discard`.",
+    )
+    rows = tuple(
+        (
+            str(one["round"]),
+            finding["column"] or "any metric",
+            f"{finding['units']:,}",
+            amount(finding["expected"]) if finding["expected"] else "",
+            amount(finding["seen"]),
+            "" if finding["p_value"] is None else f"{finding['p_value']:.2g}",
+            one["resolution"] or "to be decided",
+        )
+        for one in held
+        for finding in one["findings"]
+    )
+    return Section("Rounds held back", words, ("round", "metric", "units", "expected", "came", "p", ""), rows)
+
+
 def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Targets down, metrics across, each with its relative and absolute lift, and other ways to tell it."""
+    """Return a row for each target and metric: relative and absolute lift, and the lift by other methods."""
     adjusted, bounded = (any(lift.get(way) for lift in lifts) for way in ("adjusted", "bounded"))
     rows = []
     for lift in lifts:
@@ -99,7 +131,7 @@ def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tup
         if bounded:
             row.append(_by_range(lift.get("bounded")))
         row += [span(lift["absolute"]), number(lift["level"]), number(lift["control"])]
-        row.append({"up": "rose", "down": "fell", "unclear": "cannot be told"}[(other or lift)["told"]])
+        row.append({"up": "rose", "down": "fell", "unclear": "not clear"}[(other or lift)["told"]])
         rows.append(tuple(row))
     more = [*(("adjusted", "variance reduced by") if adjusted else ()), *(("by its range",) if bounded else ())]
     return ("", "metric", "relative", *more, "absolute", "level", "control", ""), tuple(rows)
@@ -112,23 +144,21 @@ def _by_range(bounded: Mapping[str, Any] | None) -> str:
 
 
 def bounded_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a lift by a metric's range is, in a sentence; nothing where there is none.
+    """Return a sentence about lifts by a metric's range; nothing if there are none.
 
     >>> bounded_words([{"metric": "likes", "bounded": None}])
     ()
     """
     if not any(lift.get("bounded") for lift in lifts):
         return ()
-    return (
-        "What is told by its range needs no large numbers: it holds however a metric is spread between its bounds.",
-    )
+    return ("An interval by a metric's range holds for few units too, and for any distribution within the range.",)
 
 
 def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What adjusting by the past did for each metric, in a sentence; nothing where no metric is adjusted.
+    """Return a sentence about the variance that covariates removed; nothing if no metric is adjusted.
 
     >>> adjusted_words([{"metric": "likes", "adjusted": {"variance_reduced_by": 0.434}}, {"metric": "watch"}])
-    ('Adjusted by what units did before they were dealt, variance is reduced by 43% in likes.',)
+    ('Adjusted by what units did before they were assigned, variance is reduced by 43% in likes.',)
     """
     found: dict[str, list[float]] = {}
     for lift in lifts:
@@ -140,22 +170,24 @@ def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         parts.append(f"{least if least == most else f'{least} to {most}'} in {metric}")
     if not parts:
         return ()
-    return (f"Adjusted by what units did before they were dealt, variance is reduced by {', '.join(parts)}.",)
+    return (f"Adjusted by what units did before they were assigned, variance is reduced by {', '.join(parts)}.",)
 
 
-def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
-    when = "at the horizon that was set" if not told["sequential"] else "at any look"
-    units = ", ".join(f"{arm} {count:,.0f}" for arm, count in told["units"].items())
+def _confirmation(confirmation: Mapping[str, Any], opening: str | None) -> Iterator[Section]:
+    when = "at the horizon that was set" if not confirmation["sequential"] else "at any look"
+    units = ", ".join(f"{arm} {count:,.0f}" for arm, count in confirmation["units"].items())
     words = [
-        told["claims"],
-        f"Units stay in their arm and count once: {units}. Intervals hold with {stated(told['confidence'])} confidence "
-        f"{when}.",
-        *adjusted_words(told["lifts"]),
+        # The report opens with the confirmation's claims if there is one; they need not be read twice.
+        *([confirmation["claims"]] if confirmation["claims"] != opening else []),
+        *((" ".join(verdict_text(confirmation["verdict"])),) if confirmation.get("verdict") else ()),
+        f"Units stay in their arm and count once: {units}. Intervals hold with {stated(confirmation['confidence'])} "
+        f"confidence {when}.",
+        *adjusted_words(confirmation["lifts"]),
     ]
-    if told.get("note"):
-        words.append(told["note"])
-    yield Section("Confirmation", tuple(words), *arm_table(told["lifts"]), drawing="confirmation")
-    if told.get("predicted"):
+    if confirmation.get("note"):
+        words.append(confirmation["note"])
+    yield Section("Confirmation", tuple(words), *arm_table(confirmation["lifts"]), drawing="confirmation")
+    if confirmation.get("predicted"):
         rows = tuple(
             (
                 one["target"],
@@ -164,7 +196,7 @@ def _confirmation(told: Mapping[str, Any]) -> Iterator[Section]:
                 span(one["realised"], percent=True),
                 "as predicted" if one["inside"] else "outside" if one["inside"] is not None else "",
             )
-            for one in told["predicted"]
+            for one in confirmation["predicted"]
         )
         yield Section(
             "Predicted and realised",
@@ -186,18 +218,34 @@ def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tupl
     return ("", *metrics), tuple((target, *(cells[target, metric] for metric in metrics)) for target in targets)
 
 
-def _winner(told: Mapping[str, Any]) -> str:
-    if told["winner"] is not None:
-        return f"{told['winner']} beats the control and every other candidate in {told['metric']}, guardrails aside."
-    if told["beat_the_control"]:
-        some = ", ".join(told["beat_the_control"][:SHOWN])
-        return (
-            f"In {told['metric']} these beat the control, all claims together: {some}. None beats all the others yet."
-        )
+def _winner(winner: Mapping[str, Any]) -> str:
+    metric = winner["metric"]
+    if winner["winner"] is not None:
+        return f"{winner['winner']} beats the control and every other candidate in {metric}, guardrails aside."
+    if winner["beat_the_control"]:
+        some = ", ".join(winner["beat_the_control"][:SHOWN])
+        return f"In {metric} these beat the control, all claims together: {some}. None beats all the others yet."
     return (
-        f"{told['best_looking']} looks best in {told['metric']}, which is no claim: no candidate can yet be told from "
-        "the control, all claims together."
+        f"{winner['best_looking']} has the highest measured {metric}, but no candidate is yet shown to differ from the "
+        "control, all claims together."
     )
+
+
+def _trade_off(trade_off: Mapping[str, Any]) -> Section:
+    blends = sorted(trade_off["blends"], key=lambda point: (point["x"], point["y"]))
+    picked = {round(place * (len(blends) - 1) / (SHOWN_BLENDS - 1)) for place in range(SHOWN_BLENDS)}
+    points = [("the answer", trade_off["answer"])] if trade_off.get("answer") else []
+    points += [("a blend", blends[place]) for place in sorted(picked)]
+    points += [(single["name"], single) for single in trade_off["singles"][:SHOWN]]
+    more = len(trade_off["singles"]) - SHOWN
+    words = [
+        f"{trade_off['x']} and {trade_off['y']} as expected now, for the answer, for blends that reach the most of "
+        f"{trade_off['x']} at a level of {trade_off['y']}, and for single candidates."
+    ]
+    if more > 0:
+        words.append(f"{more} more single candidates are in the JSON.")
+    rows = dict.fromkeys((name, number(point["x"]), number(point["y"])) for name, point in points)
+    return Section("Trade-off", tuple(words), ("", trade_off["x"], trade_off["y"]), tuple(rows), drawing="trade_off")
 
 
 def _blend(report: Mapping[str, Any]) -> Section:
@@ -252,6 +300,9 @@ def _quality(told: Mapping[str, Any]) -> Section:
     for column, cut in told["clipped"].items():
         if cut["units"]:
             rows.append((f"cut to its range: {column}", _part(cut["units"], cut["share"])))
+    rejected = told.get("rejected") or {"events": 0, "reasons": ()}
+    rows.append(("events rejected by the service", f"{rejected['events']:,}"))
+    rows += [("", f"{one['events']:,}: {one['reason']}") for one in rejected["reasons"]]
     for label, key in (
         ("decided and never logged", "gap"),
         ("numbers missing from senders", "missing"),
@@ -272,8 +323,8 @@ def _books(accounting: Mapping[str, Any]) -> Section:
     lines = sorted(accounting["candidates"], key=lambda line: -line["logged"])
     rows = []
     for line in lines[:SHOWN]:
-        told = lost.get(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
-        counts = (line["logged"], line["excluded"], told["assigned"], told["dropped"], told["gap"])
+        sent = lost.get(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
+        counts = (line["logged"], line["excluded"], sent["assigned"], sent["dropped"], sent["gap"])
         rows.append((line["name"] or "unknown", *(f"{count:,}" for count in counts)))
     more = len(lines) - SHOWN
     words = (f"The {SHOWN} candidates with the most exposures; {more} more are in the JSON.",) if more > 0 else ()

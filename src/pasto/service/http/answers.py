@@ -17,6 +17,7 @@ from pasto.errors import (
     NothingLearned,
     OutOfDate,
     PastoError,
+    SourceError,
     StoreBusy,
     StoreError,
     StudyExists,
@@ -104,6 +105,7 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
     BadInput: (400, "bad_request"),
     Unsupported: (422, "unsupported"),
     StoreBusy: (503, "store_busy"),
+    SourceError: (502, "source_failed"),
     StoreError: (503, "store_unavailable"),
     MissingExtra: (501, "missing_extra"),
 }

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -82,8 +82,8 @@ class Call:
 
     @property
     def who(self) -> str:
-        """The caller as the audit log names it."""
-        return who(self.key)
+        """The caller as the audit log names it, with the name that the header Pasto-Who gives."""
+        return who(self.key, unquote(self.header(b"pasto-who") or ""))
 
     def path(self, name: str) -> str:
         """A part of the path that the route leaves open."""

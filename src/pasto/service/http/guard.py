@@ -93,9 +93,15 @@ def check_safe(keys: Keys, settings: Settings) -> None:
         )
 
 
-def who(key: KeyRow | None) -> str:
-    """The caller as the audit log names it."""
-    return LOCAL if key is None else f"{key.name} ({key.prefix})"
+def who(key: KeyRow | None, name: str = "") -> str:
+    """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
+
+    >>> who(None), who(None, "ann")
+    ('local', 'ann')
+    """
+    if key is None:
+        return name or LOCAL
+    return f"{key.name} ({key.prefix}): {name}" if name else f"{key.name} ({key.prefix})"
 
 
 def _host(value: bytes) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from pasto import __version__
 from pasto.service.http.schemas import Error, FlagError
-from pasto.service.http.table import ROUTES, Route
+from pasto.service.http.table import ADMIN, ROUTES, Route
 
 REFERENCE = "#/components/schemas/{name}"
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -65,6 +65,12 @@ EVENT = {
             {"version": WHOLE, "assigned": COUNTS, "dropped": COUNTS},
         ),
     ]
+}
+WHO: dict[str, Any] = {
+    "name": "Pasto-Who",
+    "in": "header",
+    "description": "Who asks, for the audit log; percent-encoded if it is not ASCII. A key's own name comes before it.",
+    "schema": {"type": "string", "pattern": "^[ -$&-~]{1,100}$"},
 }
 POLICY = {
     "type": "object",
@@ -151,6 +157,8 @@ def _operation(route: Route, found: Mapping[Any, dict[str, Any]]) -> dict[str, A
         {"name": name, "in": "path", "required": True, "schema": NAMES[name]}
         for name in re.findall(r"\{(\w+)\}", route.path)
     ] + [{"name": each.name, "in": "query", "description": each.meaning, "schema": each.schema} for each in route.query]
+    if route.scopes == ADMIN and route.method != "GET":
+        parameters.append(WHO)
     if parameters:
         operation["parameters"] = parameters
     if route.request is not None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from pasto.service.http.answers import Answer, answer
+from pasto.service.http.answers import Answer, Refused, answer
 from pasto.service.http.calls import Call, Context
 
 PATIENCE = 2.0
@@ -40,7 +40,26 @@ async def ready(call: Call) -> Answer:
         problems.append("rounds are not being closed: the scheduler has ended")
     if problems:
         return answer({"status": "unavailable", "problems": problems}, 503)
-    return answer({"status": "ok"})
+    warnings = await _source_warnings(call)
+    return answer({"status": "ok", "warnings": warnings} if warnings else {"status": "ok"})
+
+
+async def _source_warnings(call: Call) -> list[str]:
+    """Say which studies' own tables could not be read: the reasons only to callers who may read studies."""
+    context = call.context
+    try:
+        async with asyncio.timeout(PATIENCE):
+            failing = await asyncio.to_thread(context.service.failing_sources)
+    except Exception:  # the store answered a moment ago; the next call tells
+        return []
+    if not failing:
+        return []
+    try:
+        if not context.guard.near(call.scope.get("client"), call.headers):
+            context.guard.admit(call.headers, ("read",))
+    except Refused:
+        return [f"studies whose source cannot be read: {len(failing)}; ask with a key that may read to see which"]
+    return [f"study {name!r} since round {found['round']}: {found['message']}" for name, found in failing.items()]
 
 
 async def metrics(call: Call) -> Answer:

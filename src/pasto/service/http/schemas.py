@@ -21,7 +21,9 @@ class Change(Request, kw_only=True):
 
     action: Literal["start", "pause", "resume", "confirm", "deploy", "archive"]
     reason: Reason = ""
-    without_confirmation: Annotated[bool, Meta(description="deploy: straight from learning.")] | UnsetType = UNSET
+    without_confirmation: (
+        Annotated[bool, Meta(description="deploy: though it is not confirmed; needs a reason.")] | UnsetType
+    ) = UNSET
     shares: (
         Annotated[
             dict[str, Share], Meta(max_length=3, description="confirm: the arms' shares of traffic, which sum to 1.")
@@ -72,6 +74,16 @@ class Close(Request):
     """Ends the open round now."""
 
     reason: Reason = ""
+
+
+class Resolve(Request, kw_only=True):
+    """Decides about a round that is held back for lack of events."""
+
+    round: Annotated[int, Meta(ge=1)]
+    resolution: Annotated[
+        Literal["learn", "discard"], Meta(description="learn: as it is, at the next close. discard: never learn it.")
+    ]
+    reason: Annotated[str, Meta(min_length=1, max_length=1000, description="Why, for the audit log.")]
 
 
 Words = Annotated[list[Annotated[str, Meta(min_length=1, max_length=300)]], Meta(max_length=100)]
@@ -133,9 +145,36 @@ class Study(Struct):
     """A study as it stands; more fields may follow."""
 
     name: str
-    state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived"]
+    state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived", "deleted"]
     round: int
     version: int
+
+
+class CheckedSource(Struct, rename={"origin": "from"}):
+    """A study's own tables as they were found."""
+
+    origin: str
+    engine: Literal["duckdb", "postgres", "spark"]
+    tables: Annotated[
+        dict[str, dict[str, str] | None],
+        Meta(description="The type of each column, by table; null for a folder without files yet."),
+    ]
+
+
+class CheckedFile(Struct):
+    """A study file that could be created."""
+
+    name: str
+    warnings: list[str]
+    source: CheckedSource | None
+
+
+class DeletedStudy(Struct):
+    """A draft that was deleted."""
+
+    name: str
+    state: Literal["deleted"]
+    deleted_as: Annotated[str, Meta(description="The name that its audit log stays under.")]
 
 
 class Studies(Struct):
@@ -317,3 +356,4 @@ class Health(Struct, omit_defaults=True):
 
     status: Literal["ok", "unavailable"]
     problems: list[str] | None = None
+    warnings: Annotated[list[str] | None, Meta(description="What fails while requests are served.")] = None

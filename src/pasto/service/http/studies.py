@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from pasto.service.http.answers import Answer, Headers, Refused, answer, retry
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.calls import Call
-from pasto.service.http.schemas import Change, Close, Nothing, WhatIf
+from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
 from pasto.service.spec import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
@@ -21,6 +22,7 @@ KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
 }
 """The forms of a study file, by their media type."""
 LARGEST = 2**53
+MAX_REASON_CHARACTERS = 1000
 _SAFE = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
@@ -34,6 +36,7 @@ FORMS: dict[str, Headers] = {
 CHANGE = msgspec.json.Decoder(Change)
 WHAT_IF = msgspec.json.Decoder(WhatIf)
 CLOSE = msgspec.json.Decoder(Close)
+RESOLVE = msgspec.json.Decoder(Resolve)
 NOTHING = msgspec.json.Decoder(Nothing)
 REPLAY_PATIENCE = 3600.0
 """Seconds: a replay goes through every round there was."""
@@ -41,30 +44,31 @@ REPLAY_PATIENCE = 3600.0
 
 async def create(call: Call) -> Answer:
     """Take in a study file."""
-    asked = call.query("seed")
+    asked = call.query("seed", "reason")
     seed = call.number(asked, "seed", 0, 0, LARGEST) if "seed" in asked else None
-    sent = content_type(call.headers)
-    kind = KINDS.get(sent)
-    if kind is None:
-        raise Refused(
-            415,
-            "unsupported_type",
-            f"a study file is {', '.join(KINDS)}; got {sent[:60]!r}",
-            field="content-type",
-            rest=True,
-        )
-    body = await call.body()
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise Refused(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
+    read = await _study_file(call)
+    reason = _reason(asked)
+    return answer(await call.run(lambda: call.service.create(read(), who=call.who, reason=reason, seed=seed)), 201)
 
-    def work() -> dict[str, Any]:
-        if kind == "json":
-            check_depth(body, call.settings.depth_limit)
-        return call.service.create(read_document(text, kind), who=call.who, seed=seed)
 
-    return answer(await call.run(work), 201)
+async def edit(call: Call) -> Answer:
+    """Put another study file in the place of a draft's."""
+    name, reason = call.path("name"), _reason(call.query("reason"))
+    read = await _study_file(call)
+    return answer(await call.run(lambda: call.service.edit(name, read(), who=call.who, reason=reason)))
+
+
+async def delete(call: Call) -> Answer:
+    """Delete a draft."""
+    name, reason = call.path("name"), _reason(call.query("reason"))
+    return answer(await call.run(lambda: call.service.delete(name, who=call.who, reason=reason)))
+
+
+async def check(call: Call) -> Answer:
+    """Check a study file, and create nothing."""
+    call.query()
+    read = await _study_file(call)
+    return answer(await call.run(lambda: call.service.check(read())))
 
 
 async def studies(call: Call) -> Answer:
@@ -102,6 +106,17 @@ async def close(call: Call) -> Answer:
     name = call.path("name")
     asked = await call.json(CLOSE, empty=b"{}")
     return answer(await call.run(lambda: call.service.close_round(name, who=call.who, reason=asked.reason)))
+
+
+async def resolve(call: Call) -> Answer:
+    """Decide about a round that is held back."""
+    name = call.path("name")
+    asked = await call.json(RESOLVE)
+
+    def work() -> dict[str, Any]:
+        return call.service.resolve_round(name, asked.round, asked.resolution, who=call.who, reason=asked.reason)
+
+    return answer(await call.run(work))
 
 
 async def rounds(call: Call) -> Answer:
@@ -160,6 +175,39 @@ async def replay(call: Call) -> Answer:
         return answer(await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE))
     finally:
         context.replays -= 1
+
+
+async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:
+    """Read the body as a study file; returns what decodes it, which is slow enough for a thread."""
+    sent = content_type(call.headers)
+    kind = KINDS.get(sent)
+    if kind is None:
+        raise Refused(
+            415,
+            "unsupported_type",
+            f"a study file is {', '.join(KINDS)}; got {sent[:60]!r}",
+            field="content-type",
+            rest=True,
+        )
+    body = await call.body()
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
+
+    def read() -> dict[str, Any]:
+        if kind == "json":
+            check_depth(body, call.settings.depth_limit)
+        return read_document(text, kind)
+
+    return read
+
+
+def _reason(asked: Mapping[str, str]) -> str:
+    reason = asked.get("reason", "")
+    if len(reason) > MAX_REASON_CHARACTERS:
+        raise Refused(400, "bad_request", f"a reason has at most {MAX_REASON_CHARACTERS} characters", field="reason")
+    return reason
 
 
 def _page(call: Call) -> tuple[int, int]:

@@ -63,6 +63,7 @@ SEED = Query(
     "Of the learner's draws, for a run that can be repeated; drawn anew where it is left out.",
     {"type": "integer", "minimum": 0, "maximum": 2**53},
 )
+REASON = Query("reason", "Why, for the audit log.", {"type": "string", "maxLength": 1000})
 
 FORM = Query("format", "JSON, text for people, or one HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
 
@@ -75,7 +76,16 @@ ROUTES: tuple[Route, ...] = (
         studies.create,
         {201: schemas.Study},
         "StudyFile",
-        query=(SEED,),
+        query=(SEED, REASON),
+    ),
+    Route(
+        "POST",
+        "/v1/check",
+        ADMIN,
+        "Check a study file and the tables that it names; nothing is created.",
+        studies.check,
+        {200: schemas.CheckedFile},
+        "StudyFile",
     ),
     Route("GET", "/v1/studies", READ, "List every study in a few words.", studies.studies, {200: schemas.Studies}),
     Route("GET", STUDY, READ, "Show one study as it stands.", studies.show, {200: schemas.Study}),
@@ -87,6 +97,25 @@ ROUTES: tuple[Route, ...] = (
         studies.change,
         {200: schemas.Study},
         schemas.Change,
+    ),
+    Route(
+        "PUT",
+        STUDY,
+        ADMIN,
+        "Put another study file in the place of a draft's.",
+        studies.edit,
+        {200: schemas.Study},
+        "StudyFile",
+        query=(REASON,),
+    ),
+    Route(
+        "DELETE",
+        STUDY,
+        ADMIN,
+        "Delete a draft, which frees its name.",
+        studies.delete,
+        {200: schemas.DeletedStudy},
+        query=(REASON,),
     ),
     Route(
         "GET",
@@ -109,6 +138,15 @@ ROUTES: tuple[Route, ...] = (
         optional=True,
     ),
     Route(
+        "POST",
+        STUDY + "/rounds/resolve",
+        ADMIN,
+        "Learn or discard a round that is held back for lack of events.",
+        studies.resolve,
+        {200: schemas.Study},
+        schemas.Resolve,
+    ),
+    Route(
         "GET",
         STUDY + "/policy",
         EVALUATE + READ,
@@ -123,7 +161,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         STUDY + "/assign",
         EVALUATE,
-        "Decide for one unit or several, and log their exposure.",
+        "Decide for one unit or several, and log their exposure; answered before it is on disk.",
         policies.assign,
         {200: (schemas.Assignment, schemas.Assignments)},
         schemas.Units,

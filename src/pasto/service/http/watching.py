@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from pasto.errors import PastoError
+from pasto.service.details import Details
 from pasto.service.service import Service
 from pasto.store import StudyRow
 
@@ -61,6 +62,8 @@ class Watch:
         spec = self._service.board.spec(row)
         if spec.source is None:
             yield "pasto_study_served", "1 while a study is served and its events are to come here.", 1.0, row.name
+        held = sum(one.is_held for one in Details.from_text(row.details).waiting)
+        yield "pasto_held_rounds", "Rounds that are held back for lack of events.", float(held), row.name
         every = spec.rounds.every
         if row.state == "learning" and every is not None:
             late = max(0.0, now - row.opened_at - every)

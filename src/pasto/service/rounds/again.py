@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pasto.measure import Before, Moments
-from pasto.service.details import Waiting
+from pasto.service.details import Waiting, identity_of
 from pasto.service.rounds.agreement import agree
 from pasto.service.rounds.close import OWN_TABLES
 from pasto.service.rounds.gathering import moments_of
@@ -38,7 +38,7 @@ class Again:
         self._spec = spec
         self._row = row
         self._archive = archive
-        self._archived = set(archive.rounds(row.name)) if archive is not None else set()
+        self._archived = set(archive.rounds(identity_of(row))) if archive is not None else set()
         self._units, self._events, self.deleted = _forgotten(store, row)
         self.touched: list[int] = []
         """Rounds that knew a unit which was deleted since."""

@@ -59,6 +59,12 @@ class Turn:
     learned_from: tuple[int, ...] = ()
     corrected: tuple[int, ...] = ()
     """Rounds that were learned before, and are learned anew with what came since."""
+    held: tuple[int, ...] = ()
+    """Rounds that are held back because events seem to be missing."""
+    newly_held: tuple[int, ...] = ()
+    """Those of them that were not before."""
+    discarded: tuple[int, ...] = ()
+    """Rounds that a person left out."""
     problems: tuple[str, ...] = ()
     published: Published | None = None
     breaker: Watch = field(default_factory=Watch)
@@ -107,24 +113,27 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         terms = Terms("paused", hold=holding(row.state))
         trip = reason(spec, judged.said)
     if learning:
-        lessons = [lesson(spec, one, moments) for one, moments in seen.ripe]
+        lessons = [lesson(spec, one, moments) for one, moments in seen.matured]
         stepped = step(seen.saved, lessons, _revision(store, spec, row.number, seen, stay))
     else:
         stepped = _kept(spec, row, seen.saved, terms)
     looking = phase and terms.state == row.state
     frozen, policy = details.frozen, None
     if not looking:
-        frozen, policy = publication(spec, stepped, terms, details.frozen, version=row.version + 1, at=now)
+        frozen, policy = publication(
+            spec, stepped, terms, details.frozen, version=row.version + 1, at=now, identity=details.identity
+        )
     tripped = None if trip is None else {"round": row.round, "at": now, "reason": trip}
     watch = after_close(watch, row.state, terms.state, judged, tripped)
-    problems = (*stepped.problems, *judged.problems)
+    problems = (*seen.problems, *stepped.problems, *judged.problems)
     later = Details(
-        waiting=tuple(one for one in seen.waiting if one not in seen.due),
+        waiting=seen.waiting,
         paused_from=row.state if terms.state == "paused" else None,
         frozen=frozen,
         horizon=details.horizon if terms.horizon is None else terms.horizon,
         breaker=watch,
         correctable=seen.correctable(stay, row.round) if learning or not stay else seen.late.known,
+        identity=details.identity,
     )
     close = CloseRow(
         round=row.round,
@@ -161,6 +170,9 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         stepped.text if learning and policy is not None else None,
         learned_from=tuple(one.round for one in seen.due),
         corrected=tuple(seen.late.moments),
+        held=tuple(one.round for one in seen.checked.held),
+        newly_held=tuple(one.round for one in seen.checked.held if one.round not in _held_rounds(details)),
+        discarded=tuple(one.round for one in seen.checked.discarded),
         problems=problems,
         published=policy,
         breaker=watch,
@@ -171,7 +183,14 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
 
 
 def publication(
-    spec: Spec, stepped: Stepped, terms: Terms, frozen: Frozen | None, *, version: int, at: float
+    spec: Spec,
+    stepped: Stepped,
+    terms: Terms,
+    frozen: Frozen | None,
+    *,
+    version: int,
+    at: float,
+    identity: str | None = None,
 ) -> tuple[Frozen | None, Published | None]:
     """What a study in that state has frozen, and the policy it serves; archived ones serve none."""
     if terms.state == "archived":
@@ -181,7 +200,16 @@ def publication(
     standing = frozen
     if terms.state == "paused" and frozen is None and terms.hold == "blend":
         standing = _held(stepped)
-    policy = published(spec, stepped.study, state=terms.state, version=version, at=at, frozen=standing, hold=terms.hold)
+    policy = published(
+        spec,
+        stepped.study,
+        state=terms.state,
+        version=version,
+        at=at,
+        frozen=standing,
+        hold=terms.hold,
+        identity=identity,
+    )
     return frozen, policy
 
 
@@ -212,7 +240,8 @@ def _first(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float)
     if terms.state == "archived":
         return Turn(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
     stepped = begun(spec.study(row.seed))
-    _, policy = publication(spec, stepped, terms, None, version=1, at=now)
+    identity = Details.from_text(row.details).identity
+    _, policy = publication(spec, stepped, terms, None, version=1, at=now, identity=identity)
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=terms.state, round=1, version=1, opened_at=now)
     learned = stepped.study.policy.version
@@ -256,19 +285,34 @@ def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: An
     Of rounds that were learned before it tells those it corrects, and those that are final from now on.
     """
     late = seen.late
-    told |= {"learns": learns, "rounds": [_round(one, moments, stay) for one, moments in seen.ripe]}
+    told |= {"learns": learns, "rounds": [_round(one, moments, stay) for one, moments in seen.matured]}
+    for record in told["rounds"]:
+        if record["round"] in seen.checked.accepted:
+            record["accepted"] = True
+    if seen.checked.held:
+        told["held"] = [_held_record(one) for one in seen.checked.held]
     again = [one.waiting for one in late.known if one.waiting.round in late.moments]
     if again:
         told["corrected"] = [_round(one, late.moments[one.round], stay) for one in again]
-    ended = [one for one in late.known if one.waiting.round not in stay]
+    ended = [
+        {"round": one.waiting.round, "after": one.waiting.after, "until": seen.high_water if learns else one.until}
+        for one in late.known
+        if one.waiting.round not in stay
+    ]
+    ended += [{"round": one.round, "after": one.after, "until": seen.high_water} for one in seen.checked.discarded]
     if ended:
-        told["settled"] = [
-            {"round": one.waiting.round, "after": one.waiting.after, "until": seen.high_water if learns else one.until}
-            for one in ended
-        ]
+        told["settled"] = ended
     if seen.look is not None:
         told["look"] = {"elapsed": seen.look.elapsed, "moments": write_cells(seen.look.moments)}
     return json.dumps(told, separators=(",", ":"), allow_nan=False)
+
+
+def _held_rounds(details: Details) -> set[int]:
+    return {one.round for one in details.waiting if one.is_held}
+
+
+def _held_record(one: Waiting) -> dict[str, Any]:
+    return {"round": one.round, "findings": [] if one.missing is None else list(one.missing.findings)}
 
 
 def _round(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:

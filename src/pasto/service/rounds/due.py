@@ -18,14 +18,14 @@ RECOUNT = 30.0
 
 
 def crowded(spec: Spec, row: StudyRow, now: float) -> bool:
-    """Whether as many rounds wait for late events as can be kept, and none is ripe: then the open one must go on.
+    """Whether as many rounds wait for events as can be kept, and none can be learned: then the open one must go on.
 
     One more would push out the policy of the oldest, and with it all that was measured under it.
     """
-    if not spec.rounds.maturity:
+    waiting = [one for one in Details.from_text(row.details).waiting if one.missing is None or one.is_held]
+    if len(waiting) < spec.room:
         return False
-    waiting = Details.from_text(row.details).waiting
-    return len(waiting) >= spec.room and waiting[0].closed_at + spec.rounds.maturity > now
+    return all(one.is_held or one.closed_at + spec.rounds.maturity > now for one in waiting)
 
 
 class Due:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from pasto.assign import Published
 from pasto.errors import StoreError
 from pasto.measure import Moments, measure
+from pasto.report.missing_data_text import describe_held, describe_refused_correction
 from pasto.service.details import Correctable, Details, Waiting
 from pasto.service.origins import measure_there
+from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.judging import lengthened, look_elapsed
 from pasto.service.rounds.late import Corrections, corrections
 from pasto.service.rounds.past import dealt_first, past_of
@@ -35,23 +37,28 @@ class Gathered:
     saved: str
     """What the learner knew before."""
     waiting: tuple[Waiting, ...]
-    """The rounds that were not learned yet, the one being closed included."""
-    due: tuple[Waiting, ...]
-    """Those of them that are learned now."""
-    measured: tuple[tuple[Moments, ...], ...]
-    """What these measured."""
+    """The rounds that are not learned after this close either: they mature, or are held back."""
+    checked: CheckedRounds
+    """Those that have matured."""
     late: Corrections
     look: Look | None
+    problems: tuple[str, ...] = ()
+    """What is held back, in sentences."""
 
     @property
-    def ripe(self) -> list[tuple[Waiting, tuple[Moments, ...]]]:
+    def matured(self) -> tuple[tuple[Waiting, tuple[Moments, ...]], ...]:
         """The rounds that are learned now, each with what it measured."""
-        return list(zip(self.due, self.measured, strict=True))
+        return self.checked.learned
+
+    @property
+    def due(self) -> tuple[Waiting, ...]:
+        """The rounds that are learned now."""
+        return tuple(one for one, _ in self.matured)
 
     @property
     def rounds(self) -> list[tuple[int, tuple[Moments, ...]]]:
         """Everything that was measured at this close, by round: corrections first."""
-        return [*self.late.moments.items(), *((one.round, moments) for one, moments in self.ripe)]
+        return [*self.late.moments.items(), *((one.round, moments) for one, moments in self.matured)]
 
     @property
     def seconds(self) -> dict[int, float | None]:
@@ -82,17 +89,25 @@ def gather(
     if row.state == "learning" and serving.learned is not None:
         served = max(0.0, now - serving.published_at)
         waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now, served))
-    due: tuple[Waiting, ...] = ()
+    checked, problems = CheckedRounds(), []
     late = Corrections(details.correctable)
     if learning:
-        due = tuple(one for one in waiting if one.closed_at + spec.rounds.maturity <= now)
+        matured = [one for one in waiting if one.closed_at + spec.rounds.maturity <= now]
+        data = DataCheck(store, spec, row.number, row.round - 1)
         late = corrections(store, spec, row.number, details.correctable, high_water, measured)
+        if spec.source is not None:
+            late, refused = data.refuse_corrections(late)
+            problems += [describe_refused_correction(number, findings) for number, findings in refused.items()]
+        checked = data.check(matured, high_water, measured)
+        held = {one.round: one for one in checked.held}
+        waiting = tuple(held.get(one.round, one) for one in waiting if one not in matured or one.round in held)
+        problems += [describe_held(number, one.missing.findings) for number, one in held.items() if one.missing]
     look = None
     if phase:
         elapsed = look_elapsed(spec, serving.published_at, now)
         whole = Waiting(row.version, 0, serving.after, now)
         look = Look(elapsed, moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water))
-    return Gathered(high_water, saved, waiting, due, tuple(map(measured, due)), late, look)
+    return Gathered(high_water, saved, waiting, checked, late, look, tuple(problems))
 
 
 def moments_of(

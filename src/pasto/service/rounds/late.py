@@ -45,12 +45,12 @@ class Corrections:
             return set()
         if not learning:
             return {one.waiting.round for one in self.known}
-        found: set[int] = set()
-        for one in reversed([*(known.waiting for known in self.known), *due]):
-            if len(found) >= spec.kept or one.closed_at + spec.rounds.maturity + spec.rounds.late <= now:
-                break
-            found.add(one.round)
-        return found
+        learned = [*(known.waiting for known in self.known), *due]
+        window = spec.rounds.maturity + spec.rounds.late
+        # Rounds are final in the order in which they were learned. One that was held back is learned after younger
+        # ones, and stays open as long as they do.
+        first = next((place for place, one in enumerate(learned) if one.closed_at + window > now), len(learned))
+        return {one.round for one in learned[max(first, len(learned) - spec.kept) :]}
 
     def later(self, due: Sequence[Waiting], stay: Collection[int], *, until: int, told: int) -> tuple[Correctable, ...]:
         """The rounds that stay open: known up to the close's mark, and told by it where it measured them."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pasto.errors import BadOption, WrongState
+from pasto.report.guardrail_text import verdict_text
 from pasto.service.rounds.close import Turn
 from pasto.service.trust.confirmation import ENOUGH, enough
 
@@ -46,21 +47,26 @@ def _moment(given: Any) -> float:
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def check_confirmed(name: str, turned: Turn) -> None:
-    """Refuse to deploy what a confirmation has not seen anything of yet."""
+def check_confirmed(name: str, turned: Turn, verdict: Mapping[str, Any]) -> None:
+    """Refuse to deploy what its confirmation has not confirmed."""
     units: dict[str, int] = {}
     for cell in () if turned.look is None else turned.look.moments:
         units[cell.arm] = units.get(cell.arm, 0) + cell.units
-    if turned.trip is None and not enough(units):
+    if not enough(units):
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
         raise WrongState(
             f"the confirmation of study {name!r} has too few units to say anything (needed: {ENOUGH} in the control "
-            f"and in the blend; measured: {counted}); let it run, or deploy without_confirmation"
+            f"and in the blend; measured: {counted}); let it run, or deploy without_confirmation and with a reason"
+        )
+    if verdict["state"] != "confirmed":
+        raise WrongState(
+            f"study {name!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
+            "deploy without_confirmation and with a reason"
         )
 
 
 def messages(study: str, turned: Turn) -> Iterator[dict[str, Any]]:
-    """What a webhook is told of a close: that the breaker warns, that it tripped."""
+    """What a webhook is told of a close: that the breaker warns, that it tripped, that a round is held back."""
     about = {"study": study, "round": turned.after.round, "version": turned.after.version, "state": turned.after.state}
     verdicts = [dict(verdict) for verdict in turned.breaker.verdicts]
     if turned.trip is not None:
@@ -69,3 +75,6 @@ def messages(study: str, turned: Turn) -> Iterator[dict[str, Any]]:
         names = ", ".join(turned.warned)
         reason = f"breaker: {names} may be about to fall through its floor"
         yield {"event": "warning", **about, "reason": reason, "verdicts": verdicts}
+    if turned.newly_held:
+        reason = f"held back for lack of events: round {', '.join(map(str, turned.newly_held))}"
+        yield {"event": "held", **about, "reason": reason, "held": list(turned.newly_held)}

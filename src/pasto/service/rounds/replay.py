@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
 from pasto.measure import Moments
-from pasto.service.details import Frozen, Waiting
+from pasto.service.details import Frozen, Waiting, identity_of
 from pasto.service.packing import read_cells
 from pasto.service.rounds.again import Again
 from pasto.service.rounds.close import Terms, lesson, publication
@@ -42,7 +42,8 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
         return _told(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
     stepped = begun(spec.study(row.seed))
     frozen: Frozen | None = None
-    _, again = publication(spec, stepped, Terms("learning"), None, version=1, at=first.published_at)
+    identity = identity_of(row)
+    _, again = publication(spec, stepped, Terms("learning"), None, version=1, at=first.published_at, identity=identity)
     if again is None or again.text != first.text:
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
     served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
@@ -54,7 +55,7 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
             return _told(done, _difference(done + 1, "close", "missing", None))
         try:
             stepped, frozen, difference = _again(
-                measuring, open_, rejudged, spec, close, stepped, frozen, served, policies
+                measuring, open_, rejudged, spec, close, stepped, frozen, served, policies, identity
             )
         except (PastoError, KeyError, ValueError) as error:
             difference = _difference(close.round, "close", None, None, f"{type(error).__name__}: {error}")
@@ -76,6 +77,7 @@ def _again(
     frozen: Frozen | None,
     served: dict[int, Waiting],
     policies: Iterator[PolicyRow],
+    identity: str,
 ) -> tuple[Stepped, Frozen | None, dict[str, Any] | None]:
     """One close once more; `served` learns what the next round serves."""
     told = json.loads(close.observed)
@@ -106,7 +108,9 @@ def _again(
     policy = next(policies, None)
     if policy is None or policy.version != close.next_version:
         return stepped, frozen, _difference(close.round, "policy", "missing", None)
-    frozen, again = publication(spec, stepped, terms, frozen, version=policy.version, at=policy.published_at)
+    frozen, again = publication(
+        spec, stepped, terms, frozen, version=policy.version, at=policy.published_at, identity=identity
+    )
     if again is None or again.text != policy.text:
         found = None if again is None else again.checksum
         return stepped, frozen, _difference(close.round, "policy", policy.checksum, found)

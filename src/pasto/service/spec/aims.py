@@ -12,6 +12,7 @@ from pasto.measure.document import Problems, nearest, shown, within
 from pasto.objective import Objective, Ratio, maximize, minimize
 from pasto.service.spec.amounts import Level, plain, read_level, read_loss
 from pasto.service.spec.fields import inside
+from pasto.service.spec.guardrail_bounds import find_useless_bound
 from pasto.service.spec.spec import Rail
 
 MOST = 64
@@ -19,9 +20,12 @@ MOST = 64
 
 
 def read_aims(
-    problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric]
+    problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
 ) -> tuple[Objective, tuple[Rail, ...]] | None:
-    """The objective and its guardrails, or None and what is wrong with them."""
+    """The objective and its guardrails, or None and what is wrong with them.
+
+    A bound that the metric cannot cross is refused, except in a study that is stored already: it goes on as it is.
+    """
     objective = _goal(problems, document, metrics)
     given = document.get("guardrails", [])
     if not isinstance(given, (list, tuple)) or len(given) > MOST:
@@ -32,7 +36,12 @@ def read_aims(
         path = f"guardrails[{place}]"
         fields = problems.fields(path, row, inside("guardrails"))
         rail = _rail(problems, path, fields, metrics) if isinstance(row, Mapping) else None
-        if rail is None or objective is None:
+        if rail is None:
+            continue
+        if not stored and (wrong := find_useless_bound(rail, metrics[rail.metric])) is not None:
+            problems.add(within(path, wrong[0]), wrong[1])
+            continue
+        if objective is None:
             continue
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:

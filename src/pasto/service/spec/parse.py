@@ -32,8 +32,11 @@ _UNIT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 DAY = 86_400.0
 
 
-def parse_spec(document: Mapping[str, Any]) -> Spec:
+def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     """Check a study file's document and make it a Spec; raises BadSpec with every problem, by field.
+
+    With `stored`, the document is one that the store holds: a guardrail that cannot fail is then a warning, because a
+    study that runs must go on.
 
     >>> parse_spec({"name": "Feed", "gaol": {"maximize": "likes"}})
     Traceback (most recent call last):
@@ -49,7 +52,7 @@ def parse_spec(document: Mapping[str, Any]) -> Spec:
         problems.add("description", f"must be a printable text of at most 2,000 characters, got {shown(description)}")
     settings = read_settings(problems, fields)
     metrics = _metrics(problems, fields)
-    aims = read_aims(problems, fields, metrics)
+    aims = read_aims(problems, fields, metrics, stored=stored)
     traffic = read_traffic(problems, fields.get("traffic", {}))
     rounds = read_rounds(problems, fields.get("rounds", {}))
     learner = read_learner(problems, fields, traffic, None if settings is None else settings.candidates)

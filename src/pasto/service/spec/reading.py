@@ -88,9 +88,7 @@ def _yaml(text: str) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise MissingExtra(
-            "a YAML study file needs PyYAML: pip install 'pasto[serve]', or write JSON or TOML"
-        ) from error
+        raise MissingExtra("a YAML study file needs PyYAML", "serve") from error
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
@@ -117,9 +115,18 @@ def _yaml(text: str) -> Any:
                 raise ValueError(f"it is nested more than {DEEPEST} deep")
         return yaml.load(text, Loader=Loader)  # noqa: S506 -- a safe loader, made stricter
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(_tab(text, error) or str(error).replace('in "<unicode string>", ', "at ")) from None
     except (AttributeError, KeyError, TypeError) as error:  # as the loader itself meets a tag that does not fit
         raise ValueError(f"a value is not what its tag says: {error}") from None
+
+
+def _tab(text: str, error: Any) -> str:
+    """Return what to do about the tab that YAML failed at; empty if it failed at something else."""
+    mark = getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines) or lines[mark.line][mark.column : mark.column + 1] != "\t":
+        return ""
+    return f"line {mark.line + 1} has a tab, and YAML is indented with spaces; write spaces instead of the tab"
 
 
 _READERS: dict[str, Callable[[str], Any]] = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pasto.measure import Metric
+from pasto.objective.guardrail import likely_percentage
+from pasto.service.spec.guardrail_bounds import find_useless_bound
 from pasto.service.spec.spec import Rail, Spec
 
 HARMLESS = 1e-3
@@ -57,6 +59,13 @@ def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[st
         yield (
             f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
             "could trip or mask it; add cap: with a value that no honest unit exceeds"
+        )
+    if (useless := find_useless_bound(rail, metric)) is not None:  # of a study that is stored already
+        yield f"{path}.{useless[0]} {useless[1]}"
+    elif not rail.at.relative and rail.lower and rail.at.number <= 0 and metric.reach[0] is None:
+        yield (
+            f"{path}.at_least is {rail.at.number:g}, which cannot fail unless {metric.name} can be negative; for a "
+            f"change against the baseline write '{likely_percentage(rail.at.number)}', or declare a range"
         )
     if not rail.floor.relative and not spec.traffic.control:
         yield (

@@ -9,6 +9,7 @@ from pasto.report.balance import balance
 from pasto.report.lift import Lift, Target, lifts
 from pasto.report.measured import recorded
 from pasto.service.spec import Spec
+from pasto.service.trust.confirmation_verdict import judge_confirmation
 from pasto.service.trust.lifted import claimed, covariates, shown_balance, shown_estimate, shown_lift
 from pasto.service.trust.measured import Look
 from pasto.service.trust.quantities import quantities
@@ -58,7 +59,7 @@ def confirmation(
     }
     arms = [arm for arm in ARMS if units.get(arm)]
     if not arms or not units.get("control"):
-        return told
+        return {**told, "verdict": judge_confirmation(spec, told)}
     record = recorded([look.measured])
     targets = [Target(ARMS[arm], arm=arm) for arm in arms]
     found = lifts(
@@ -75,7 +76,7 @@ def confirmation(
     told["claims"] = claimed(spec, found, checked, names).replace("Over 1 round ", "Over the whole confirmation ")
     told["sample_ratio"] = shown_balance(checked, names)
     told["predicted"] = _predicted(found, promised or {})
-    return told
+    return {**told, "verdict": judge_confirmation(spec, told)}
 
 
 def enough(units: Mapping[str, int]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pasto.report.guardrail_text import contradiction_text
 from pasto.service.spec import Rail, Spec
+from pasto.service.spec.amounts import Level
 from pasto.service.trust.breaker import grows_with_phase
 
 BLEND = "the blend"
@@ -33,8 +34,8 @@ def find_contradictions(
             grows = phase == "confirming" and not rail.at.relative and grows_with_phase(spec, spec.metrics[rail.metric])
             if rail.metric not in measured or grows:
                 continue
-            interval = _interval(rail, measured[rail.metric])
-            if interval is not None and _beyond(rail, interval):
+            interval = measured_interval(rail.at, measured[rail.metric])
+            if interval is not None and is_beyond(rail.at, rail.lower, interval):
                 contradiction = {
                     "guardrail": rail.name,
                     "metric": rail.metric,
@@ -57,17 +58,25 @@ def _certified(spec: Spec, certificate: Mapping[str, Any]) -> Iterator[Rail]:
             yield rail
 
 
-def _interval(rail: Rail, lift: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return what was measured in the guardrail's terms; None if an end is not known."""
+def measured_interval(level: Level, lift: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return what was measured in a level's terms; None if an end is not known."""
     estimate = lift.get("adjusted") or lift
-    start = 0.0 if rail.at.relative else lift["control"]
-    ends = estimate["relative" if rail.at.relative else "absolute"]
+    start = 0.0 if level.relative else lift["control"]
+    ends = estimate["relative" if level.relative else "absolute"]
     if start is None or any(ends[name] is None for name in ("value", "low", "high")):
         return None
     return {name: start + ends[name] for name in ("value", "low", "high")}
 
 
-def _beyond(rail: Rail, interval: Mapping[str, float]) -> bool:
-    """Return whether all of an interval lies on the wrong side of the limit."""
-    limit = rail.at.number / 100.0 if rail.at.relative else rail.at.number
-    return interval["high"] < limit if rail.lower else interval["low"] > limit
+def is_beyond(level: Level, lower: bool, interval: Mapping[str, float]) -> bool:
+    """Return whether all of an interval lies on the wrong side of a level."""
+    return interval["high"] < _number(level) if lower else interval["low"] > _number(level)
+
+
+def is_within(level: Level, lower: bool, interval: Mapping[str, float]) -> bool:
+    """Return whether all of an interval lies on the right side of a level."""
+    return interval["low"] >= _number(level) if lower else interval["high"] <= _number(level)
+
+
+def _number(level: Level) -> float:
+    return level.number / 100.0 if level.relative else level.number

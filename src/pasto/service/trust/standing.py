@@ -78,6 +78,7 @@ def quality(spec: Spec, rounds: Sequence[MeasuredRound], accounting: Mapping[str
         },
         "uncredited": events.get("uncredited", 0),
         "excluded": events.get("excluded", 0),
+        "rejected": (accounting or {}).get("rejected", {"events": 0, "reasons": []}),
         "missing": (accounting or {}).get("senders", {}).get("missing", 0),
         "gap": sum(version["gap"] for version in (accounting or {}).get("versions", ())),
     }

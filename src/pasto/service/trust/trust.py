@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from pasto.errors import NothingLearned, PastoError
+from pasto.measure import Moments
 from pasto.report.measured import MeasuredRound
 from pasto.service.board import Standing
 from pasto.service.details import Details, Frozen
 from pasto.service.spec import Spec
 from pasto.service.trust.believed import Believed, believed
 from pasto.service.trust.confirmation import confirmation
+from pasto.service.trust.confirmation_verdict import judge_confirmation
 from pasto.service.trust.contradictions import find_contradictions
 from pasto.service.trust.lifted import learned
-from pasto.service.trust.measured import Measured, Reader, judged_rounds
+from pasto.service.trust.measured import Look, Measured, Reader, judged_rounds, shares
 from pasto.service.trust.prices import placed, prices, trade_off
 from pasto.service.trust.spreads import spreads
 from pasto.service.trust.standing import guardrails, quality, understated_errors
@@ -71,6 +73,17 @@ class Trust:
         with self._lock:
             reader = self._readers.setdefault(row.number, Reader(self._store, row.number))
         return reader.read(row.round)
+
+    def verdict(
+        self, row: StudyRow, spec: Spec, elapsed: float, cells: Sequence[Moments], now: float
+    ) -> dict[str, Any]:
+        """Return the verdict on the confirmation that a study is in, with a look that is not written yet."""
+        policy = self._store.policy(row.number, row.version)
+        served = {} if policy is None else shares(json.loads(policy.text))
+        look = Look(row.round, row.version, row.state, elapsed, now, MeasuredRound(row.version, served, cells))
+        horizon = Details.from_text(row.details).horizon
+        told = confirmation(spec, [*self.measured(row).looks, look], (), horizon=horizon)
+        return judge_confirmation(spec, None) if told is None else dict(told["verdict"])
 
     def past(self, study: int) -> Callable[[], Iterable[MeasuredRound]]:
         """A study's judged rounds, read when they are asked for."""

@@ -15,6 +15,8 @@ from pasto.optimize import describe, optimum
 from pasto.records import Blend
 from pasto.service.answer import shown as shown_blend
 from pasto.service.spec import Spec
+from pasto.service.spec.amounts import Level
+from pasto.service.spec.guardrail_bounds import bound_problem
 from pasto.service.trust.believed import Array, Believed, shown
 
 ASSUMED = (
@@ -79,6 +81,10 @@ def asked(spec: Spec, question: Question) -> Objective:
         for text in question.keep
         for rail in _named(spec, parse_objective(maximize=[first], keep=[text])).guardrails
     ]
+    for rail in stated:
+        metric = spec.metrics.get(rail.label)
+        if metric is not None and (wrong := bound_problem(metric, Level(rail.at, rail.relative), lower=rail.lower)):
+            raise BadObjective(f"the threshold of {rail.label!r} {wrong}")
     replaced = {(rail.label, rail.lower) for rail in stated}
     rails = [
         rail for rail in own.guardrails if rail.label not in dropped and (rail.label, rail.lower) not in replaced

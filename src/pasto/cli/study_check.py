@@ -1,0 +1,65 @@
+"""`pasto study check`: a study file and the tables that it names, checked before anything is created."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pasto.cli.desk import desk_options, reached
+from pasto.cli.screen import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from pasto.service.desk import Desk
+
+ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
+
+
+@click.command(
+    short_help="Check a study file and its tables; create nothing.",
+    epilog="\b\nExample:\n  pasto study check feed.yaml\n",
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@desk_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+def check(file: Path, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Check a study file and, if it has a `source:`, its tables, columns, types and permissions; nothing is created.
+
+    The service at --url, or the one that runs on the store, checks with its own PASTO_SOURCE_… variables; if there is
+    none, this command checks with those of its own environment. Exit code 2 if anything is wrong.
+    """
+    from pasto.service.source_check import check_file
+    from pasto.service.spec import load_spec
+
+    document = load_spec(file).document
+    with _service(store, url, key) as desk:
+        found = check_file(document) if desk is None else desk.check(document)
+    for warning in found["warnings"]:
+        click.echo(f"note: {warning}", err=True)
+    if as_json:
+        print_json(found)
+    else:
+        _print(file, found)
+
+
+def _service(store: str, url: str | None, key: str | None) -> AbstractContextManager[Desk | None]:
+    """Return what answers for the studies; None if there is neither a service nor a store."""
+    exists = "://" in store or store == "memory:" or Path(store).exists()
+    return reached(store, url, key) if url or exists else nullcontext()
+
+
+def _print(file: Path, found: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(f"{file}: the study {found['name']!r} can be created; nothing was")
+    source = found["source"]
+    if source is None:
+        return
+    checked = "every column that could be checked fits" if None in source["tables"].values() else "every column fits"
+    screen.print(f"source {source['from']}: {ENGINES[source['engine']]}; {checked}\n")
+    rows = [
+        [table, "no files yet" if types is None else ", ".join(f"{name} {kind}" for name, kind in types.items())]
+        for table, types in source["tables"].items()
+    ]
+    print_table(screen, ["table", "columns"], rows, text=(0, 1))

@@ -1,0 +1,285 @@
+"""Event shortage: whether a round has too few events for its units, judged by earlier rounds.
+
+Units without events count 0, so a round whose events are missing looks like a round without activity. This
+module tells the two apart. Levels of healthy studies swing between rounds, and candidates differ, so:
+
+- Rounds are compared candidate by candidate (Mantel-Haenszel ratio): a policy that moves to other candidates is not a
+  shortage.
+- If the concurrent control has its events, a fall is an effect of the candidates, which the guardrails must see.
+- The scatter of the level between rounds is estimated from the earlier rounds, on the log scale. With few of them a
+  prior keeps it wide: PRIOR_SPREAD, worth PRIOR_DEGREES rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+Array = NDArray[np.float64]
+MIN_EXPECTED_EVENTS = 20.0
+"""Units with an event that must be expected before their absence means anything."""
+MIN_LOWEST_EVENTS = 10.0
+"""The same at a level one standard deviation below the average: none come by chance once in 20,000 such rounds."""
+MAX_P_VALUE = 1e-6
+"""Chance below which a fall is not put down to chance."""
+PRIOR_SPREAD = 0.5
+"""Standard deviation of the log level between rounds that is assumed before any round has shown it."""
+PRIOR_DEGREES = 4.0
+"""Rounds that this assumption is worth."""
+MIN_CONTROL_EVENTS = 5.0
+"""Units of the control with an event that must be expected before the control says anything."""
+MIN_CONTROL_LEVEL = 0.5
+"""Part of its earlier level from which on the control has its events."""
+MAX_EARLIER_ROUNDS = 16
+"""Earlier rounds that a round is compared with, the latest: levels of long ago say little."""
+MIN_FIRST_UNITS = 1000.0
+"""Units of a study that has never had an event, from which on that is a shortage."""
+
+Kind = Literal["no_events", "none", "fell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One finding: what was expected of some units, and what came."""
+
+    kind: Kind
+    """no_events: no event of any metric came. none: no event of one metric. fell: far less of it than before."""
+    column: int | None
+    """Whose events; None for no_events."""
+    units: int
+    """Units of the round that were compared."""
+    expected: float
+    """The sum of the metric over these units, at the earlier rounds' level; for no_events, units with an event."""
+    seen: float
+    expected_events: float
+    """At least so many of these units were expected to have an event."""
+    rounds: int
+    """Earlier rounds that it was compared with."""
+    p_value: float | None = None
+    """Of a fall."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundTotals:
+    """What the units of one round add up to, by candidate."""
+
+    units: Array
+    """(candidates,)"""
+    sums: Array
+    """(candidates, columns): Σ x over units, where 0 is a unit without an event."""
+    squares: Array
+    """(candidates, columns): Σ x²."""
+    control: RoundTotals | None = None
+    """The same of the control's units alone; None without a control."""
+
+    @property
+    def events(self) -> Array:
+        """(candidates, columns): a lower bound of how many units have an event, (Σx)² / Σx² by Cauchy and Schwarz."""
+        return _effective(self.sums, self.squares)
+
+    @classmethod
+    def from_cells(
+        cls, candidates: NDArray[np.int64], units: Array, mean: Array, variation: Array, empty: Array
+    ) -> RoundTotals:
+        """Return the totals of cells, several of which may be of one candidate.
+
+        `mean` and `variation` (Σ(x − mean)²) are (cells, columns), and `empty` is what a unit without events counts in
+        each column.
+
+        >>> import numpy as np
+        >>> cells = np.array([[0.5], [2.0]]), np.array([[1.0], [0.0]])
+        >>> totals = RoundTotals.from_cells(np.array([0, 2]), np.array([4.0, 1.0]), *cells, np.zeros(1))
+        >>> totals.sums[:, 0].tolist(), totals.squares[:, 0].tolist()
+        ([2.0, 0.0, 2.0], [2.0, 0.0, 4.0])
+        """
+        size = int(candidates.max(initial=-1)) + 1
+        width = len(empty)
+        found = cls(np.zeros(size), np.zeros((size, width)), np.zeros((size, width)))
+        above = mean - empty
+        above[np.abs(above) <= 1e-9 * np.abs(empty)] = 0.0  # engines round a mean of equal numbers
+        np.add.at(found.units, candidates, units)
+        np.add.at(found.sums, candidates, units[:, None] * above)
+        np.add.at(found.squares, candidates, variation + units[:, None] * above**2)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Levels:
+    """The level of some columns in a round beside their levels in earlier rounds."""
+
+    ratios: Array
+    """(rounds, columns): log(level now / level then)."""
+    precision: Array
+    """(rounds, columns): 1 / the relative variance of the sum expected now: events, if all counted alike."""
+    expected: Array
+    """(rounds, columns): units with an event expected now, at the level of then."""
+    weights: Array
+    """(rounds, columns), between 0 and 1: what each round says about the scatter of levels, beside its own noise."""
+
+    @classmethod
+    def compare(
+        cls, now_events: Array, then_events: Array, expected: Array, now_units: Array, then_units: Array
+    ) -> _Levels:
+        """Compare a round with earlier ones, given effective events for the units of now.
+
+        Half an event is added to the counts of both rounds, because either may have none.
+        """
+        compared = (now_units > 0) & (then_units > 0)
+        scale = np.where(compared, then_units / np.maximum(now_units, 1.0), 1.0)
+        own = then_events * scale
+        ratios = np.log(now_events + 0.5) + np.log(scale) - np.log(own + 0.5)
+        typical = own.sum(axis=0) / np.maximum(then_units.sum(axis=0), 1.0) * then_units
+        weights = np.where(compared, typical / (typical + PRIOR_SPREAD**-2), 0.0)
+        return cls(np.where(compared, ratios, 0.0), then_events, expected, weights)
+
+    @property
+    def rounds(self) -> Array:
+        """(columns,): how many rounds the comparison is worth."""
+        return np.asarray(self.weights.sum(axis=0))
+
+    def mean(self, numbers: Array) -> Array:
+        """(columns,): the weighted mean over rounds."""
+        return np.asarray((self.weights * numbers).sum(axis=0) / np.maximum(self.rounds, 1e-9))
+
+    @property
+    def degrees(self) -> Array:
+        """(columns,): degrees of freedom of the scatter."""
+        return PRIOR_DEGREES + np.maximum(self.rounds - 1.0, 0.0)
+
+    @property
+    def spread(self) -> Array:
+        """(columns,): the standard deviation with which the next round's log level is predicted."""
+        squares = (self.weights * (self.ratios - self.mean(self.ratios)) ** 2).sum(axis=0)
+        between = (PRIOR_DEGREES * PRIOR_SPREAD**2 + squares) / self.degrees
+        return np.asarray(np.sqrt(between * (1.0 + 1.0 / np.maximum(self.rounds, 1e-9))))
+
+    @property
+    def expected_events(self) -> Array:
+        """(columns,): units with an event expected at the average level."""
+        return self.mean(self.expected)
+
+    @property
+    def enough(self) -> NDArray[np.bool_]:
+        """(columns,): whether so many events are expected that none is a shortage."""
+        lowest = self.expected_events * np.exp(-self.spread)
+        return (self.expected_events >= MIN_EXPECTED_EVENTS) & (lowest >= MIN_LOWEST_EVENTS)
+
+    @property
+    def p_values(self) -> Array:
+        """(columns,): the chance of so low a level, with Student's t for a scatter that is itself estimated."""
+        noise = 1.0 / np.maximum(self.mean(self.precision), 1e-9)
+        return np.asarray(stdtr(self.degrees, self.mean(self.ratios) / np.sqrt(self.spread**2 + noise)))
+
+
+def find_shortages(now: RoundTotals, earlier: Sequence[RoundTotals], events: Sequence[str]) -> list[Shortage]:
+    """Return what is missing in a round; nothing if it has the events that its units let expect.
+
+    `events` names the event that each column reads. Of many earlier rounds, pass the latest MAX_EARLIER_ROUNDS.
+
+    >>> import numpy as np
+    >>> def likes(number): return RoundTotals(np.array([1000.0]), np.array([[number]]), np.array([[number]]))
+    >>> [one.kind for one in find_shortages(likes(0.0), [likes(90.0), likes(110.0)], ["like"])]
+    ['no_events', 'none']
+    >>> find_shortages(likes(25.0), [likes(90.0), likes(110.0)], ["like"])
+    []
+    """
+    units = float(now.units.sum())
+    if not units:
+        return []
+    found = []
+    if not now.squares.any() and (nothing := _no_events(units, earlier, events)) is not None:
+        found.append(nothing)
+    if earlier:
+        healthy = _control_has_events(now, earlier)
+        found += [one for one in _column_shortages(now, earlier) if one.column not in healthy]
+    return found
+
+
+def _no_events(units: float, earlier: Sequence[RoundTotals], events: Sequence[str]) -> Shortage | None:
+    """Judge a round in which no event of any metric came; candidates do not matter then."""
+    columns = [[place for place, event in enumerate(events) if event == name] for name in sorted(set(events))]
+    counts = np.array([sum(one.events.sum(axis=0)[places].max() for places in columns) for one in earlier])
+    before = np.array([one.units.sum() for one in earlier])
+    if not counts.any():
+        first = before.sum() < MIN_FIRST_UNITS <= before.sum() + units  # asked once: then a person said that it is so
+        return Shortage("no_events", None, int(units), 0.0, 0.0, 0.0, len(earlier)) if first else None
+    expected = (counts * units / np.maximum(before, 1.0))[:, None]
+    levels = _Levels.compare(
+        np.zeros_like(expected), expected, expected, np.full_like(expected, units), before[:, None]
+    )
+    if not levels.enough[0]:
+        return None
+    number = float(levels.expected_events[0])
+    return Shortage("no_events", None, int(units), number, 0.0, number, len(earlier))
+
+
+def _control_has_events(now: RoundTotals, earlier: Sequence[RoundTotals]) -> set[int]:
+    """Return the columns in which the control's level is about what it was."""
+    before = [one.control for one in earlier if one.control is not None]
+    units = sum(float(one.units.sum()) for one in before)
+    if now.control is None or not units:
+        return set()
+    share = float(now.control.units.sum()) / units
+    expected = share * np.sum([one.sums.sum(axis=0) for one in before], axis=0)
+    events = share * np.sum([one.events.sum(axis=0) for one in before], axis=0)
+    level = np.divide(now.control.sums.sum(axis=0), expected, out=np.zeros_like(expected), where=expected != 0)
+    return set(np.flatnonzero((events >= MIN_CONTROL_EVENTS) & (level >= MIN_CONTROL_LEVEL)).tolist())
+
+
+def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Iterator[Shortage]:
+    """Judge each column by the candidates that the round shares with each earlier one.
+
+    Candidates are weighted by n·m/(n+m), after Mantel and Haenszel, and sums are scaled to the units of now.
+    """
+    size = max(len(one.units) for one in (now, *earlier))
+    here, there = _padded(now.units, size), np.stack([_padded(one.units, size) for one in earlier])
+    both = (here > 0) & (there > 0)
+    now_units, then_units = (np.where(both, units, 0.0).sum(axis=1)[:, None] for units in (here, there))
+    weights = np.where(both, here * there / np.maximum(here + there, 1.0), 0.0)
+    weights *= now_units / np.maximum(weights.sum(axis=1), 1e-9)[:, None]
+
+    def weighted(sums: Array, units: Array) -> Array:
+        return np.asarray(np.einsum("rk,rkj->rj", weights / np.maximum(units, 1.0), sums))
+
+    then = [np.stack([_padded(part, size) for part in parts]) for parts in zip(*map(_parts, earlier), strict=True)]
+    seen, seen_squares = (
+        weighted(np.broadcast_to(_padded(part, size), then[0].shape), here) for part in (now.sums, now.squares)
+    )
+    expected, squares, events = (weighted(part, there) for part in then)
+    ratios = np.divide(seen, expected, out=np.zeros_like(seen), where=expected != 0)
+    signed = (ratios < 0).any(axis=0)  # a level that changes its sign has no logarithm
+    then_events = _effective(expected, squares)
+    now_events = np.where(expected != 0, np.maximum(ratios, 0.0) * then_events, _effective(seen, seen_squares))
+    levels = _Levels.compare(now_events, then_events, events, now_units, then_units)
+    empty = ~now.squares.any(axis=0)
+    missing = empty & levels.enough
+    fell = ~empty & ~signed & (levels.expected_events >= MIN_EXPECTED_EVENTS) & (levels.p_values < MAX_P_VALUE)
+    for column in np.flatnonzero((missing | fell) & (levels.rounds > 0)).tolist():
+        yield Shortage(
+            kind="none" if missing[column] else "fell",
+            column=column,
+            units=int(now_units.max()),
+            expected=float(levels.mean(expected)[column]),
+            seen=float(levels.mean(seen)[column]),
+            expected_events=float(levels.expected_events[column]),
+            rounds=int(both.any(axis=1).sum()),
+            p_value=None if missing[column] else float(levels.p_values[column]),
+        )
+
+
+def _parts(totals: RoundTotals) -> tuple[Array, Array, Array]:
+    return totals.sums, totals.squares, totals.events
+
+
+def _padded(numbers: Array, size: int) -> Array:
+    return np.concatenate([numbers, np.zeros((size - len(numbers), *numbers.shape[1:]))])
+
+
+def _effective(sums: Array, squares: Array) -> Array:
+    """Return (Σx)² / Σx², which is at most the number of units with an event."""
+    return np.divide(np.square(sums), squares, out=np.zeros_like(squares), where=squares > 0)

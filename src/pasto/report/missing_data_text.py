@@ -1,0 +1,67 @@
+"""Sentences about rounds that are held back because events seem to be missing; numbers come from the data check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def describe_held(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a round is held back, and what to do about it.
+
+    >>> finding = {"kind": "none", "column": "likes", "units": 4000, "expected": 412.0, "seen": 0.0, "rounds": 3,
+    ...            "expected_events": 398.0, "p_value": None}
+    >>> describe_held(4, [finding])
+    'round 4 is held back and not learned: likes had no event from 4,000 units, expected 412 by 3 earlier rounds. Load
+     the missing events, or decide with `pasto round resolve`'
+    """
+    return (
+        f"round {number} is held back and not learned: {'; '.join(map(describe_finding, findings))}. "
+        "Load the missing events, or decide with `pasto round resolve`"
+    )
+
+
+def describe_refused_correction(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a learned round stays as it was though its tables say something else now.
+
+    >>> finding = {"kind": "no_events", "column": None, "units": 400, "expected": 0.0, "seen": 0.0, "rounds": 0}
+    >>> describe_refused_correction(3, [finding])
+    'round 3 is not corrected, because its tables lack events now: no event of any metric has come from 400 units'
+    """
+    return (
+        f"round {number} is not corrected, because its tables lack events now: "
+        f"{'; '.join(map(describe_finding, findings))}"
+    )
+
+
+def describe_finding(finding: Mapping[str, Any]) -> str:
+    """Return what was expected and what came, as part of a sentence.
+
+    >>> describe_finding({"kind": "fell", "column": "watch_time", "units": 4000, "expected": 136800.0, "seen": 5123.0,
+    ...                   "rounds": 8, "p_value": 2.5e-9})
+    'watch_time fell to 5,123 from 4,000 units, expected 136,800 by 8 earlier rounds (p = 2.5e-09)'
+    """
+    units = f"{finding['units']:,} units"
+    earlier = f"{finding['rounds']} earlier round{'' if finding['rounds'] == 1 else 's'}"
+    if finding["kind"] == "no_events":
+        if not finding["expected"]:
+            return f"no event of any metric has come from {units}"
+        return (
+            f"no event of any metric came from {units}; by {earlier} at least {amount(finding['expected'])} units were "
+            "expected to have one"
+        )
+    expected = f"expected {amount(finding['expected'])} by {earlier}"
+    if finding["kind"] == "none":
+        return f"{finding['column']} had no event from {units}, {expected}"
+    return (
+        f"{finding['column']} fell to {amount(finding['seen'])} from {units}, {expected} (p = {finding['p_value']:.2g})"
+    )
+
+
+def amount(value: float) -> str:
+    """Return a sum over units with three digits that matter, or whole from 1,000 on.
+
+    >>> amount(136800.4), amount(12.345), amount(0.0)
+    ('136,800', '12.3', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,71 @@
+"""Rejected events: counted by reason and by sender, so that they are not mistaken for lost ones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pasto.service.wire import Refusal
+from pasto.store import RejectedNumbers, RejectedReason, Rejections, Store
+
+MAX_REASONS = 50
+"""Different reasons of a study that one process keeps apart; further ones are counted together."""
+MAX_TEXTS = 1_000
+"""Different texts of one batch that are looked at, so that none takes long; further ones are counted together."""
+MAX_REASON_CHARACTERS = 300
+SHOWN_REASONS = 5
+OTHER_REASONS = "other reasons"
+
+
+class RejectionCounter:
+    """Counts rejected events for the store.
+
+    >>> counter = RejectionCounter()
+    >>> counted = counter.count(1, [Refusal(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
+    >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
+    ([('version is 7', 2)], (RejectedNumbers(source='web-1', events=1, first=3, last=3),))
+    """
+
+    def __init__(self) -> None:
+        self._kinds: defaultdict[int, set[str]] = defaultdict(set)
+
+    def count(self, study: int, refused: Sequence[Refusal]) -> Rejections:
+        """Return the counts of one batch; reasons that differ only in numbers count as one."""
+        by_text = Counter(refusal.reason for refusal in refused)
+        reasons: dict[str, RejectedReason] = {}
+        for place, (text, events) in enumerate(by_text.items()):
+            kind, reason = self._kind(study, text) if place < MAX_TEXTS else (OTHER_REASONS, OTHER_REASONS)
+            known = reasons.get(kind, RejectedReason(kind, reason, 0))
+            reasons[kind] = RejectedReason(kind, known.reason, known.events + events)
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for refusal in refused:
+            if refusal.source is not None and refusal.sequence is not None:
+                places[refusal.source].append(refusal.sequence)
+        numbers = (RejectedNumbers(source, len(found), min(found), max(found)) for source, found in places.items())
+        return Rejections(tuple(reasons.values()), tuple(numbers))
+
+    def _kind(self, study: int, reason: str) -> tuple[str, str]:
+        """Return what a reason is counted under, and the reason as it can be stored."""
+        reason = reason[:MAX_REASON_CHARACTERS]
+        if not reason.isprintable():
+            reason = "".join(letter if letter.isprintable() else "?" for letter in reason)
+        kind = re.sub(r"\d+", "#", reason)
+        known = self._kinds[study]
+        if kind not in known:
+            if len(known) >= MAX_REASONS:
+                return OTHER_REASONS, OTHER_REASONS
+            known.add(kind)
+        return kind, reason
+
+
+def rejected_events(store: Store, study: int) -> dict[str, Any]:
+    """Return how many events of a study were rejected, with the commonest reasons, each in its first wording."""
+    rows = sorted(store.rejected_reasons(study), key=lambda row: (-row.events, row.first_at))
+    return {
+        "events": sum(row.events for row in rows),
+        "reasons": [
+            {"reason": row.reason, "events": row.events, "first_at": row.first_at} for row in rows[:SHOWN_REASONS]
+        ],
+    }

@@ -1,0 +1,153 @@
+"""Check of a study's own tables before it needs them: places, tables, columns, types and permissions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pasto.assign import Published, publish
+from pasto.errors import BadSpec, PastoError, SourceError
+from pasto.measure.sources.files import FORMATS, duckdb_over
+from pasto.measure.sources.measuring import plan_tables
+from pasto.measure.sources.table_check import find_problems, read_types
+from pasto.measure.sources.tables import Tables
+from pasto.measure.sql import DIALECTS, Draft
+from pasto.service.origins import dialect_of, explain_errors, find_files, open_source, place_of, view_name
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.spec.sourced import Sourced
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCheck:
+    """What a check of a study's tables found; nothing is wrong with them."""
+
+    origin: str
+    engine: str
+    """What reads the tables: "duckdb", "postgres" or "spark"."""
+    tables: Mapping[str, Mapping[str, str] | None]
+    """By table: the SQL type of each column; None for a folder without files yet."""
+    warnings: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        tables = {name: None if types is None else dict(types) for name, types in self.tables.items()}
+        return {"from": self.origin, "engine": self.engine, "tables": tables}
+
+
+def check_file(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a study file and the tables that it names, without a store; BadSpec says what is wrong.
+
+    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> check_file(read_spec(EXAMPLE, "yaml").document)
+    {'name': 'feed', 'warnings': [], 'source': None}
+    """
+    spec = parse_spec(document)
+    source = check_source(spec)
+    return {
+        "name": spec.name,
+        "warnings": [*spec.warnings, *(source.warnings if source else ())],
+        "source": source.document() if source else None,
+    }
+
+
+def check_source(spec: Spec, environment: Mapping[str, str] | None = None) -> SourceCheck | None:
+    """Check the tables of a study, None if it has none; BadSpec names everything that is wrong, by field.
+
+    No rows are read: columns are described, and the engine plans the query that measures a round, which checks
+    permissions too.
+    """
+    if spec.source is None:
+        return None
+    source, problems = spec.source, dict[str, str]()
+    try:
+        place = place_of(source, environment)
+        dialect = dialect_of(place)
+        types = (
+            _folder_types(source, Path(place), problems)
+            if dialect == "duckdb"
+            else _database_types(source, dialect, environment)
+        )
+    except PastoError as error:
+        raise BadSpec({"source.from": f"cannot be used: {error}"}) from error
+    problems |= find_problems(source.tables, spec.measured, types)
+    if problems:
+        raise BadSpec(problems)
+    empty = tuple(name for name, found in types.items() if found is None)
+    if not empty:
+        try:
+            with open_source(source, environment) as opened:
+                plan_tables(*opened, _PROBE, spec.measured)
+        except PastoError as error:
+            raise BadSpec({"source": f"cannot be measured: {error}"}) from error
+    warnings = tuple(
+        f"the table {name!r} of the source {source.origin!r} has no files yet, so its columns were not checked; "
+        "`pasto study check` checks them once there are some"
+        for name in empty
+    )
+    return SourceCheck(source.origin, dialect, types, warnings)
+
+
+_PROBE: Published = publish(
+    study="check",
+    version=1,
+    round=1,
+    state="learning",
+    mode="shuffled",
+    salt="check",
+    candidates={0: ("baseline", {})},
+    baseline=0,
+    shares=[("control", 0, 1.0)],
+    valid_from=0,
+    expires_after=60,
+)
+"""A policy without traffic, to plan a query with."""
+
+
+def _database_types(source: Sourced, dialect: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    draft = Draft(DIALECTS[dialect])
+    with open_source(source, environment) as opened:
+        return {name: read_types(opened.connection, draft, name) for name in _names(source.tables)}
+
+
+def _folder_types(source: Sourced, folder: Path, problems: dict[str, str]) -> dict[str, Any]:
+    """Describe each table of a folder; tables that cannot be described are noted, and left out."""
+    if not folder.is_dir():
+        raise SourceError(
+            f"the folder of the source {source.origin!r}, {folder}, does not exist; make it, or correct it"
+        )
+    types: dict[str, Any] = {}
+    for name, path in _names(source.tables).items():
+        files = find_files(folder, name)
+        if files is None:
+            problems[path] = (
+                f"names {name!r}, and {folder} holds neither a folder nor a file of {' or '.join(FORMATS)} of that "
+                "name; make the folder if its files are yet to come"
+            )
+        elif not os.access(files, os.R_OK | (os.X_OK if files.is_dir() else 0)):
+            problems[path] = f"names {name!r}, and this process may not read {files}; give it permission"
+        elif files.is_dir() and not any(next(files.rglob(f"*.{kind}"), None) for kind in FORMATS):
+            types[name] = None
+        else:
+            try:
+                types[name] = _describe_files(source.origin, name, str(files))
+            except SourceError as error:
+                problems[path] = f"names {name!r}, which cannot be read: {error}"
+    return types
+
+
+def _describe_files(origin: str, name: str, files: str) -> dict[str, str]:
+    view = view_name(name)
+    with explain_errors(origin, "duckdb"), closing(duckdb_over({view: files})) as connection:
+        return read_types(connection, Draft(DIALECTS["duckdb"]), view)
+
+
+def _names(tables: Tables) -> dict[str, str]:
+    """Return each table's name once, with the first field that names it."""
+    names = {tables.exposures.table: "source.exposures.table"}
+    for place, table in enumerate(tables.events):
+        names.setdefault(table.table, f"source.events[{place}].table")
+    return names

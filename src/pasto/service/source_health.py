@@ -1,0 +1,61 @@
+"""Health of studies' sources: whether a team's own tables could be read when a round was last measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pasto.errors import SourceError, StoreError
+from pasto.store import Store, StudyRow
+
+
+class SourceHealth:
+    """The last failure of each study's source, noted in the store so that every node and command can show it.
+
+    >>> from pasto.store import open_store
+    >>> store = open_store("memory:")
+    >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, 0.0, 0.0)
+    >>> health = SourceHealth(store, lambda: 60.0)
+    >>> health.record_failure(row, SourceError("no such column"))
+    >>> health.problem(row)
+    {'message': 'no such column', 'round': 3, 'since': 60.0}
+    >>> health.record_success(row)
+    >>> health.problem(row) is None
+    True
+    >>> store.close()
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def problem(self, row: StudyRow) -> dict[str, Any] | None:
+        """Return what is wrong with a study's source, in which round and since when; None if nothing is known."""
+        found: dict[str, Any] | None = json.loads(self._store.note(_name(row)) or "null")
+        return found
+
+    def record_failure(self, row: StudyRow, error: SourceError) -> None:
+        """Note why a round could not be measured; the time of the first failure in a row stays."""
+        before = self.problem(row)
+        now = {
+            "message": str(error),
+            "round": row.round,
+            "since": self._clock() if before is None else before["since"],
+        }
+        if now != before:
+            self._write(row, json.dumps(now))
+
+    def record_success(self, row: StudyRow) -> None:
+        """Note that a round was measured."""
+        if self.problem(row) is not None:
+            self._write(row, "null")
+
+    def _write(self, row: StudyRow, text: str) -> None:
+        with suppress(StoreError):  # the failure itself is raised; a note of it must not hide it
+            self._store.set_note(_name(row), text)
+
+
+def _name(row: StudyRow) -> str:
+    return f"source/{row.number}"

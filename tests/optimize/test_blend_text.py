@@ -1,0 +1,94 @@
+"""What `print(blend)` says: the goal's name at f, and why a single candidate with a higher f is not the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pasto
+from pasto.records import Blend
+
+TRUTH = np.array([[0.0, 2.0, 3.0], [1.0, 0.6, 0.1]])
+
+
+def learned(objective: object, *, truth: Any = TRUTH, error: float = 0.5, rounds: int = 3, **options: object) -> Blend:
+    """The answer of a study over three candidates, of which the best one hardly meets its guardrail."""
+    study = pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], objective, seed=2, **options)  # type: ignore[arg-type]
+    for _ in range(rounds):
+        assignments = study.ask(parallel=30)
+        metrics = [truth[:, assignment.candidate] for assignment in assignments]
+        study.tell(assignments, metrics, standard_errors=np.full((30, 2), error))
+    return study.blend()
+
+
+def test_f_carries_the_name_of_the_goal() -> None:
+    means = {"watch": [30.0, 36.0], "likes": [4.0, 3.0]}
+    for objective, says in (
+        (pasto.maximize("watch"), "100.0% 1: f(watch) = 36 (watch = 36, likes = 3)\nbest single 1: f(watch) = 36"),
+        (pasto.minimize("watch"), "100.0% 0: f(-watch) = -30 (watch = 30, likes = 4)\nbest single 0: f(-watch) = -30"),
+        (pasto.maximize({"watch": 1, "likes": 9}), "100.0% 0: f(1 watch + 9 likes) = 66 (watch = 30, likes = 4)"),
+        (pasto.maximize(pasto.ratio("likes", "watch")), "100.0% 0: f(likes/watch) = 0.133333 ("),
+    ):
+        assert str(pasto.solve(means, objective)).startswith(says)
+    relative = pasto.maximize("watch").keep("likes", at_least="-10%")
+    told = str(pasto.solve(means, relative, baseline=0))
+    assert told.startswith("60.0% 0 + 40.0% 1: f(watch) = 8% (watch = 32.4, likes = 3.6)\nbest single 0: f(watch) = 0%")
+    total = pasto.utility(lambda y: y.sum(axis=-1), np.ones_like, over={"watch": (0, 99)}).keep(
+        "likes", at_least="-10%"
+    )
+    assert "f(utility of watch) = 32.4 (" in str(pasto.solve(means, total, baseline=0))
+
+
+def test_a_better_single_candidate_that_is_not_certified_says_so() -> None:
+    blend = learned(pasto.maximize("x").keep("y", at_least=0), error=1.0)
+    assert blend.single == 2
+    assert blend.single_value is not None
+    assert blend.single_value > blend.value
+    assert blend.certificate is not None
+    assert blend.certificate.certified
+    assert blend.single_certified is False
+    (held,) = blend.single_holds.values()
+    told = f"f(x) = {blend.single_value:.6g}, not certified: y holds with {held:.1%}, and 95.0% is asked for"
+    assert str(blend).endswith(f"\nbest single w=2: {told}")
+    assert 0.5 < held < 0.95
+
+
+def test_where_nothing_is_certified_both_are_named() -> None:
+    blend = learned(pasto.maximize("x").keep("y", at_least=0.3), rounds=1, error=3.0)
+    assert blend.certificate is not None
+    assert not blend.certificate.certified
+    assert str(blend).endswith("and 95.0% is asked for; the blend is not certified either")
+
+
+def test_nothing_is_said_of_a_single_candidate_that_is_worse() -> None:
+    blend = learned(pasto.maximize("x").keep("y", at_least=0), error=0.01)
+    assert blend.single_certified is True
+    assert "certified" not in str(blend)
+
+
+def test_advice_never_ships_a_single_candidate_that_is_not_certified() -> None:
+    near = np.array([[0.0, 2.9995, 3.0], [1.0, 0.6, 0.001]])
+    blend = learned(pasto.maximize("x").keep("y", at_least=0), truth=near, error=0.02, rounds=12)
+    assert len(blend.support) == 2
+    assert blend.outlook is not None
+    assert blend.single_certified is False
+    assert "ship w=2" not in blend.outlook.advice
+
+
+def test_a_retired_candidate_is_not_the_best_single_one() -> None:
+    study = pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], pasto.maximize("x"), seed=2)
+    assignments = study.ask(parallel=30)
+    study.tell(assignments, [[TRUTH[0, a.candidate]] for a in assignments], standard_errors=np.full((30, 1), 0.1))
+    assert study.blend().single == 2
+    study.retire(2)
+    assert study.blend().single == 1
+
+
+@pytest.mark.parametrize("learner", ["pasto", "scgd"])
+def test_answers_without_a_certificate_say_nothing_of_it(learner: str) -> None:
+    blend = learned(pasto.maximize("x").keep("y", at_least=0, penalty=5.0), learner=learner)
+    assert blend.single_certified is None
+    assert "certified" not in str(blend)
+    assert "f(x) = " in str(blend)

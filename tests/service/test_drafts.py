@@ -1,0 +1,111 @@
+"""Drafts that are edited and deleted, and names that are used again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pasto.errors import BadOption, BadSpec, UnknownStudy, WrongState
+from pasto.service.service import Service
+from pasto.store import open_store
+
+Document = dict[str, Any]
+Traffic = Callable[[Service, int], list[dict[str, Any]]]
+
+
+def test_a_draft_is_edited(service: Service, document: Document) -> None:
+    service.create(document, who="ann", seed=7)
+    edited = service.edit("feed", {**document, "goal": {"minimize": "watch"}}, who="bob", reason="the wrong way round")
+    assert (edited["state"], edited["goal"]) == ("draft", "minimize watch")
+    line = service.audit("feed")[-1]
+    assert (line["who"], line["action"], line["reason"]) == ("bob", "edit", "the wrong way round")
+    assert line["detail"]["changed"] == ["goal"]
+    assert service.change("feed", "start", who="ann")["objective"].startswith("minimize watch")
+    assert service.replay("feed")["identical"]
+
+
+def test_what_is_no_draft_or_another_study_is_not_edited(learning: Service, document: Document) -> None:
+    with pytest.raises(WrongState, match="'feed' is learning and edit needs it to be draft"):
+        learning.edit("feed", document, who="ann")
+    with pytest.raises(BadOption, match="the file is of study 'feed', and a draft keeps its name 'fed'"):
+        learning.edit("fed", document, who="ann")
+    with pytest.raises(BadSpec):
+        learning.edit("feed", {**document, "goal": {}}, who="ann")
+    with pytest.raises(UnknownStudy):
+        learning.edit("fed", {**document, "name": "fed"}, who="ann")
+
+
+def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Document) -> None:
+    other = Service(service.store)
+    service.create(document, who="ann")
+    other.board.refresh()
+    deleted = service.delete("feed", who="bob", reason="a mistake")
+    assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
+    other.board.refresh()
+    for node in (service, other):
+        assert node.studies() == []
+        with pytest.raises(UnknownStudy):
+            node.board.standing("feed")
+    assert [line["action"] for line in service.audit("feed@1")] == ["create", "delete"]
+    again = service.create(document, who="ann")
+    other.board.refresh()
+    assert other.show("feed")["generation"] == again["generation"]
+    service.change("feed", "start", who="ann")
+    with pytest.raises(WrongState, match="delete needs it to be draft"):
+        service.delete("feed", who="ann")
+
+
+def lived(service: Service, document: Document, traffic: Traffic, rounds: int, seed: int) -> None:
+    """A study from its draft to its archive."""
+    service.create(document, who="ann", seed=seed)
+    service.change("feed", "start", who="ann")
+    for _ in range(rounds):
+        service.ingest("feed", service.decode(msgspec.json.encode(traffic(service, 100)))).result()
+        service.close_round("feed", who="bob")
+    service.change("feed", "archive", who="ann", reason=f"seed {seed}")
+
+
+def test_an_archived_name_is_used_again_and_each_history_stays_apart(
+    document: Document, traffic: Traffic, tmp_path: Path
+) -> None:
+    service = Service(open_store(str(tmp_path / "store")))
+    for seed, rounds in ((1, 2), (2, 3), (3, 1)):
+        lived(service, document, traffic, rounds, seed)
+        service.archive_events("feed", who="ann")
+    assert [study["name"] for study in service.studies()] == ["feed", "feed@1", "feed@2"]
+    for name, rounds in (("feed@1", 2), ("feed@2", 3), ("feed", 1)):
+        assert service.replay(name) == {"identical": True, "rounds": rounds + 1, "first_difference": None}
+        assert len(service.rounds(name)) == rounds + 1
+        assert service.report(name)["quality"]["units"] == 100 * rounds
+        reasons = [line["reason"] for line in service.audit(name) if line["action"] == "archive"]
+        assert reasons == [f"seed {1 + ['feed@1', 'feed@2', 'feed'].index(name)}"]
+    assert service.audit("feed@1")[-1]["action"] == "rename"
+    folders = sorted(path.name for path in (tmp_path / "store" / "archive").iterdir() if path.is_dir())
+    assert [name for name in folders if not name.startswith(".")] == ["feed", "feed@2", "feed@3"]
+    assert list(service.store.check()) == []
+    service.store.backup(tmp_path / "backup.db")
+    service.shutdown()
+    moved = Service(open_store("memory:"))
+    moved.store.restore(tmp_path / "backup.db")
+    assert [study["name"] for study in moved.studies()] == ["feed", "feed@1", "feed@2"]
+    moved.shutdown()
+
+
+def test_a_study_of_an_old_name_draws_units_anew_and_logs_them(service: Service, document: Document) -> None:
+    drawn = []
+    for seed in (1, 2):
+        service.create(document, who="ann", seed=seed)
+        service.change("feed", "start", who="ann")
+        policy = service.board.current("feed")
+        service.expose("feed", policy, "user 7", policy.draw("user 7"))
+        drawn.append(policy)
+        service.store.set_note("written", "behind the exposure")
+        number = service.board.standing("feed").row.number
+        assert len(service.store.events_of(number, "user 7")) == 1
+        service.change("feed", "archive", who="ann", reason="again")
+    assert [policy.salt for policy in drawn] == ["feed/1", "feed@2/1"]
+    assert [policy.study for policy in drawn] == ["feed", "feed"]

@@ -1,0 +1,146 @@
+"""Rejected events are counted and shown with their reasons, and are not mistaken for lost ones."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pasto.cli import main
+from pasto.dashboard.rendering import page
+from pasto.errors import StoreBusy, StoreError
+from pasto.report.telling import text
+from pasto.service import rejections
+from pasto.service.service import Service
+from pasto.store import open_store
+
+Document = dict[str, Any]
+
+
+def send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
+    return service.ingest("feed", service.decode(json.dumps(events).encode())).result()
+
+
+def numbered(first: int, last: int, source: str = "web-1", **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "metric",
+            "id": f"{source}/{number}",
+            "unit": f"user {number}",
+            "name": "like",
+            "source": source,
+            "sequence": number,
+            **fields,
+        }
+        for number in range(first, last + 1)
+    ]
+
+
+def test_rejected_events_are_not_missing(learning: Service) -> None:
+    assert len(send(learning, numbered(1, 998, name="lke"))["refused"]) == 998
+    send(learning, numbered(999, 1000))
+    books = learning.report("feed")["accounting"]
+    assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
+    assert books["rejected"]["events"] == 998
+    ((reason, events),) = [(one["reason"], one["events"]) for one in books["rejected"]["reasons"]]
+    assert (reason, events) == (
+        "name is 'lke', which no metric of this study reads; its metrics read 'like', 'watch'",
+        998,
+    )
+    assert learning.show("feed")["rejected"] == books["rejected"]
+    assert learning.report("feed")["quality"]["rejected"] == books["rejected"]
+    # Numbers that never came are still missed, also next to rejected ones at the stream's end.
+    send(learning, numbered(1011, 1020, name="lke"))
+    books = learning.report("feed")["accounting"]
+    assert (books["senders"]["missing"], books["rejected"]["events"]) == (10, 1008)
+
+
+def test_events_that_cannot_be_read_are_rejected_with_their_number(learning: Service) -> None:
+    send(learning, [*numbered(1, 3, fields={"deep": {"er": 1}}), *numbered(4, 4)])
+    send(learning, [{"type": "click"}])  # neither a sender nor a number
+    books = learning.report("feed")["accounting"]
+    assert books["senders"]["missing"] == 0
+    assert books["rejected"]["events"] == 4
+
+
+def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: Path) -> None:
+    service = Service(open_store(str(tmp_path)))
+    service.create(document, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    send(service, [*numbered(1, 5, name="lke"), *numbered(6, 6)])
+    service.shutdown()
+    service = Service(open_store(str(tmp_path)))
+    send(service, numbered(7, 9, fields={"seconds": "many"}, name="watch"))
+    report = service.report("feed")
+    service.shutdown()
+    assert report["accounting"]["senders"]["missing"] == 0
+    assert [one["events"] for one in report["quality"]["rejected"]["reasons"]] == [5, 3]
+    told = text(report)
+    assert "events rejected by the service" in told
+    assert "5: name is 'lke', which no metric of this study reads" in told
+    shown = CliRunner().invoke(main, ["study", "show", "feed", "--store", str(tmp_path)], env={"COLUMNS": "200"}).output
+    assert "rejected     8 events" in shown
+    assert "5: name is 'lke'" in shown
+
+
+def test_the_dashboard_says_why(learning: Service) -> None:
+    send(learning, numbered(1, 2, name="<b>lke</b>"))
+    report = learning.report("feed")
+    values: dict[str, Any] = {
+        "study": learning.show("feed"),
+        "report": report,
+        "blend": None,
+        "parts": set(),
+        "lines": [],
+        "left_out": 0,
+    }
+    shown = page("parts/answer.html", values).body.decode()
+    assert "2 events were rejected and count nowhere:" in shown
+    assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in shown
+    assert "never came" not in shown
+
+
+def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
+    learning: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(learning, [event for version in range(2, 9) for event in numbered(version, version, version=version)])
+    (only,) = learning.show("feed")["rejected"]["reasons"]
+    assert (only["reason"][:12], only["events"]) == ("version is 2", 7)
+    monkeypatch.setattr(rejections, "MAX_REASONS", 3)
+    names = ("aa", "bb", "cc", "dd", "ee")
+    send(learning, [event for name in names for event in numbered(1, 2, source=name, name=name)])
+    stored = learning.store.rejected_reasons(learning.board.standing("feed").row.number)
+    assert len(stored) == 4
+    assert {row.kind: row.events for row in stored}[rejections.OTHER_REASONS] == 6
+
+
+def test_what_cannot_be_stored_in_a_reason_is_replaced(learning: Service) -> None:
+    assert send(learning, [{"type": "metric", "a\0b\ud800": 1}])["refused"]
+    (reason,) = learning.show("feed")["rejected"]["reasons"]
+    assert reason["reason"].isprintable()
+
+
+def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = learning.store.append
+    batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
+
+    def busy(*_: Any) -> Future[Any]:
+        raise StoreBusy("full")
+
+    def failed(*_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(StoreError("gone"))
+        return future
+
+    for broken in (busy, failed):
+        monkeypatch.setattr(learning.store, "append", broken)
+        with pytest.raises(StoreError):
+            send(learning, batch)
+        assert len(send(learning, batch[:3])["refused"]) == 3, "a rejection needs no store"
+    monkeypatch.setattr(learning.store, "append", append)
+    assert send(learning, batch)["accepted"] == 1
+    assert learning.show("feed")["rejected"]["events"] == 3

@@ -1,0 +1,123 @@
+"""What a confirmation has shown, and that nothing else is deployed without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pasto.errors import BadOption, WrongState
+from pasto.service.spec import Spec, parse_spec
+from pasto.service.trust.confirmation_verdict import judge_confirmation
+
+Make = Callable[..., Any]
+Ends = tuple[float, float]
+
+
+def told(control: float = 10.0, **ends: Ends | None) -> dict[str, Any]:
+    """A confirmation of the blend with these relative lifts; None stands for ends that are not known."""
+    lifts = []
+    for metric, pair in ends.items():
+        low, high = pair or (None, None)
+        relative = {"low": low, "high": high, "value": None if pair is None else (pair[0] + pair[1]) / 2}
+        absolute = {end: None if value is None else control * value for end, value in relative.items()}
+        lift = {"target": "the blend", "metric": metric, "control": control, "relative": relative, "absolute": absolute}
+        lifts.append({**lift, "adjusted": None})
+    return {"lifts": lifts, "sample_ratio": {"alarm": False}}
+
+
+@pytest.fixture
+def spec(document: dict[str, Any]) -> Callable[..., Spec]:
+    return lambda **changes: parse_spec({**document, **changes})
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "state", "goal", "rail"),
+    [
+        ((0.01, 0.2), (-0.019, 0.1), "confirmed", "better", "holds"),
+        ((-0.131, 0.87), (-0.019, 0.1), "inconclusive", "unclear", "holds"),
+        ((0.01, 0.2), (-0.119, 0.1), "confirmed", "better", "unclear"),
+        ((0.01, 0.2), (-0.121, 0.1), "inconclusive", "better", "unclear"),
+        ((0.01, 0.2), None, "inconclusive", "better", "unmeasured"),
+        ((0.01, 0.2), (-0.2, -0.021), "failed", "better", "broken"),
+        ((-0.2, -0.01), (-0.019, 0.1), "failed", "worse", "holds"),
+        (None, (-0.019, 0.1), "inconclusive", "unmeasured", "holds"),
+    ],
+)
+def test_a_verdict_needs_whole_intervals(
+    spec: Make, x: Ends | None, y: Ends | None, state: str, goal: str, rail: str
+) -> None:
+    verdict = judge_confirmation(spec(), told(x=x, y=y))
+    assert (verdict["state"], verdict["goal"]["state"], verdict["guardrails"][0]["state"]) == (state, goal, rail)
+
+
+def test_a_soft_guardrail_does_not_decide(spec: Make) -> None:
+    soft = [{"keep": "y", "at_least": "-2%", "penalty": 1.0, "floor": "-12%"}]
+    verdict = judge_confirmation(spec(guardrails=soft), told(x=(0.01, 0.2), y=(-0.5, -0.4)))
+    assert (verdict["state"], verdict["guardrails"][0]["state"]) == ("confirmed", "broken")
+
+
+def test_a_goal_to_lower_is_better_when_it_falls(spec: Make) -> None:
+    verdict = judge_confirmation(spec(goal={"minimize": "x"}), told(x=(-0.2, -0.01), y=(0.0, 0.1)))
+    assert verdict["state"] == "confirmed"
+
+
+def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Make) -> None:
+    weighted = spec(goal={"maximize": {"x": 1, "y": -0.5}})
+    verdict = judge_confirmation(weighted, told(x=(0.03, 0.2), y=(0.0, 0.05)))
+    assert verdict["goal"]["measured"]["low"] == pytest.approx(0.03 - 0.5 * 0.05)
+    assert verdict["goal"]["measured"]["high"] == pytest.approx(0.2)
+    assert verdict["goal"]["state"] == "better"
+    assert judge_confirmation(weighted, told(x=(0.03, 0.2), y=(0.0, 0.1)))["goal"]["state"] == "unclear"
+
+
+def test_units_that_went_astray_confirm_nothing(spec: Make) -> None:
+    astray = {**told(x=(0.01, 0.2), y=(0.0, 0.1)), "sample_ratio": {"alarm": True}}
+    assert judge_confirmation(spec(), astray)["state"] == "inconclusive"
+
+
+def confirming(playground: Make, floor: str, **options: Any) -> Any:
+    place = playground(guardrails=[{"keep": "y", "at_least": "-2%", "floor": floor}])
+    for _ in range(6):
+        place.round()
+    place.service.change("feed", "confirm", who="ann", **options)
+    return place
+
+
+def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_reason(playground: Make) -> None:
+    place = confirming(playground, "-5%")
+    place.crowd(300)
+    with pytest.raises(WrongState, match=r"'feed' is not confirmed.*Not shown to hold: y at least -2%") as refused:
+        place.service.change("feed", "deploy", who="ann", reason="confirmed")
+    assert "without_confirmation and with a reason" in str(refused.value)
+    with pytest.raises(BadOption, match="without_confirmation needs a reason"):
+        place.service.change("feed", "deploy", who="ann", without_confirmation=True)
+    assert place.service.show("feed")["state"] == "confirming"
+    reply = place.service.change("feed", "deploy", who="ann", reason="launch day", without_confirmation=True)
+    assert reply["state"] == "deployed"
+    assert [rail["clear_of_floor"] for rail in reply["confirmation"]["guardrails"]] == [False]
+    line = place.service.audit("feed")[-1]
+    assert (line["action"], line["reason"]) == ("deploy", "launch day")
+    assert line["detail"]["without_confirmation"] is True
+    assert line["detail"]["confirmation"] == reply["confirmation"]
+    assert place.service.replay("feed")["identical"]
+
+
+def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playground: Make) -> None:
+    place = confirming(playground, "-12%", days=1)
+    place.crowd(4000)
+    place.now += 86400.0
+    reply = place.service.change("feed", "deploy", who="ann", reason="confirmed")
+    assert reply["confirmation"]["state"] == "confirmed"
+    assert reply["confirmation"]["goal"]["state"] == "better"
+    assert [(rail["name"], rail["state"]) for rail in reply["confirmation"]["guardrails"]] == [("y", "holds")]
+    assert place.service.report("feed")["confirmation"]["verdict"] == reply["confirmation"]
+
+
+def test_what_was_never_confirmed_says_so(playground: Make) -> None:
+    place = playground()
+    place.round()
+    reply = place.service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
+    assert reply["confirmation"]["state"] == "missing"
+    assert [rail["state"] for rail in reply["confirmation"]["guardrails"]] == ["unmeasured"]
