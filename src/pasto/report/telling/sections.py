@@ -49,7 +49,8 @@ def sections(report: Mapping[str, Any]) -> tuple[Section, ...]:
 def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
     yield _opening(report)
     if source := report.get("source_problem"):
-        yield Section("Source", (f"Round {source['round']} cannot be measured: {source['message']}.", _UNMEASURED))
+        message = source["message"].rstrip(".")
+        yield Section("Source", (f"Round {source['round']} cannot be measured: {message}.", _UNMEASURED))
     breaker = report.get("breaker") or {}
     if breaker.get("tripped"):
         yield Section("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
