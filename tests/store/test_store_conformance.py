@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -479,19 +480,22 @@ def test_a_backup_holds_all_that_was_acknowledged_before_it(
 
     writer = threading.Thread(target=write)
     writer.start()
-    for turn in range(4):
-        while len(acknowledged) < 200 * turn:
-            assert writer.is_alive()
-        before = set(acknowledged)
-        store.backup(tmp_path / f"{turn}.db")
-        copy = opened("memory:")
-        copy.restore(tmp_path / f"{turn}.db")
-        held = [row[0] for row in query(copy, "SELECT id FROM events")]
-        assert before <= set(held)
-        assert len(held) % 20 == 0
-        assert list(copy.check()) == []
-    stop.set()
-    writer.join()
+    try:
+        for turn in range(4):
+            while len(acknowledged) < 200 * turn:
+                assert writer.is_alive()
+                time.sleep(0.001)
+            before = set(acknowledged)
+            store.backup(tmp_path / f"{turn}.db")
+            copy = opened("memory:")
+            copy.restore(tmp_path / f"{turn}.db")
+            held = [row[0] for row in query(copy, "SELECT id FROM events")]
+            assert before <= set(held)
+            assert len(held) % 20 == 0
+            assert list(copy.check()) == []
+    finally:
+        stop.set()
+        writer.join()
 
 
 def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(

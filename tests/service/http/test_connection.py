@@ -27,7 +27,7 @@ def connected(site: Site) -> Iterator[socket.socket]:
     """A bare connection, after the service has met the study."""
     site.client.post(PATH, json={"unit": "first"}).raise_for_status()
     host, _, port = site.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         yield connection
 
 
@@ -238,6 +238,7 @@ def test_a_head_without_a_body_is_sent(site: Site) -> None:
 
 def test_an_idle_connection_is_kept(serve: Serve) -> None:
     site = serve(request_timeout=0.3, keep_alive=30)
+    site.limit_time(60)
     site.study()
     with connected(site) as connection:
         for _ in range(2):
