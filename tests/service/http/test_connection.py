@@ -187,15 +187,15 @@ def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> Non
 
 
 def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: Serve) -> None:
-    site = serve()
+    site = serve(shutdown_timeout=60)
     site.study()
     request = post(PATH, b'{"unit":"last"}')
     with connected(site) as connection:
         connection.sendall(request[:-5])
         held: Any = site.running._server.server_state.connections
-        site.until(lambda: any(one._short is not None for one in held))
+        site.until(lambda: any(one._short is not None for one in list(held)))
         site.running.stop()
-        site.until(lambda: not any(one._short is not None for one in held))
+        site.until(lambda: not any(one._short is not None for one in list(held)))
         connection.sendall(request[-5:])
         ((status, headers, _),) = answers(connection, 1)
     assert (status, headers["connection"]) == (200, "close")
