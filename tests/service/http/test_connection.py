@@ -27,7 +27,7 @@ def connected(site: Site) -> Iterator[socket.socket]:
     """A bare connection, after the service has met the study."""
     site.client.post(PATH, json={"unit": "first"}).raise_for_status()
     host, _, port = site.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         yield connection
 
 
@@ -187,15 +187,15 @@ def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> Non
 
 
 def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: Serve) -> None:
-    site = serve()
+    site = serve(shutdown_timeout=60)
     site.study()
     request = post(PATH, b'{"unit":"last"}')
     with connected(site) as connection:
         connection.sendall(request[:-5])
         held: Any = site.running._server.server_state.connections
-        site.until(lambda: any(one._short is not None for one in held))
+        site.until(lambda: any(one._short is not None for one in list(held)))
         site.running.stop()
-        site.until(lambda: not any(one._short is not None for one in held))
+        site.until(lambda: not any(one._short is not None for one in list(held)))
         connection.sendall(request[-5:])
         ((status, headers, _),) = answers(connection, 1)
     assert (status, headers["connection"]) == (200, "close")
@@ -238,6 +238,7 @@ def test_a_head_without_a_body_is_sent(site: Site) -> None:
 
 def test_an_idle_connection_is_kept(serve: Serve) -> None:
     site = serve(request_timeout=0.3, keep_alive=30)
+    site.limit_time(60)
     site.study()
     with connected(site) as connection:
         for _ in range(2):

@@ -228,7 +228,7 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
 
 
 def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
-    site = serve()
+    site = serve(shutdown_timeout=60)
     site.study()
     site.study("other")
     headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}

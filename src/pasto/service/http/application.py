@@ -36,7 +36,8 @@ log = logging.getLogger("pasto.http")
 class Application:
     """Everything that a service answers over HTTP.
 
-    `pages` are further routes beside the table's; the OpenAPI document does not list them.
+    `pages` are further routes beside the table's; the OpenAPI document does not list them. A browser that asks for an
+    address that does not exist gets the error in the form that the pages give theirs.
     """
 
     def __init__(
@@ -75,10 +76,11 @@ class Application:
             routes=[
                 StarletteRoute(path, _Mounted(each), methods=list(each)) for path, each in _by_path(endpoints).items()
             ],
-            exception_handlers={HTTPException: _refused, Exception: _failed},
+            exception_handlers={HTTPException: self._refused, Exception: _failed},
             lifespan=self._running,
         )
         self._behind.router.redirect_slashes = False
+        self._error_page = next((route.errors for route in pages if route.errors), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or begin and end with the server."""
@@ -113,6 +115,19 @@ class Application:
             context.exposures.flush()
             context.threads.shutdown(wait=False, cancel_futures=True)
 
+    def _refused(self, request: Request, error: Exception) -> Response:
+        """Return the router's own refusals: as a page for a browser, else in the form that all errors have."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+        page = self._error_page if _wants_page(request) else None
+        nothing = "there is nothing at this address; /openapi.json lists what there is"
+        code, message = {
+            404: ("not_found", nothing if page is None else "there is no page at this address"),
+            405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
+        }.get(status, ("bad_request", "the request cannot be served"))
+        answer = problem(status, code, message)
+        return _response(answer if page is None else page(answer), headers)
+
     async def _watch_keys(self) -> None:
         """Learn of keys that other nodes made or revoked."""
         context = self.context
@@ -142,15 +157,10 @@ def _by_path(endpoints: dict[tuple[str, str], Endpoint]) -> dict[str, dict[str, 
     return found
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    """The router's own refusals, in the form that all errors have."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    code, message = {
-        404: ("not_found", "there is nothing at this address; /openapi.json lists what there is"),
-        405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
-    }.get(status, ("bad_request", "the request cannot be served"))
-    return _response(problem(status, code, message), headers)
+def _wants_page(request: Request) -> bool:
+    """Return whether a browser asks for a page: it names HTML among what it takes, and the address is not the API's."""
+    is_api = f"{request.scope['path']}/".startswith(("/v1/", "/ofrep/"))
+    return not is_api and "text/html" in request.headers.get("accept", "").lower()
 
 
 def _failed(request: Request, error: Exception) -> Response:
