@@ -25,7 +25,7 @@ class ConnectionBudget:
     >>> plan_connections(Settings(), descriptors=65_536, open_files=30)
     ConnectionBudget(descriptors=65536, needed=11286, connections=22000, waiters=10000)
     >>> plan_connections(Settings(), descriptors=1024, open_files=30)
-    ConnectionBudget(descriptors=1024, needed=11158, connections=866, waiters=650)
+    ConnectionBudget(descriptors=1024, needed=11158, connections=866, waiters=649)
     """
 
     descriptors: int
