@@ -18,7 +18,7 @@ from pasto.service.http.answers import Answer, problem
 from pasto.service.http.body import Receive
 from pasto.service.http.calls import Context, Endpoint, Scope, Send, unforeseen
 from pasto.service.http.exposures import Exposures
-from pasto.service.http.express import Express
+from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
@@ -57,7 +57,7 @@ class Application:
             keys=keys,
             guard=Guard(keys, settings),
             meters=Meters(lambda: gauges(context)),
-            waiting=Waiting(),
+            waiting=Waiting(settings.max_waiters),
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
             scheduler=scheduler,
@@ -65,12 +65,12 @@ class Application:
         )
         service.board.listen(context.waiting.changed)
         endpoints = {(route.method, route.path): Endpoint(route, context) for route in (*ROUTES, *pages)}
-        self._hot = {
+        self._hot: dict[tuple[str, str], Endpoint | FastAssign] = {
             (method, path.rpartition("/")[2]): endpoint
             for (method, path), endpoint in endpoints.items()
             if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
         }
-        self.express = Express(endpoints["POST", "/v1/studies/{name}/assign"].route, context)
+        self._hot["POST", "assign"] = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[
