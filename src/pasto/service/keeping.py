@@ -40,9 +40,7 @@ class Keeping:
         before = self._clock() - older if older else math.inf
         row = self._row(name)
         with self._archive.alone():
-            done = self._archive.take(self._store, row, before)
-        trim(self._store, row)
-        return done
+            return self._archive.take(self._store, row, before)
 
     def drop(self, name: str, *, older: float) -> dict[str, Any]:
         """Delete archived events of rounds that were closed more than so many seconds ago; what they measured stays."""
