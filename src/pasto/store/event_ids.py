@@ -7,12 +7,15 @@ it, so a retry after a key was rotated counts once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 from zlib import crc32
 
 from pasto.store.rows import EventRow
 
+Identity = tuple[bytes, int]
+"""The digest of an event's study, source and id, and the checksum of its content."""
 DIGEST_BYTES: Final = 12
 """96 bits: among 10^11 events two share a digest with a probability below 10^-7."""
 
@@ -26,13 +29,20 @@ def compute_digest(study: int, source: str | None, event_id: str) -> bytes:
     return sha256(f"{study}\0{source or ''}\0{event_id}".encode()).digest()[:DIGEST_BYTES]
 
 
-def compute_content(event: EventRow) -> int:
-    """Return a signed 32-bit checksum of what an event says, except its number: senders may count again.
+def identify(study: int, events: Iterable[EventRow]) -> list[Identity]:
+    """Return the digest of each event and a signed 32-bit checksum of what it says, except its number.
+
+    Senders may number their events again. This runs for every event that is taken in, so nothing is called twice.
 
     >>> liked = EventRow("7", 1, "ann", None, None, None, "like", '{"x":1}')
-    >>> compute_content(liked) == compute_content(liked._replace(fields='{"x":2}'))
-    False
+    >>> (digest, one), (same, other) = identify(1, [liked, liked._replace(fields='{"x":2}')])
+    >>> digest == same == compute_digest(1, None, "7"), one == other
+    (True, False)
     """
-    _, kind, unit, version, _, candidate, name, fields, excluded, _, _ = event
-    content = f"{kind}\0{unit}\0{version}\0{candidate}\0{name}\0{fields}\0{excluded}"
-    return crc32(content.encode()) - 2**31
+    return [
+        (
+            sha256(f"{study}\0{source or ''}\0{event_id}".encode()).digest()[:DIGEST_BYTES],
+            crc32(f"{kind}\0{unit}\0{version}\0{candidate}\0{name}\0{fields}\0{excluded}".encode()) - 2**31,
+        )
+        for event_id, kind, unit, version, _, candidate, name, fields, excluded, source, _ in events
+    ]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.store.event_ids import compute_content, compute_digest
+from pasto.store.event_ids import Identity, identify
 from pasto.store.rows import (
     CONFLICT,
     CONFLICT_REASON,
@@ -23,8 +23,6 @@ from pasto.store.rows import (
 Row = tuple[Any, ...]
 Place = tuple[int, str]
 """A study's number, and a unit in it."""
-Identity = tuple[bytes, int]
-"""The digest of an event's id, and the checksum of its content."""
 Credit = tuple[int, str | None, int | None]
 """Version, arm and candidate of an exposure."""
 
@@ -49,10 +47,7 @@ class Batch:
     def identities(self) -> Sequence[Identity]:
         """By event; computed once."""
         if self._identities is None:
-            study = self.study
-            self._identities = [
-                (compute_digest(study, event[9], event[0]), compute_content(event)) for event in self.events
-            ]
+            self._identities = identify(self.study, self.events)
         return self._identities
 
 
