@@ -29,7 +29,9 @@ _WORDS: Final = {
         "bytes": "BYTEA",
         "digest": (
             "substring(sha256(convert_to(study::text, 'UTF8') || '\\x00'::bytea "
-            "|| convert_to(coalesce(source, ''), 'UTF8') || '\\x00'::bytea || convert_to(id, 'UTF8')) from 1 for 12)"
+            "|| convert_to(coalesce(source, ''), 'UTF8') || '\\x00'::bytea || convert_to(left(id, -3), 'UTF8')) "
+            "from 1 for 4) || substring(sha256(convert_to(study::text, 'UTF8') || '\\x00'::bytea "
+            "|| convert_to(coalesce(source, ''), 'UTF8') || '\\x00'::bytea || convert_to(id, 'UTF8')) from 1 for 8)"
         ),
         "plain": "",
         "keyed": "",
