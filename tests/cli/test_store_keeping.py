@@ -52,6 +52,23 @@ def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
     assert "except rounds 1, whose events are deleted" in run("study", "replay", "feed").stdout
 
 
+def test_a_store_shows_its_size_and_is_compacted(run: Any, feed: Path) -> None:
+    assert run("store", "archive", "feed").exit_code == 0
+    shown = run("store", "show").stdout
+    assert re.search(r"^events in the store +0$", shown, re.MULTILINE)
+    assert re.search(r"^archived events +20$", shown, re.MULTILINE)
+    assert re.search(r"^remembered ids +20$", shown, re.MULTILINE)
+    assert re.search(r"^free +\d+\.\d MB$", shown, re.MULTILINE)
+    done = run("store", "compact")
+    assert (done.exit_code, "MB now" in done.stderr) == (0, True)
+    assert re.search(r"^free +0\.0 MB$", run("store", "show").stdout, re.MULTILINE)
+    assert "every policy identical\n" in run("study", "replay", "feed").stdout
+    nowhere = run("store", "show", "--store", "nowhere")
+    assert (nowhere.exit_code, "there is no store in 'nowhere'" in nowhere.stderr) == (2, True)
+    assert run("store", "compact", "--store", "nowhere").exit_code == 2
+    assert not (feed / "nowhere").exists()
+
+
 def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
     for words in (("store", "archive", "fed"), ("store", "forget", "fed", "user-7")):
         refused = run(*words)
@@ -70,6 +87,8 @@ def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.Mo
         while not running.started and thread.is_alive():
             time.sleep(0.005)
         assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
+        assert "archived events" in run("store", "show").stdout
+        assert run("store", "compact").exit_code == 2
         assert "deleted 1 events in 1 rounds" in run("store", "forget", "feed", "user-7", "--url", running.url).stderr
         refused = run("store", "archive", "feed", "--archive", "elsewhere")
         assert (refused.exit_code, "its own --archive" in refused.stderr) == (2, True)

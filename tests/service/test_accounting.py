@@ -232,7 +232,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
     read = Ledger._rows
 
     def noted(self: Ledger, connection: Any, statement: str, *values: int) -> Any:
-        begun.append(values[0])
+        begun.extend(values[:1])
         return read(self, connection, statement, *values)
 
     monkeypatch.setattr(Ledger, "_rows", noted)

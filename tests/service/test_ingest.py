@@ -42,6 +42,39 @@ def test_an_exposure_is_kept_with_the_arm_that_was_drawn_again(learning: Service
     assert _rows(learning) == [("e/ann", 1, cell.arm, cell.candidate, None, 0)]
 
 
+def test_another_event_under_a_used_id_is_refused_as_a_conflict(learning: Service) -> None:
+    squatted = {"type": "metric", "id": "order-1", "unit": "mallory", "name": "like", "source": "shop"}
+    honest = {**squatted, "unit": "ann"}
+    event, _ = _drawn(learning)
+    assert _send(learning, squatted)["accepted"] == 1
+    batch = [{"type": "click"}, event, honest, squatted, {**honest, "source": "web"}]
+    answer = _send(learning, *batch)
+    assert (answer["accepted"], answer["duplicates"]) == (2, 1)
+    assert [(one["index"], one["id"]) for one in answer["refused"]] == [(0, None), (2, "order-1")]
+    assert answer["refused"][1]["reason"].startswith("conflict: ")
+    assert answer["accepted"] + answer["duplicates"] + len(answer["refused"]) == len(batch)
+    rejected = learning.report("feed")["accounting"]["rejected"]
+    assert rejected["events"] == 2
+    assert sorted(one["reason"][:9] for one in rejected["reasons"]) == ["conflict:", "type is '"]
+
+
+def test_a_retry_may_list_its_fields_in_another_order(learning: Service) -> None:
+    event = {"type": "metric", "id": "w", "unit": "ann", "name": "watch", "fields": {"seconds": 3, "page": "a"}}
+    assert _send(learning, event)["accepted"] == 1
+    again = {**event, "fields": {"page": "a", "seconds": 3}}
+    assert _send(learning, again) == {"accepted": 0, "duplicates": 1, "refused": []}
+
+
+def test_ids_of_the_services_own_exposures_cannot_be_taken(learning: Service) -> None:
+    policy = learning.board.current("feed")
+    taken = {"type": "metric", "id": f"served/{policy.version}/ann", "unit": "ann", "name": "like"}
+    (refused,) = _send(learning, taken)["refused"]
+    assert "id begins with 'served/'" in refused["reason"]
+    learning.expose("feed", policy, "ann", policy.draw("ann"))
+    learning.store.append(0, ()).result()
+    assert [row[0] for row in _rows(learning)] == [f"served/{policy.version}/ann"]
+
+
 def test_forged_exposures_are_refused(learning: Service) -> None:
     event, cell = _drawn(learning)
     other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)

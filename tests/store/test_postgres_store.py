@@ -18,6 +18,7 @@ import pytest
 from pasto.errors import MissingExtra, StoreError, StoreRefused
 from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
 from pasto.store.postgres import PostgresStore
+from pasto.store.schema import migrations
 from pasto.store.session import LOCKS
 
 Opened = Callable[[str], Store]
@@ -95,6 +96,31 @@ def test_tables_of_a_newer_version_are_refused(postgres_url: str) -> None:
         connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     with pytest.raises(StoreRefused, match="newer PASTO"):
         open_store(postgres_url)
+
+
+@services
+def test_a_database_of_version_2_is_brought_up_to_date(postgres_url: str, opened: Opened) -> None:
+    add = (
+        "INSERT INTO events (study, id, kind, unit, version, arm, candidate, excluded, source, position, received_at) "
+        "VALUES (1, %s, 0, %s, 1, 'learner', 0, 0, %s, %s, 0)"
+    )
+    with psycopg.connect(postgres_url) as connection:
+        for statement in (statement for step in migrations("postgres")[:2] for statement in step):
+            connection.execute(statement.encode())
+        connection.execute("INSERT INTO meta VALUES ('schema', '2')")
+        # What version 2 left of an archived event, and three that are in the store.
+        for row in [("ä1", "", "s", 1), ("ä2", "u2", "s", 2), ("3", "u3", None, None), ("4", "u4", None, None)]:
+            connection.execute(add, row)
+    store = opened(postgres_url)
+    number = create(store).number
+    assert number == 1
+    sent = [*exposures("ä1", "ä2"), *exposures("3", "4", "5")]
+    sent = [event._replace(source="s") for event in sent[:2]] + sent[2:]
+    answer = store.append(number, sent).result()
+    assert (answer.new, answer.conflicts) == ((False, False, False, False, True), ())
+    assert [tuple(row) for row in store.archived_events(number, 0, 9)] == [(1, 1, 1, 1)]
+    assert ids(store) == ["ä2", "3", "4", "5"]
+    assert store.size()[2:] == (5, 1)
 
 
 @services

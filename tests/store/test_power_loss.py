@@ -144,6 +144,9 @@ class Connection:
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
         return self._run(self._inner.executemany, statement, rows)
 
+    def create_function(self, name: str, count: int, function: Callable[..., Any], *, deterministic: bool) -> None:
+        self._inner.create_scalar_function(name, function, count, deterministic=deterministic)
+
     def close(self) -> None:
         with suppress(apsw.Error):
             self._inner.close(True)

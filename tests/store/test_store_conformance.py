@@ -16,6 +16,7 @@ import pytest
 
 from pasto.errors import StoreError, StoreRefused, StudyExists
 from pasto.store import (
+    CONFLICT_REASON,
     EXPOSURE,
     METRIC,
     AuditRow,
@@ -255,6 +256,47 @@ def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) ->
     assert store.append(study.number, [exposure("2"), exposure("3")]).result().new == (False, False)
     assert store.append(other.number, [exposure("1")]).result().new == (True,)
     assert query(store, "SELECT count(*) FROM events") == [(4,)]
+
+
+def test_an_id_belongs_to_its_source(store: Store, study: StudyRow) -> None:
+    mine, theirs, none = (exposure("1")._replace(source=source, unit=f"of {source}") for source in ("a", "b", None))
+    assert store.append(study.number, [mine]).result().new == (True,)
+    answers = [store.append(study.number, batch).result() for batch in ([theirs, none, mine], [none, theirs, mine])]
+    assert [answer.new for answer in answers] == [(True, True, False), (False, False, False)]
+    assert [answer.conflicts for answer in answers] == [(), ()]
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"unit": "bob"},
+    {"kind": EXPOSURE},
+    {"version": 2},
+    {"candidate": 1},
+    {"name": "watch"},
+    {"fields": '{"value":2}'},
+    {"excluded": 1},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
+def test_other_content_under_an_id_is_a_conflict(store: Store, study: StudyRow, change: dict[str, Any]) -> None:
+    first = EventRow("1", METRIC, "ann", 1, "learner", 0, "like", '{"value":1}', 0, "s", 7)
+    other = first._replace(**change)
+    answer = store.append(study.number, [first, other, first]).result()
+    assert (answer.new, answer.conflicts) == ((True, False, False), (1,))
+    assert store.append(study.number, [other, first]).result().conflicts == (0,)
+    assert store.append(study.number, [first._replace(position=8)]).result().conflicts == (), "a sender counts again"
+    assert query(store, "SELECT unit, name FROM events") == [("ann", "like")]
+    ((kind, reason, events, _),) = store.rejected_reasons(study.number)
+    assert (kind, reason, events) == ("conflict", CONFLICT_REASON, 2)
+    assert store.rejected_numbers(study.number) == []
+
+
+def test_conflicts_of_batches_written_together_are_found(store: Store, study: StudyRow) -> None:
+    batches = [[exposure("1", "ann"), exposure(f"own {k}")] for k in range(20)]
+    batches += [[exposure(f"other {k}"), exposure("1", "bob")] for k in range(20)]
+    answers = [future.result() for future in [store.append(study.number, batch) for batch in batches]]
+    assert [answer.conflicts for answer in answers] == [()] * 20 + [(1,)] * 20
+    assert [answer.new for answer in answers[20:]] == [(True, False)] * 20
 
 
 def test_sequences_rise(store: Store, study: StudyRow) -> None:
@@ -590,6 +632,7 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
         ("UPDATE latest SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
         ("DELETE FROM latest WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
         ("DELETE FROM studies", "missing"),
+        ("DELETE FROM event_ids", "the ids of 0 events are remembered"),
     ],
 )
 def test_damage_is_found(store: Store, study: StudyRow, damage: str, finding: str) -> None:

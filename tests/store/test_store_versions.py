@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from pasto.service.accounting import Ledger
 from pasto.store import (
     EXPOSURE,
     METRIC,
+    Appended,
     AuditRow,
     CloseRow,
     EventRow,
@@ -91,11 +93,42 @@ def test_every_version_opens_as_it_was(version: int, tmp_path: Path) -> None:
         assert key.prefix == "ab12"
         assert store.high_water(study.number) == 9
         again = [
-            EventRow("e1", EXPOSURE, "unit 1", 1, "learner", 1),
-            EventRow("e9", EXPOSURE, "unit 1", 1, "learner", 1),
+            EventRow("e1", EXPOSURE, "unit 1", 1, "learner", 1, source="s", position=1),
+            EventRow("e9", EXPOSURE, "unit 1", 1, "learner", 1, source="s", position=9),
         ]
-        assert store.append(study.number, again).result().new == (False, True)
+        assert store.append(study.number, again).result() == Appended((False, True), 10)
         assert list(store.check()) == []
+    finally:
+        store.close()
+
+
+def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Path) -> None:
+    """Version 2 emptied archived events, and left their ids and counts in their rows."""
+    place((VERSIONS / "0002.sql").read_text(encoding="utf-8"), tmp_path)
+    with closing(sqlite3.connect(tmp_path / "pasto.db")) as connection:
+        connection.execute("DELETE FROM closes")
+        connection.execute("UPDATE events SET unit = '', name = NULL, fields = NULL WHERE version = 1 OR sequence = 9")
+        connection.commit()
+        events = connection.execute("SELECT id, kind, source, version FROM events WHERE unit = ''").fetchall()
+    store = SqliteStore(tmp_path)
+    try:
+        assert list(store.check()) == []
+        assert store.high_water(1) == 9
+        credited = [row for row in events if row[3] is not None]
+        found = store.archived_events(1, 0, 9)
+        assert {row.version: row.events for row in found} == {1: len(credited), 0: len(events) - len(credited)}
+        assert (store.size().ids, store.size().archived) == (9, len(events))
+        again = [EventRow(row[0], row[1], "any", 1, None, None, source=row[2]) for row in events]
+        answer = store.append(1, again).result()
+        assert answer == Appended((False,) * len(events), 9), "the content of older events is not known"
+        assert store.append(1, [EventRow("new", METRIC, "ann", None, None, None, "like")]).result().last == 10
+        ledger = Ledger(store, 1)
+        assert ledger.shown(["a", "b"], [])["events"] == {
+            "exposures": 5,
+            "metrics": 5,
+            "excluded": 0,
+            "uncredited": 1 + len(events) - len(credited),
+        }
     finally:
         store.close()
 

@@ -41,6 +41,8 @@ def kept(size: int) -> list[dict[str, Any]]:
                 )
             closed, _ = timed(lambda: service.close_round("bench", who="bench"))
             archived, told = timed(lambda: service.archive_events("bench", who="bench"))
+            compacted, _ = timed(store.compact)
+            remain = store.size()
             files = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
             forgotten, _ = timed(lambda: service.forget("bench", "user-7", who="bench"))
         finally:
@@ -50,6 +52,7 @@ def kept(size: int) -> list[dict[str, Any]]:
         row("measure, embedded store", size, own, raw),
         row("close of a round, embedded store", size, closed),
         row("archive, embedded store", told["events"], archived, bytes_each=files / max(1, told["events"])),
+        row("compact, what remains of archived events", remain.ids, compacted, bytes_each=remain.bytes_an_event),
         row("forget a unit, archive included", size, forgotten),
     ]
 

@@ -16,7 +16,7 @@ from pasto.errors import BadInput
     epilog="\b\nExample:\n  pasto store backup monday.db --store pasto-data\n",
 )
 def store() -> None:
-    """Care of what is kept: back up, restore, check, archive, forget.
+    """Care of what is kept: back up, restore, check, show, archive, compact, forget.
 
     A backup is one file, whatever kind of store it came from, and can be restored into another kind: that is also how
     a study moves from a directory to PostgreSQL.
@@ -67,6 +67,50 @@ def check(store: str) -> None:
     echo("all is well", err=True)
 
 
+@store.command(short_help="How much is kept, and how much room it takes.", epilog="\b\nExample:\n  pasto store show\n")
+@store_option
+def show(store: str) -> None:
+    """Show how much a store holds and how much room that takes, also while a service writes it."""
+    from pasto.store.looking import looking
+
+    print_store(store)
+    with looking(store) as kept:
+        size = kept.size()
+    free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
+    lines = [
+        ("size", _megabytes(size.bytes)),
+        ("free", free),
+        ("events in the store", f"{size.events:,}"),
+        ("archived events", f"{size.archived:,}"),
+        ("remembered ids", f"{size.ids:,}"),
+        ("bytes an event", f"{size.bytes_an_event:,.1f}"),
+    ]
+    for name, value in lines:
+        click.echo(f"{name:<19}  {value:>16}")
+
+
+@store.command(short_help="Give back the room of deleted events.", epilog="\b\nExample:\n  pasto store compact\n")
+@store_option
+def compact(store: str) -> None:
+    """Give back the room of deleted events to the disk.
+
+    New events use that room in any case, so this is only needed if the store shall become smaller. Stop the service
+    first: an embedded store is written again whole, which needs as much free disk as it holds. On PostgreSQL the
+    service may go on, and what is freed is kept for new events.
+    """
+    if store != "memory:" and "://" not in store and not Path(store).exists():
+        raise BadInput(f"there is no store in {store!r}; name another with --store")
+    with opened(store) as kept:
+        before = kept.size().bytes
+        kept.compact()
+        after = kept.size().bytes
+    click.echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
 archive_option = click.option(
     "--archive",
     "folder",
@@ -89,10 +133,10 @@ archive_option = click.option(
 def archive(
     study: str, delete_older: str | None, folder: Path | None, store: str, url: str | None, key: str | None
 ) -> None:
-    """Move the events of every round that was learned out of the store, into Parquet files by study and round.
+    """Move the events of every round that is final out of the store, into Parquet files by study and round.
 
-    Event ids stay, so nothing counts twice, and `pasto study replay` reads the files. Whatever interrupts it, run it
-    again.
+    A round is final when it was learned and no late event can correct it any more. About 24 bytes an event stay in the
+    store, by which a repeat is recognised; `pasto study replay` reads the files. If it is interrupted, run it again.
     """
     from pasto.measure.document import Problems
     from pasto.measure.spans import YEAR, read_span

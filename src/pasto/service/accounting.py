@@ -14,6 +14,7 @@ from pasto.service.books import Book, Books, Sender
 from pasto.service.packing import clipped_of
 from pasto.service.rejections import rejected_events
 from pasto.store import RejectedNumbers, Store
+from pasto.store.statements import LAST_SEQUENCE
 
 SHOWN = 20
 """Policies whose books are shown, the latest ones."""
@@ -31,24 +32,33 @@ MARKS = 1_000
 """Policies whose late events one question asks for."""
 SPAN = 1_000_000
 """Events of the store that are read at a time, so that no question takes a database long."""
+UNCREDITED, OLDER = -1, -2
+"""Versions in the counts of archived events: of metric events of no policy, and of exposures of old policies."""
 
-# The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
 _COUNTS = """
 SELECT kind, version, candidate, arm, excluded, CASE WHEN source IS NULL THEN 0 ELSE 1 END, COUNT(*)
-FROM events WHERE +study = ? AND sequence > ? AND sequence <= ?
+FROM events WHERE study = ? AND sequence > ? AND sequence <= ?
 GROUP BY 1, 2, 3, 4, 5, 6
 """
 _SENDERS = """
 SELECT source, COUNT(*), MIN(position), MAX(position)
-FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
+FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND source IS NOT NULL AND position IS NOT NULL
 GROUP BY source ORDER BY source
+"""
+# What was deleted because the archive holds it, counted: in all, and the last sequence of it.
+_ARCHIVED_LAST = "SELECT COALESCE(MAX(last_sequence), 0) FROM archived_rounds WHERE study = ?"
+_ARCHIVED_COUNTS = """
+SELECT kind, version, candidate, arm, excluded, numbered, events FROM archived_counts WHERE study = ?
+"""
+_ARCHIVED_SOURCES = """
+SELECT source, events, first_position, last_position FROM archived_sources WHERE study = ? ORDER BY source
 """
 # Events are gone through once, however many rounds they belong to: SQLite keeps the order of a cross join.
 _LATE = """
 WITH marks(version, mark) AS (VALUES {marks})
 SELECT events.version, kind, arm, COUNT(*)
 FROM events CROSS JOIN marks
-WHERE +study = ? AND sequence > ? AND sequence <= ? AND marks.version = events.version AND sequence > mark
+WHERE study = ? AND sequence > ? AND sequence <= ? AND marks.version = events.version AND sequence > mark
 GROUP BY events.version, kind, arm
 """
 
@@ -56,7 +66,8 @@ GROUP BY events.version, kind, arm
 class Ledger:
     """The books of one study, brought up to date by reading each event once.
 
-    Everything is counted from the store's own log, so books of two nodes agree, and a restart loses nothing.
+    Everything is counted from the store's own log, and from the counts of what was deleted of it. So books of two nodes
+    agree, and a restart loses nothing.
     """
 
     def __init__(self, store: Store, study: int) -> None:
@@ -91,23 +102,45 @@ class Ledger:
             self._refresh()
 
     def _refresh(self) -> Books:
-        """Read on to the last event, some at a time: each part is in the books whole, or not at all."""
+        """Read on to the last event, some at a time: each part is in the books whole, or not at all.
+
+        All parts are of one moment, so that nothing is archived between two of them.
+        """
         last = self._store.high_water(self._study)
         if self.books is None:
             self.books = self._begun(last)
-        books = self.books
-        since = books.until or 0
-        last = max(since, last)
-        self._look_at_closes(books)
-        while True:
-            until = min(last, since + SPAN)
-            self._read(books, since, until)
-            books.until = since = until
-            if until >= last:
-                break
+        with self._store.reading() as connection:
+            ((archived,),) = self._rows(connection, _ARCHIVED_LAST)
+            if archived > (self.books.until or 0):  # deleted before these books had counted it
+                self.books = self._from_archived(connection)
+            books = self.books
+            since = books.until or 0
+            last = max(since, last)
+            self._look_at_closes(books)
+            while True:
+                until = min(last, since + SPAN)
+                self._read(connection, books, since, until)
+                books.until = since = until
+                if until >= last:
+                    break
         for version in sorted(books.versions)[:-KEPT]:
             del books.versions[version]
         self._note(books)
+        return books
+
+    def _from_archived(self, connection: Any) -> Books:
+        """Return books with the archived events alone, which begin with the study's first event."""
+        first = self._store.policy(self._study, 1)
+        books = Books(until=0 if first is None else first.after)
+        older = Books()
+        for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _ARCHIVED_COUNTS):
+            uncredited = bool(kind) and version == UNCREDITED
+            place = None if candidate < 0 else candidate
+            row = (kind, None if uncredited else version, place, arm or None, excluded, numbered, count)
+            _count(older if version == OLDER else books, [row])
+        books.events.update(older.events)
+        books.candidates.add(older.candidates)
+        _follow(books, self._rows(connection, _ARCHIVED_SOURCES))
         return books
 
     def _begun(self, last: int) -> Books:
@@ -151,18 +184,17 @@ class Ledger:
                     books.observed[one["round"]] = books.unsettled[one["round"]] = one["until"]
             books.closed = closes[-1].round
 
-    def _read(self, books: Books, since: int, until: int) -> None:
+    def _read(self, connection: Any, books: Books, since: int, until: int) -> None:
         """Bring what came in a span into the books; everything is read before anything is counted."""
         late: list[tuple[Any, ...]] = []
-        with self._store.reading() as connection:
-            # A close may have been on its way with an older mark while these books were read up to a later one.
-            overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
-            counts = self._rows(connection, _COUNTS, since, until)
-            senders = self._rows(connection, _SENDERS, since, until)
-            came = {row[1] for row in counts if row[1]} - set(overtaken)
-            others = {version: books.observed[version] for version in came if version in books.observed}
-            late += self._late(connection, overtaken, min(overtaken.values(), default=since), until)
-            late += self._late(connection, others, since, until)
+        # A close may have been on its way with an older mark while these books were read up to a later one.
+        overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
+        counts = self._rows(connection, _COUNTS, since, until)
+        senders = self._rows(connection, _SENDERS, since, until)
+        came = {row[1] for row in counts if row[1]} - set(overtaken)
+        others = {version: books.observed[version] for version in came if version in books.observed}
+        late += self._late(connection, overtaken, min(overtaken.values(), default=since), until)
+        late += self._late(connection, others, since, until)
         books.unsettled.clear()
         _count(books, counts)
         _follow(books, senders)
@@ -249,12 +281,12 @@ def _senders(books: Books, rejected: Iterable[RejectedNumbers]) -> dict[str, Any
 
 
 def latest(store: Store) -> int:
-    """The last event that can be seen in the store, of any study."""
+    """Return the last event that can be seen in the store, of any study."""
     with store.reading() as connection:
         cursor = connection.cursor()
         try:
-            cursor.execute("SELECT MAX(sequence) FROM events")
-            return int(cursor.fetchone()[0] or 0)
+            cursor.execute(LAST_SEQUENCE)
+            return int(cursor.fetchone()[0])
         finally:
             cursor.close()
 
@@ -263,7 +295,7 @@ def exposures(store: Store, study: int, version: int, after: int, most: int) -> 
     """How many exposures a policy has that count, up to `most`: enough to know whether its round is full."""
     statement = """
     SELECT COUNT(*) FROM (
-        SELECT 1 FROM events WHERE +study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
+        SELECT 1 FROM events WHERE study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
     ) AS counted
     """
     with store.reading() as connection:

@@ -1,7 +1,7 @@
 """The archive: events of rounds that were learned, as Parquet files by study and round, for any engine to read.
 
-A file appears whole or not at all, and is never written again but to forget a unit; only when it is durable does the
-store let go of its events. So whatever dies at whatever moment, running it again finishes the work.
+A file appears whole or not at all, and is never written again except to forget a unit. The store deletes its events
+only when it is durable. So whatever dies at whatever moment, running it again finishes the work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from pasto.errors import BadOption, StoreError
 from pasto.measure import Before, Column, Moments, measure
 from pasto.service.details import identity_of
-from pasto.service.rounds.past import needed_from
+from pasto.service.rounds.past import count_forgotten, needed_from
 from pasto.service.spec import parse_spec
 from pasto.store import CloseRow, Store, StudyRow
 
@@ -127,18 +127,16 @@ class Archive:
         spans = f"(sequence > {past.after} AND sequence <= {past.until})"
         own = f"(version = {version} AND sequence > {after} AND sequence <= {until})"
         with self._opened(files) as connection:
+            if not _is_whole(connection, store, row, past):
+                return None
             connection.execute(f"CREATE TABLE seen ({_SHAPE})")
             _copy(connection, "seen", store, spans, (row.number,), past.after, past.until)
             _copy(connection, "seen", store, own, (row.number,), after, until)
-            (before,) = connection.execute(f"SELECT count(*) FROM seen WHERE {spans}").fetchone()  # noqa: S608 -- numbers
             connection.execute(
                 f"INSERT INTO seen FROM events WHERE study = ? AND ({spans} OR {own}) "  # noqa: S608 -- numbers
                 "AND sequence NOT IN (SELECT sequence FROM seen)",
                 [row.number],
             )
-            (now,) = connection.execute(f"SELECT count(*) FROM seen WHERE {spans}").fetchone()  # noqa: S608
-            if now - before < _let_go(store, row, past):
-                return None
             connection.execute("DROP VIEW events")
             connection.execute("ALTER TABLE seen RENAME TO events")
             span = {"study": row.number, "version": version, "after": after, "until": until}
@@ -221,7 +219,7 @@ class Archive:
         return [(int(match[1]), int(match[2])) for match in matches if match]
 
     def _done(self, study: str, version: int) -> list[int]:
-        """Up to where a round was taken whole, and the store has let go: what is done is not looked at again."""
+        """Up to where a round was taken whole and deleted from the store: what is done is not looked at again."""
         return [int(path.name.removeprefix("done-")) for path in self._round(study, version).glob("done-*")]
 
     def _files(self, study: str, version: int) -> list[Path]:
@@ -247,7 +245,7 @@ def _copy(
     """Add the store's events of a span to a table of DuckDB's, some at a time; the study is bound first."""
     columns = ", ".join(_TYPES).replace("fields", "CAST(fields AS TEXT)")
     query = (
-        f"SELECT {columns} FROM events WHERE +study = ? AND {where} "  # noqa: S608 -- our own names
+        f"SELECT {columns} FROM events WHERE study = ? AND {where} "  # noqa: S608 -- our own names
         "AND sequence > ? AND sequence <= ? AND unit <> '' ORDER BY sequence"
     )
     if store.dialect == "postgres":
@@ -262,14 +260,16 @@ def _copy(
             connection.unregister("batch")
 
 
-def _let_go(store: Store, row: StudyRow, past: Before) -> int:
-    """How many events before a round the store no longer tells."""
-    query = "SELECT count(*) FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
-    with store.reading() as source:
-        found = source.execute(
-            query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, past.after, past.until)
+def _is_whole(connection: Any, store: Store, row: StudyRow, past: Before) -> bool:
+    """Return whether the files hold every event of a past that the store has deleted."""
+    for record in store.archived_events(row.number, past.after, past.until):
+        (held,) = connection.execute(
+            "SELECT count(*) FROM events WHERE study = ? AND coalesce(version, 0) = ? AND sequence BETWEEN ? AND ?",
+            [row.number, record.version, record.first, record.last],
         ).fetchone()
-    return int(found[0])
+        if held < record.events:
+            return False
+    return count_forgotten(store, row, past) == 0
 
 
 def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, int]]:

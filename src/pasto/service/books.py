@@ -25,6 +25,13 @@ class Book:
     """Exposures of senders that number their events, and so keep tallies."""
     arms: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: Book) -> None:
+        """Add the counts of another."""
+        self.logged.update(other.logged)
+        self.excluded.update(other.excluded)
+        self.numbered.update(other.numbered)
+        self.arms.update(other.arms)
+
     def written(self) -> list[Any]:
         """As plain JSON."""
         lines = [[k, self.logged[k], self.excluded[k], self.numbered[k]] for k in self.logged]

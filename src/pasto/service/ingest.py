@@ -19,7 +19,10 @@ from pasto.store import EXPOSURE, METRIC, EventRow, TallyRow
 LARGEST = 1e15
 """As for anything measured: beyond it a double no longer tells neighbouring numbers apart."""
 _NUMBERS = (int, float)
-_text = msgspec.json.Encoder().encode
+_text = msgspec.json.Encoder(order="deterministic").encode
+"""Sorted: a retry that lists its fields in another order is still the same event."""
+OWN_IDS = "served/"
+"""Before the ids of exposures that the service itself logs; nobody else may use them."""
 
 
 @dataclass(slots=True)
@@ -27,6 +30,8 @@ class Sifted:
     """A batch parted into what is kept and what is not."""
 
     rows: list[EventRow] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+    """Of the rows, in the batch."""
     tallies: list[TallyRow] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
 
@@ -66,7 +71,7 @@ class Sieve:
     def sift(self, events: Sequence[Event | Refusal]) -> Sifted:
         """Part a batch; every refusal has its event's place and a reason."""
         sifted = Sifted()
-        rows, refused = sifted.rows, sifted.refused
+        rows, indexes, refused = sifted.rows, sifted.indexes, sifted.refused
         policies: dict[int, Published | None] = {}
         for index, event in enumerate(events):
             kind = type(event)
@@ -80,11 +85,14 @@ class Sieve:
             else:
                 refused.append(event)  # type: ignore[arg-type]
                 continue
-            if type(result) is EventRow:
+            if type(result) is EventRow and not result[0].startswith(OWN_IDS):
                 rows.append(result)
+                indexes.append(index)
             elif type(result) is TallyRow:
                 sifted.tallies.append(result)
             else:
+                if type(result) is EventRow:
+                    result = f"id begins with {OWN_IDS!r}, as only those of the service itself do; choose another id"
                 sequence = None if kind is Tally else event.sequence
                 refused.append(Refusal(index, event.id, str(result), event.source, sequence))
         return sifted

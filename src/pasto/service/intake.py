@@ -12,10 +12,10 @@ from typing import Any
 from pasto.assign import Cell, Published
 from pasto.errors import PastoError, StoreError, WrongState
 from pasto.service.board import Board, Standing
-from pasto.service.ingest import Sieve, Sifted, check_open
+from pasto.service.ingest import OWN_IDS, Sieve, Sifted, check_open
 from pasto.service.rejections import RejectionCounter
 from pasto.service.wire import Event, Refusal
-from pasto.store import EXPOSURE, Appended, EventRow, Store
+from pasto.store import CONFLICT_REASON, EXPOSURE, Appended, EventRow, Store
 
 REMEMBERED = 200_000
 """Exposures of the service's own that are remembered, so as not to be written again."""
@@ -119,17 +119,21 @@ class Intake:
 
 
 def _answer(sifted: Sifted, appended: Appended | None) -> dict[str, Any]:
+    """Return what became of each event: accepted, duplicates and refused add up to the batch."""
     new = 0 if appended is None else sum(appended.new)
+    conflicts = () if appended is None else appended.conflicts
+    refused = [(one.index, one.id, one.reason) for one in sifted.refused]
+    refused += [(sifted.indexes[place], sifted.rows[place].id, CONFLICT_REASON) for place in conflicts]
     return {
         "accepted": new + len(sifted.tallies),
-        "duplicates": len(sifted.rows) - new,
-        "refused": [{"index": one.index, "id": one.id, "reason": one.reason} for one in sifted.refused],
+        "duplicates": len(sifted.rows) - new - len(conflicts),
+        "refused": [{"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(refused)],
     }
 
 
 def _identity(version: int, unit: str) -> str:
     """The id of the service's own exposure of a unit: the same on every node."""
-    plain = f"served/{version}/{unit}"
+    plain = f"{OWN_IDS}{version}/{unit}"
     if len(plain) <= 128:
         return plain
-    return f"served/{version}/{blake2b(unit.encode(), digest_size=16).hexdigest()}"
+    return f"{OWN_IDS}{version}/{blake2b(unit.encode(), digest_size=16).hexdigest()}"

@@ -18,7 +18,7 @@ from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
 from pasto.service.intake import Intake
-from pasto.service.keeping import Keeping
+from pasto.service.keeping import Keeping, trim
 from pasto.service.keys import Keys
 from pasto.service.lifecycle import allowed, check_draft, target
 from pasto.service.overview import audited, closed, overview, summary
@@ -385,8 +385,9 @@ class Service:
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
-        self._row(name)
+        row = self._row(name)
         done = self.keeping.archive(name)
+        trim(self.store, row)
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 

@@ -3,9 +3,11 @@
 from pasto.store.opening import open_store
 from pasto.store.protocol import Store
 from pasto.store.rows import (
+    CONFLICT_REASON,
     EXPOSURE,
     METRIC,
     Appended,
+    ArchivedRow,
     AuditRow,
     CloseRow,
     EventRow,
@@ -14,14 +16,17 @@ from pasto.store.rows import (
     RejectedNumbers,
     RejectedReason,
     Rejections,
+    StoreSize,
     StudyRow,
     TallyRow,
 )
 
 __all__ = [
+    "CONFLICT_REASON",
     "EXPOSURE",
     "METRIC",
     "Appended",
+    "ArchivedRow",
     "AuditRow",
     "CloseRow",
     "EventRow",
@@ -31,6 +36,7 @@ __all__ = [
     "RejectedReason",
     "Rejections",
     "Store",
+    "StoreSize",
     "StudyRow",
     "TallyRow",
     "open_store",

@@ -23,6 +23,10 @@ TABLES: Final = {
     "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
     "received_at",
+    "event_ids": "digest, content",
+    "archived_rounds": "study, version, until_sequence, events, first_sequence, last_sequence",
+    "archived_counts": "study, version, kind, candidate, arm, excluded, numbered, events",
+    "archived_sources": "study, source, events, first_position, last_position",
     "latest": "study, unit, version, arm, candidate, sequence",
     "tallies": "study, version, source, position, assigned, dropped",
     "rejected_reasons": "study, kind, reason, events, first_at",

@@ -7,20 +7,24 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from pasto.store import statements
+
 Query = Callable[[str], Iterator[Sequence[Any]]]
 """Runs a statement and gives its rows one by one."""
 
+_GONE: Final = (
+    "(SELECT 1 FROM archived_rounds WHERE archived_rounds.study = latest.study "
+    "AND archived_rounds.version = latest.version AND latest.sequence <= archived_rounds.last_sequence) "
+    "AND NOT EXISTS (SELECT 1 FROM events AS own WHERE own.sequence = latest.sequence)"
+)
 _RECOUNTED: Final = (
-    "SELECT study, unit, version, arm, candidate, sequence FROM events WHERE sequence IN "
+    "SELECT study, unit, version, arm, candidate, sequence FROM events WHERE sequence IN "  # noqa: S608 -- our own names
     "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 AND unit <> '' GROUP BY study, unit) "
-    "AND NOT EXISTS (SELECT 1 FROM latest JOIN events AS gone ON gone.sequence = latest.sequence "
-    "WHERE latest.study = events.study AND latest.unit = events.unit AND gone.unit = '')"
+    "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.study = events.study AND latest.unit = events.unit "
+    f"AND EXISTS {_GONE})"
 )
-_REMEMBERED: Final = (
-    "SELECT study, unit, version, arm, candidate, sequence FROM latest WHERE NOT EXISTS "
-    "(SELECT 1 FROM events WHERE events.sequence = latest.sequence AND events.unit = '')"
-)
-"""Units whose latest exposure rests in the archive have nothing here to be compared with."""
+_REMEMBERED: Final = f"SELECT study, unit, version, arm, candidate, sequence FROM latest WHERE NOT (EXISTS {_GONE})"  # noqa: S608
+"""Units whose latest exposure is in the archive have nothing here to be compared with."""
 
 
 def damage(connection: sqlite3.Connection) -> Iterator[str]:
@@ -47,10 +51,16 @@ def findings(query: Query) -> Iterator[str]:
         yield f"study {name!r} serves policy {version}, which is missing"
     yield from _gaps(query, names)
     for study, identity, count in query(
-        "SELECT study, id, count(*) FROM (SELECT study, id FROM events ORDER BY sequence) AS kept "
-        "GROUP BY study, id HAVING count(*) > 1"
+        "SELECT study, id, count(*) FROM events WHERE unit <> '' "
+        "GROUP BY study, coalesce(source, ''), id HAVING count(*) > 1"
     ):
         yield f"event {identity!r} of study {names.get(study, study)!r} was kept {count} times"
+    ((events, ids),) = query(
+        "SELECT (SELECT count(*) FROM events) + (SELECT coalesce(sum(events), 0) FROM archived_rounds), "
+        "(SELECT count(*) FROM event_ids)"
+    )
+    if events != ids:
+        yield f"the ids of {ids} events are remembered, and {events} events came"
     for study, unit, *_ in query(f"{_REMEMBERED} EXCEPT {_RECOUNTED}"):
         yield f"unit {unit!r} of study {names.get(study, study)!r} has a latest exposure that is not its latest"
     for study, unit, version, *_ in query(f"{_RECOUNTED} EXCEPT {_REMEMBERED}"):
@@ -68,13 +78,13 @@ def _strays(query: Query) -> Iterator[str]:
 
 _STRAYS: Final = {
     table: f"SELECT study, count(*) FROM {table} WHERE study NOT IN (SELECT number FROM studies) GROUP BY study"  # noqa: S608 -- our own names
-    for table in ("policies", "closes", "learners", "audit", "events", "latest", "tallies")
+    for table in ("policies", "closes", "learners", "audit", "events", "archived_rounds", "latest", "tallies")
 }
 
 
 def _gaps(query: Query, names: dict[int, str]) -> Iterator[str]:
     """Rounds that were skipped, and marks that do not rise."""
-    last = next(iter(query("SELECT coalesce(max(sequence), 0) FROM events")))[0]
+    last = next(iter(query(statements.LAST_SEQUENCE)))[0]
     before: tuple[int, int, int] = (0, 0, 0)
     for study, number, mark in query("SELECT study, round, high_water FROM closes ORDER BY study, round"):
         if study != before[0]:

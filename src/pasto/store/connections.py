@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from pasto.errors import StoreRefused
+from pasto.store import statements
+from pasto.store.event_ids import compute_digest
+from pasto.store.rows import StoreSize
 from pasto.store.schema import pending
 
 PRAGMAS: Final = (
@@ -55,6 +58,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection, where: str) -> None:
     """Bring the tables up to date, each step whole or not at all."""
+    connection.create_function("event_digest", 3, compute_digest, deterministic=True)
     for number, step in pending("sqlite", version_of(connection), where):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -65,6 +69,15 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+
+def measure_size(connection: sqlite3.Connection) -> StoreSize:
+    """Return how much a database holds and how much room that takes."""
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    ids, archived = connection.execute(statements.SIZES).fetchone()
+    return StoreSize(pages * size, free * size, ids, archived)
 
 
 class Pool:

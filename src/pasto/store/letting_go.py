@@ -1,4 +1,4 @@
-"""What a store lets go of while others write: archived events, forgotten units, exposures that credit nothing any more.
+"""Deletion in a store while others write: archived events, forgotten units, exposures that credit nothing any more.
 
 Everything is done a little at a time, so that whoever writes events hardly waits. There is no index by unit: it would
 take a third off the rate at which events are taken in, for the sake of a question that is rarely asked; so a unit's
@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pasto.store import statements
-from pasto.store.rows import AuditRow
+from pasto.store.rows import ArchivedRow, AuditRow
 
 T = TypeVar("T")
 
 ARCHIVED_AT_ONCE = 2_000
-"""Sequences whose archived events are let go in one transaction."""
+"""Sequences whose archived events are deleted in one transaction."""
+COUNTED_POLICIES = 64
+"""Policies whose archived exposures are counted apart, the latest ones."""
 SOUGHT_AT_ONCE = 500_000
 """Sequences that are looked through for a unit in one transaction, which only reads."""
 TRIMMED_AT_ONCE = 2_000
@@ -49,13 +51,19 @@ class LettingGo(ABC):
         """Write lines of the audit log."""
 
     def archived(self, study: int, version: int, after: int, until: int) -> int:
-        """Let go of what the archive holds of a policy's events in (after, until]: all but ids and bookkeeping."""
+        """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay."""
         done = 0
         for start in range(after, until, ARCHIVED_AT_ONCE):
             values = (study, version, start, min(start + ARCHIVED_AT_ONCE, until))
-            if self._all(statements.TO_ARCHIVE, values):
-                done += self._writing(partial(self._changed, statement=statements.ARCHIVED, values=values))
+            if self._all(statements.HAS_ARCHIVED, values):
+                done += self._writing(partial(self._delete_archived, until=until, values=values))
+        if done:
+            self._writing(partial(self._merge_old_counts, study=study))
         return done
+
+    def archived_events(self, study: int, after: int, until: int) -> list[ArchivedRow]:
+        """Return the records of deleted events that may lie in a span of the log."""
+        return [ArchivedRow(*row) for row in self._all(statements.ARCHIVED_EVENTS, (study, until, after))]
 
     def events_of(self, study: int, unit: str) -> list[tuple[int, int]]:
         """Where a unit's events are: their sequences, and the policy of each, 0 for none."""
@@ -91,6 +99,19 @@ class LettingGo(ABC):
                 values = (study, after, last, version)
                 done += self._writing(partial(self._changed, statement=statements.TRIM_LATEST, values=values))
             after = str(last)
+
+    def _delete_archived(self, connection: Any, until: int, values: tuple[int, ...]) -> int:
+        """Delete events, and add them to the counts in the same transaction."""
+        self._do(connection, statements.COUNT_ARCHIVED, values)
+        self._do(connection, statements.COUNT_ARCHIVED_SOURCES, values)
+        self._do(connection, statements.ADD_ARCHIVED_ROUND, (until, *values))
+        return self._changed(connection, statements.DELETE_ARCHIVED, values)
+
+    def _merge_old_counts(self, connection: Any, study: int) -> None:
+        (newest,) = self._do(connection, statements.NEWEST_COUNT, (study,)).fetchone()
+        values = (study, newest - COUNTED_POLICIES)
+        self._do(connection, statements.MERGE_OLD_COUNTS, values)
+        self._do(connection, statements.DELETE_OLD_COUNTS, values)
 
     def _changed(self, connection: Any, statement: str, values: Sequence[Any]) -> int:
         return int(self._do(connection, statement, values).rowcount)

@@ -11,9 +11,10 @@ from typing import Protocol
 from pasto.errors import StoreRefused
 from pasto.store.backups import write_backup
 from pasto.store.checking import damage
-from pasto.store.connections import connect
+from pasto.store.connections import connect, measure_size
 from pasto.store.directory import FILE
 from pasto.store.opening import open_store
+from pasto.store.rows import StoreSize
 
 
 class Looking(Protocol):
@@ -25,6 +26,10 @@ class Looking(Protocol):
 
     def check(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence."""
+        ...
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes."""
         ...
 
 
@@ -52,6 +57,16 @@ class Snapshot:
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes."""
+        try:
+            return measure_size(self._connection)
+        except sqlite3.DatabaseError as error:
+            raise StoreRefused(
+                f"the sizes of {self._where} cannot be read: {error}; a store of an older PASTO is brought up to date "
+                "when a service starts on it"
+            ) from error
 
     def close(self) -> None:
         """Let go of it."""

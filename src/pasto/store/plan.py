@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from pasto.store.rows import EXPOSURE, METRIC, NO_REJECTIONS, Appended, EventRow, Rejections, TallyRow
+from pasto.store.event_ids import Identity, identify
+from pasto.store.rows import (
+    CONFLICT,
+    CONFLICT_REASON,
+    EXPOSURE,
+    METRIC,
+    NO_REJECTIONS,
+    Appended,
+    EventRow,
+    Rejections,
+    TallyRow,
+)
 
 Row = tuple[Any, ...]
 Place = tuple[int, str]
-"""A study's number, and a unit or an event's id in it."""
+"""A study's number, and a unit in it."""
 Credit = tuple[int, str | None, int | None]
 """Version, arm and candidate of an exposure."""
 
@@ -25,11 +36,19 @@ class Batch:
     tallies: Sequence[TallyRow] = ()
     rejections: Rejections = NO_REJECTIONS
     future: Future[Appended] = field(default_factory=Future)
+    _identities: Sequence[Identity] | None = None
 
     @property
     def size(self) -> int:
         """How much of the queue it takes."""
         return len(self.events) + len(self.tallies) + len(self.rejections.reasons) + len(self.rejections.numbers)
+
+    @property
+    def identities(self) -> Sequence[Identity]:
+        """By event; computed once."""
+        if self._identities is None:
+            self._identities = identify(self.study, self.events)
+        return self._identities
 
 
 @dataclass(slots=True)
@@ -38,6 +57,8 @@ class Plan:
 
     events: list[Row]
     """sequence, study, the event's own fields, received_at."""
+    ids: list[Identity]
+    """Digest and content of each event that is new, in the order of the digests."""
     latest: list[Row]
     """study, unit, version, arm, candidate, sequence."""
     tallies: list[Row]
@@ -68,37 +89,42 @@ def plan(
     last: int,
     sequences: Iterable[int],
     received_at: float,
-    kept: Collection[Place],
+    kept: Mapping[bytes, int | None],
     credits: Mapping[Place, Credit],
 ) -> Plan:
     """Lay a group of batches out in the store's order.
 
     `last` is the store's last sequence so far, `sequences` has rising numbers behind it, enough for every event;
-    `kept` are the ids that the store has already, and `credits` the latest exposures before the group. An event
-    counts where its id is met first; what comes after it, in its own batch too, sees it.
+    `kept` are the ids that the store has already, with their content if it is known, and `credits` the latest
+    exposures before the group. An event counts where its id is met first; what comes after it, in its own batch too,
+    sees it. What comes again with other content is a conflict, and counted as a rejected event.
 
     >>> shown = EventRow("e1", EXPOSURE, "ann", 3, "learner", 1)
     >>> liked = EventRow("m1", METRIC, "ann", None, None, None, "like")
     >>> batch = Batch(1, [shown, liked, shown])
-    >>> planned = plan([batch], last=0, sequences=range(1, 4), received_at=0.0, kept=(), credits={})
+    >>> planned = plan([batch], last=0, sequences=range(1, 4), received_at=0.0, kept={}, credits={})
     >>> [row[5:8] for row in planned.events], planned.answers
-    ([(3, 'learner', 1), (3, 'learner', 1)], [Appended(new=(True, True, False), last=2)])
+    ([(3, 'learner', 1), (3, 'learner', 1)], [Appended(new=(True, True, False), last=2, conflicts=())])
     """
     numbers = iter(sequences)
-    seen: set[Place] = set()
+    seen: dict[bytes, int] = {}
     moved: dict[Place, Row] = {}
     rows: list[Row] = []
     tallies: list[Row] = []
     answers: list[Appended] = []
+    reasons: list[Row] = []
     for batch in batches:
         study = batch.study
         new: list[bool] = []
-        for event in batch.events:
-            place = (study, event[0])
-            if place in seen or place in kept:
+        conflicts: list[int] = []
+        for event, (digest, content) in zip(batch.events, batch.identities, strict=True):
+            if digest in seen or digest in kept:
+                before = seen.get(digest, kept.get(digest))
+                if before is not None and before != content:
+                    conflicts.append(len(new))
                 new.append(False)
                 continue
-            seen.add(place)
+            seen[digest] = content
             new.append(True)
             last = next(numbers)
             if event[1] == EXPOSURE:
@@ -113,7 +139,9 @@ def plan(
             else:
                 rows.append((last, study, *event, received_at))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
-        answers.append(Appended(tuple(new), last))
-    reasons = sorted((batch.study, *row[:3], received_at) for batch in batches for row in batch.rejections.reasons)
+        answers.append(Appended(tuple(new), last, tuple(conflicts)))
+        reasons.extend((study, *row[:3], received_at) for row in batch.rejections.reasons)
+        if conflicts:
+            reasons.append((study, CONFLICT, CONFLICT_REASON, len(conflicts), received_at))
     numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.numbers)
-    return Plan(rows, sorted(moved.values()), tallies, reasons, numbers_rejected, answers)
+    return Plan(rows, sorted(seen.items()), sorted(moved.values()), tallies, sorted(reasons), numbers_rejected, answers)

@@ -16,7 +16,7 @@ from pasto.store.checking import findings
 from pasto.store.connections import migrate
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
-from pasto.store.rows import Appended
+from pasto.store.rows import Appended, StoreSize
 from pasto.store.session import LOCKS, ReadingPool, Session, driver, refuse
 from pasto.store.session import migrate as prepare
 from pasto.store.session_secret import new_secret
@@ -28,12 +28,16 @@ _CREDITS = (
     "SELECT latest.study, latest.unit, version, arm, candidate "
     "FROM unnest(%s::bigint[], %s::text[]) AS wanted (study, unit) JOIN latest USING (study, unit)"
 )
-_KEPT = (
-    "SELECT events.study, events.id "
-    "FROM unnest(%s::bigint[], %s::text[]) AS wanted (study, id) JOIN events USING (study, id)"
-)
+_KEPT = "SELECT digest, content FROM event_ids WHERE digest = ANY(%s)"
 # In the order of their keys, as every node writes them: two nodes never wait for each other in a circle.
-_MOVE = "INSERT INTO events SELECT * FROM staging ORDER BY study, id ON CONFLICT (study, id) DO NOTHING"
+_ADD_IDS = (
+    "INSERT INTO event_ids (digest, content) SELECT * FROM unnest(%s::bytea[], %s::bigint[]) ON CONFLICT DO NOTHING"
+)
+_ADD_EVENTS = (
+    "COPY events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
+    "received_at) FROM STDIN"
+)
+_SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest(%s::text[]) AS name"
 _SET_LATEST = (
     "INSERT INTO latest (study, unit, version, arm, candidate, sequence) "
     "SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[]) "
@@ -136,12 +140,15 @@ class PostgresStore(RelationalStore):
                     with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
                         for row in backup.execute(select(table)):
                             copy.write_row(row)
-                for table, column in (("events", "sequence"), ("audit", "sequence"), ("studies", "number")):
+                for table, column in (("audit", "sequence"), ("studies", "number")):
                     connection.execute(
                         f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), max({column})) "  # noqa: S608 -- our own names
                         f"FROM {table} HAVING count(*) > 0"
                     )
                 self._do(connection, statements.DELETE_NOTE, (_SESSION_NOTE,))
+                (last,) = connection.execute(statements.LAST_SEQUENCE).fetchone()
+                if last:
+                    connection.execute("SELECT setval('events_sequence_seq', %s)", (last,))
 
             self._writing(write)
 
@@ -149,6 +156,17 @@ class PostgresStore(RelationalStore):
         """Look for damage, and tell each finding in a sentence."""
         with self.reading() as connection:
             yield from findings(lambda statement: _rows(connection, statement))
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        with self.reading() as connection:
+            (size,) = connection.execute(_SIZE, (list(TABLES),)).fetchone()
+            ids, archived = connection.execute(statements.SIZES).fetchone()
+        return StoreSize(int(size), None, int(ids), int(archived))
+
+    def compact(self) -> None:
+        """Make the room of deleted rows free for new ones, and give back what is at the end of a table."""
+        self._writer.perform(self._session.vacuum)
 
     @staticmethod
     def _sql(statement: str) -> str:
@@ -167,7 +185,7 @@ class PostgresStore(RelationalStore):
         count = sum(len(batch.events) for batch in batches)
         numbers = [row[0] for row in connection.execute(_NUMBERS, (count,)).fetchall()]
         credits: dict[Place, Credit] = {row[:2]: row[2:] for row in _named(connection, _CREDITS, uncredited(batches))}
-        kept: set[Place] = set()
+        kept: dict[bytes, int | None] = {}
         while True:
             planned = plan(
                 batches,
@@ -180,8 +198,8 @@ class PostgresStore(RelationalStore):
             if self._move(connection, planned):
                 break
             # Some id was kept before: only now is it worth asking which.
-            ids = {(batch.study, event.id): None for batch in batches for event in batch.events}
-            kept = {row[:2] for row in _named(connection, _KEPT, list(ids))}
+            digests = list({digest for batch in batches for digest, _ in batch.identities})
+            kept = dict(connection.execute(_KEPT, (digests,)).fetchall())
         if planned.latest:
             connection.execute(_SET_LATEST, [list(column) for column in zip(*planned.latest, strict=True)])
         for tally in sorted(planned.tallies):
@@ -197,12 +215,13 @@ class PostgresStore(RelationalStore):
         if not planned.events:
             return True
         connection.execute("SAVEPOINT events")
-        with connection.cursor() as cursor:
-            with cursor.copy("COPY staging FROM STDIN") as copy:
+        if connection.execute(_ADD_IDS, [list(column) for column in zip(*planned.ids, strict=True)]).rowcount == len(
+            planned.ids
+        ):
+            with connection.cursor().copy(_ADD_EVENTS) as copy:
                 for row in planned.events:
                     copy.write_row(row)
-            if cursor.execute(_MOVE).rowcount == len(planned.events):
-                return True
+            return True
         connection.execute("ROLLBACK TO events")
         return False
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pasto.store.rows import (
     NO_REJECTIONS,
     Appended,
+    ArchivedRow,
     AuditRow,
     CloseRow,
     EventRow,
@@ -19,6 +20,7 @@ from pasto.store.rows import (
     RejectedNumbers,
     RejectedReason,
     Rejections,
+    StoreSize,
     StudyRow,
     TallyRow,
 )
@@ -122,8 +124,9 @@ class Store(Protocol):
         tallies: Sequence[TallyRow] = (),
         rejections: Rejections = NO_REJECTIONS,
     ) -> Future[Appended]:
-        """Keep a batch: counted once by id for the study's life, done when durable.
+        """Keep a batch: counted once by source and id for the study's life, done when durable.
 
+        An event that comes again with other content is a conflict: it is not kept, and counted as rejected.
         A metric event without a version is credited to its unit's latest exposure in the store's sequence, those
         before it in the batch included; without any, it is kept uncredited. Excluded exposures credit nothing. Raises
         StoreBusy, and takes nothing, when too much is waiting; the future raises StoreError, and nothing of the batch
@@ -133,11 +136,14 @@ class Store(Protocol):
         ...
 
     def archived(self, study: int, version: int, after: int, until: int) -> int:
-        """Let go of what the archive holds of a policy's events in (after, until]: all but ids and bookkeeping.
+        """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay.
 
-        Version 0 means events of no policy. Such an event's unit is empty and its name and fields are gone, so no one
-        measures it; its id still counts once. Returns how many there were; may be done again.
+        Version 0 means events of no policy. Returns how many there were; may be done again.
         """
+        ...
+
+    def archived_events(self, study: int, after: int, until: int) -> list[ArchivedRow]:
+        """Return the records of deleted events that may lie in a span of the log, by policy."""
         ...
 
     def events_of(self, study: int, unit: str) -> list[tuple[int, int]]:
@@ -148,7 +154,7 @@ class Store(Protocol):
         ...
 
     def forget(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
-        """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down.
+        """Delete all that is kept of a unit except the digests of its events' ids and their counts, and record that.
 
         `sequences` say where its events are, if that was found out already. Returns how many of them there were.
         """
@@ -246,4 +252,12 @@ class Store(Protocol):
 
     def check(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence; nothing where all is well."""
+        ...
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        ...
+
+    def compact(self) -> None:
+        """Give back, or free for new events, the room of what was deleted; events wait meanwhile."""
         ...

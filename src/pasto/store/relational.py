@@ -26,6 +26,7 @@ from pasto.store.rows import (
     RejectedNumbers,
     RejectedReason,
     Rejections,
+    StoreSize,
     StudyRow,
     TallyRow,
 )
@@ -80,6 +81,14 @@ class RelationalStore(LettingGo):
     @abstractmethod
     def check(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence."""
+
+    @abstractmethod
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Give back, or free for new events, the room of what was deleted."""
 
     @abstractmethod
     def _writing(self, action: Callable[[Any], T]) -> T:

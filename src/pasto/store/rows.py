@@ -163,6 +163,14 @@ class Rejections(NamedTuple):
 NO_REJECTIONS = Rejections()
 
 
+CONFLICT = "conflict"
+"""What events are counted under whose id was used before with other content."""
+CONFLICT_REASON = (
+    "conflict: the same source sent another event with this id before, and that one counts; send each event with an "
+    "id of its own"
+)
+
+
 class Appended(NamedTuple):
     """What became of a batch."""
 
@@ -170,3 +178,43 @@ class Appended(NamedTuple):
     """By event: False where its id was kept before."""
     last: int
     """The store's last sequence after it."""
+    conflicts: tuple[int, ...] = ()
+    """Places of the events whose id was kept before with other content; the others that are not new are repeats."""
+
+
+class ArchivedRow(NamedTuple):
+    """How many events of one policy were deleted together, because the archive holds them."""
+
+    version: int
+    """0 for events of no policy."""
+    events: int
+    first: int
+    """The first sequence that was deleted."""
+    last: int
+
+
+class StoreSize(NamedTuple):
+    """How much a store holds, and how much room that takes."""
+
+    bytes: int
+    """On disk, or in memory."""
+    free_bytes: int | None
+    """Of them: free, to be used by what comes next; None if the database does not tell."""
+    ids: int
+    """Event ids that are remembered, each for the life of its study."""
+    archived: int
+    """Events that were deleted because the archive holds them."""
+
+    @property
+    def events(self) -> int:
+        """Events in the store: every id that is remembered is of one, or of an archived one."""
+        return self.ids - self.archived
+
+    @property
+    def bytes_an_event(self) -> float:
+        """Bytes in use for each event that ever came.
+
+        >>> StoreSize(bytes=3000, free_bytes=600, ids=100, archived=90).bytes_an_event
+        24.0
+        """
+        return (self.bytes - (self.free_bytes or 0)) / max(1, self.ids)

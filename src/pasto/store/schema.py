@@ -15,6 +15,8 @@ _WORDS: Final = {
         "real": "REAL",
         "name": "TEXT",
         "json": "TEXT",
+        "bytes": "BLOB",
+        "digest": "event_digest(study, source, id)",
         "plain": "STRICT",
         "keyed": "STRICT, WITHOUT ROWID",
     },
@@ -24,11 +26,19 @@ _WORDS: Final = {
         "real": "DOUBLE PRECISION",
         "name": 'TEXT COLLATE "C"',
         "json": "JSONB",
+        "bytes": "BYTEA",
+        "digest": (
+            "substring(sha256(convert_to(study::text, 'UTF8') || '\\x00'::bytea "
+            "|| convert_to(coalesce(source, ''), 'UTF8') || '\\x00'::bytea || convert_to(left(id, -3), 'UTF8')) "
+            "from 1 for 4) || substring(sha256(convert_to(study::text, 'UTF8') || '\\x00'::bytea "
+            "|| convert_to(coalesce(source, ''), 'UTF8') || '\\x00'::bytea || convert_to(id, 'UTF8')) from 1 for 8)"
+        ),
         "plain": "",
         "keyed": "",
     },
 }
-"""`numbered` counts by itself, `name` is text in the order of its bytes, `keyed` tables rest in their key's order."""
+"""`numbered` counts by itself, `name` is text in the order of its bytes, `keyed` tables rest in their key's order.
+`digest` is `event_ids.compute_digest` of an event."""
 
 
 def migrations(dialect: str) -> list[list[str]]:

@@ -135,6 +135,15 @@ class Session:
             time.sleep(wait)
             wait = min(2 * wait, 1.0)
 
+    def vacuum(self) -> None:
+        """Make the room of deleted rows free for new ones."""
+        try:
+            if self._connection.closed:
+                self._connection = self._connect()
+            self._connection.execute("VACUUM (ANALYZE) events, event_ids")
+        except driver().Error as error:
+            raise StoreError(f"the database could not be compacted: {_first_line(error)}; it is as it was") from error
+
     def _committed(self, deadline: float) -> bool:
         """What became of the last transaction, whose commit was never answered."""
         while True:
@@ -157,8 +166,6 @@ class Session:
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
-        # What a group of batches looks like before it is known which of its events are new.
-        connection.execute("CREATE TEMPORARY TABLE staging (LIKE events) ON COMMIT DELETE ROWS")
         return connection
 
 

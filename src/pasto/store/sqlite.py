@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,11 +15,11 @@ from pasto.errors import StoreError, StoreRefused
 from pasto.store import statements
 from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.checking import damage
-from pasto.store.connections import Pool, Shared, connect, prepare
+from pasto.store.connections import Pool, Shared, connect, measure_size, prepare
 from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
-from pasto.store.rows import Appended
+from pasto.store.rows import Appended, StoreSize
 from pasto.store.session_secret import delete_secret, load_secret, new_secret
 from pasto.store.writer import Writer
 
@@ -30,9 +30,7 @@ _CREDITS = (
     "SELECT latest.unit, version, arm, candidate FROM json_each(?) AS wanted "
     "CROSS JOIN latest ON latest.study = ? AND latest.unit = wanted.value"
 )
-_KEPT = (
-    "SELECT events.id FROM json_each(?) AS wanted CROSS JOIN events ON events.study = ? AND events.id = wanted.value"
-)
+_KEPT = "SELECT content FROM event_ids WHERE digest = ?"
 
 
 class SqliteStore(RelationalStore):
@@ -136,6 +134,27 @@ class SqliteStore(RelationalStore):
         with self.reading() as connection:
             yield from damage(connection)
 
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        with self.reading() as connection:
+            return measure_size(connection)
+
+    def compact(self) -> None:
+        """Write the file again without free pages, and give the room back; events wait meanwhile."""
+
+        def run() -> None:
+            with self._readers.writing():
+                try:
+                    self._connection.execute("VACUUM")
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                except sqlite3.Error as error:
+                    raise StoreError(
+                        f"{self._where} could not be compacted: {error}; it is as it was. Compacting needs as much "
+                        "free disk as the store holds."
+                    ) from error
+
+        self._writer.perform(run)
+
     def _writing(self, action: Callable[[Any], T]) -> T:
         def run() -> T:
             with self._transaction():
@@ -176,28 +195,32 @@ class SqliteStore(RelationalStore):
         credits = self._credits(uncredited(batches))
         now = self._clock()
 
-        def planned(kept: Collection[Place]) -> Plan:
+        def planned(kept: Mapping[bytes, int | None]) -> Plan:
             numbers = range(last + 1, last + 1 + count)
             return plan(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
 
         self._connection.execute("SAVEPOINT events")
         try:
-            first = planned(kept=())
-            self._connection.executemany(statements.ADD_EVENT, first.events)
+            chosen = planned(kept={})
+            self._connection.executemany(statements.ADD_ID, chosen.ids)
         except sqlite3.IntegrityError:
             # Some id was kept before: only now is it worth asking which.
             self._connection.execute("ROLLBACK TO events")
-            second = planned(kept=self._kept(batches))
-            self._connection.executemany(statements.ADD_EVENT, second.events)
-            return second
-        return first
+            chosen = planned(kept=self._kept(batches))
+            self._connection.executemany(statements.ADD_ID, chosen.ids)
+        self._connection.executemany(statements.ADD_EVENT, chosen.events)
+        return chosen
 
     def _credits(self, units: Iterable[Place]) -> dict[Place, Credit]:
         return {(study, row[0]): row[1:] for study, row in self._look_up(_CREDITS, units)}
 
-    def _kept(self, batches: Iterable[Batch]) -> set[Place]:
-        ids = {(batch.study, event.id): None for batch in batches for event in batch.events}
-        return {(study, row[0]) for study, row in self._look_up(_KEPT, ids)}
+    def _kept(self, batches: Iterable[Batch]) -> dict[bytes, int | None]:
+        """Return the ids of a group that are remembered, each with its content."""
+        kept: dict[bytes, int | None] = {}
+        for digest in sorted({digest for batch in batches for digest, _ in batch.identities}):
+            if (row := self._connection.execute(_KEPT, (digest,)).fetchone()) is not None:
+                kept[digest] = row[0]
+        return kept
 
     def _look_up(self, statement: str, places: Iterable[Place]) -> Iterator[tuple[int, Any]]:
         """Rows of what is wanted, with the study each belongs to."""

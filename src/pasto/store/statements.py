@@ -97,26 +97,72 @@ DELETE_NOTE: Final = "DELETE FROM meta WHERE name = ?"
 ADD_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
-LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
+LAST_SEQUENCE: Final = (
+    "SELECT max(sequence) FROM (SELECT coalesce(max(sequence), 0) AS sequence FROM events "
+    "UNION ALL SELECT coalesce(max(last_sequence), 0) FROM archived_rounds) AS marks"
+)
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
     "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-ARCHIVED: Final = (
-    "UPDATE events SET unit = '', name = NULL, fields = NULL "
-    "WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
+ADD_ID: Final = "INSERT INTO event_ids (digest, content) VALUES (?, ?)"
+
+_ARCHIVED: Final = "study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ?"
+HAS_ARCHIVED: Final = f"SELECT 1 FROM events WHERE {_ARCHIVED} LIMIT 1"  # noqa: S608 -- our own names
+DELETE_ARCHIVED: Final = f"DELETE FROM events WHERE {_ARCHIVED}"  # noqa: S608
+# Metric events are counted in all, -1 for those of no policy; exposures by policy.
+COUNT_ARCHIVED: Final = (
+    "INSERT INTO archived_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
+    "SELECT study, CASE WHEN kind = 0 THEN coalesce(version, 0) WHEN version IS NULL THEN -1 ELSE 0 END, kind, "
+    "CASE WHEN kind = 0 THEN coalesce(candidate, -1) ELSE -1 END, "
+    "CASE WHEN kind = 0 THEN coalesce(arm, '') ELSE '' END, excluded, "
+    "CASE WHEN kind = 0 AND source IS NOT NULL THEN 1 ELSE 0 END, count(*) "
+    f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2, 3, 4, 5, 6, 7 "
+    "ON CONFLICT (study, version, kind, candidate, arm, excluded, numbered) "
+    "DO UPDATE SET events = archived_counts.events + excluded.events"
 )
-# The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
-TO_ARCHIVE: Final = (
-    "SELECT 1 FROM events WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? "
-    "AND unit <> '' LIMIT 1"
+COUNT_ARCHIVED_SOURCES: Final = (
+    "INSERT INTO archived_sources (study, source, events, first_position, last_position) "  # noqa: S608
+    "SELECT study, source, count(*), min(position), max(position) "
+    f"FROM events WHERE {_ARCHIVED} AND source IS NOT NULL AND position IS NOT NULL GROUP BY study, source "
+    "ON CONFLICT (study, source) DO UPDATE SET events = archived_sources.events + excluded.events, "
+    "first_position = CASE WHEN excluded.first_position < archived_sources.first_position "
+    "THEN excluded.first_position ELSE archived_sources.first_position END, "
+    "last_position = CASE WHEN excluded.last_position > archived_sources.last_position "
+    "THEN excluded.last_position ELSE archived_sources.last_position END"
 )
+ADD_ARCHIVED_ROUND: Final = (
+    "INSERT INTO archived_rounds (study, version, until_sequence, events, first_sequence, last_sequence) "  # noqa: S608
+    "SELECT study, coalesce(version, 0), CAST(? AS BIGINT), count(*), min(sequence), max(sequence) "
+    f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2 "
+    "ON CONFLICT (study, version, until_sequence) DO UPDATE SET events = archived_rounds.events + excluded.events, "
+    "first_sequence = CASE WHEN excluded.first_sequence < archived_rounds.first_sequence "
+    "THEN excluded.first_sequence ELSE archived_rounds.first_sequence END, "
+    "last_sequence = CASE WHEN excluded.last_sequence > archived_rounds.last_sequence "
+    "THEN excluded.last_sequence ELSE archived_rounds.last_sequence END"
+)
+# Exposures of old policies are counted together, under -2: one row a policy and candidate would grow for ever.
+_OLD_COUNTS: Final = "study = ? AND kind = 0 AND version > 0 AND version <= ?"
+NEWEST_COUNT: Final = "SELECT coalesce(max(version), 0) FROM archived_counts WHERE study = ? AND kind = 0"
+MERGE_OLD_COUNTS: Final = (
+    "INSERT INTO archived_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
+    "SELECT study, -2, kind, candidate, arm, excluded, numbered, CAST(sum(events) AS BIGINT) "
+    f"FROM archived_counts WHERE {_OLD_COUNTS} GROUP BY study, kind, candidate, arm, excluded, numbered "
+    "ON CONFLICT (study, version, kind, candidate, arm, excluded, numbered) "
+    "DO UPDATE SET events = archived_counts.events + excluded.events"
+)
+DELETE_OLD_COUNTS: Final = f"DELETE FROM archived_counts WHERE {_OLD_COUNTS}"  # noqa: S608
+ARCHIVED_EVENTS: Final = (
+    "SELECT version, events, first_sequence, last_sequence FROM archived_rounds "
+    "WHERE study = ? AND first_sequence <= ? AND last_sequence > ? ORDER BY version, until_sequence"
+)
+SIZES: Final = "SELECT (SELECT count(*) FROM event_ids), (SELECT coalesce(sum(events), 0) FROM archived_rounds)"
 EVENTS_OF: Final = (
     "SELECT sequence, coalesce(version, 0) FROM events "
-    "WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
+    "WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
 )
 FORGET_EVENT: Final = (
-    "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE sequence = ? AND +study = ? AND unit = ?"
+    "UPDATE events SET id = '', unit = '', name = NULL, fields = NULL WHERE sequence = ? AND study = ? AND unit = ?"
 )
 FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
 OLD_LATEST: Final = (

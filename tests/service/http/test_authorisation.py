@@ -187,6 +187,27 @@ def test_keys_are_made_listed_rotated_and_revoked_over_http(serve: Serve) -> Non
     assert site.client.post("/v1/keys/ffffffffffff/rotate").status_code == 404
 
 
+def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
+    site = serve()
+    site.study()
+    admin = site.client.post("/v1/keys", json={"name": "boss", "scopes": ["admin"]}).json()
+    site.client.headers["authorization"] = f"Bearer {admin['key']}"
+    old = site.client.post("/v1/keys", json={"name": "shop", "scopes": ["ingest"]}).json()
+    new = site.client.post(f"/v1/keys/{old['prefix']}/rotate", json={"grace": 600}).json()
+    event = {"type": "metric", "id": "order-1", "unit": "ann", "name": "like", "source": "shop"}
+
+    def send(key: str, event: dict[str, str]) -> dict[str, Any]:
+        headers = {"authorization": f"Bearer {key}"}
+        answer: dict[str, Any] = site.client.post("/v1/studies/feed/events", json=[event], headers=headers).json()
+        return answer
+
+    assert send(old["key"], event) == {"accepted": 1, "duplicates": 0, "refused": []}
+    assert send(new["key"], event) == {"accepted": 0, "duplicates": 1, "refused": []}
+    conflict = send(new["key"], {**event, "unit": "bob"})
+    assert (conflict["accepted"], conflict["duplicates"]) == (0, 0)
+    assert conflict["refused"][0]["reason"].startswith("conflict: ")
+
+
 def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None:
     site = serve(poll=0.05)
     other = Keys(site.running.service.store)

@@ -13,17 +13,16 @@ from pasto.service.details import Waiting, identity_of
 from pasto.service.rounds.agreement import agree
 from pasto.service.rounds.close import OWN_TABLES
 from pasto.service.rounds.gathering import moments_of
-from pasto.service.rounds.past import past_of
+from pasto.service.rounds.past import lacks_events, past_of
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
 
-_LET_GO = (
-    "SELECT count(*) FROM events WHERE +study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+_FORGOTTEN = (
+    "SELECT count(*) FROM events WHERE study = ? AND version = ? AND sequence > ? AND sequence <= ? AND unit = ''"
 )
-_PAST_LET_GO = "SELECT count(*) FROM events WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
 
 
 class Again:
@@ -62,7 +61,7 @@ class Again:
             self.elsewhere.append(one.round)
             return record
         past = past_of(self._store, spec, self._row.number, one.round)
-        moved = past is not None and (one.round in self._archived or self._past_let_go(past))
+        moved = past is not None and (one.round in self._archived or lacks_events(self._store, self._row, past))
         whole = self._with_past(one, until, spec, past) if past is not None and moved else None
         remembering = moved and whole is None
         if whole is not None:
@@ -70,7 +69,7 @@ class Again:
         elif one.round in self._archived and self._archive is not None:
             measured = self._archive.measure(self._row, one.round, one.after, until, spec.columns)
             exact = engine == "sqlite"
-        elif self._let_go(one, until) > self._events[one.round]:
+        elif self._missing(one, until) > self._events[one.round]:
             self.gone.append(one.round)
             return record
         else:
@@ -102,16 +101,15 @@ class Again:
             told["breaker"] = {"rounds": list(judged_otherwise)}
         return {"except": told} if told else {}
 
-    def _let_go(self, one: Waiting, until: int) -> int:
-        return self._count(_LET_GO, (self._row.number, one.round, one.after, until))
-
-    def _past_let_go(self, past: Before) -> bool:
-        """Whether the store no longer tells an event that a round's covariates may have read."""
-        return self._count(_PAST_LET_GO, (self._row.number, past.after, past.until)) > 0
+    def _missing(self, one: Waiting, until: int) -> int:
+        """Return how many events of a round are no longer in the store: archived, or of a unit that was forgotten."""
+        deleted = self._store.archived_events(self._row.number, one.after, until)
+        archived = sum(row.events for row in deleted if row.version == one.round)
+        return archived + self._count(_FORGOTTEN, (self._row.number, one.round, one.after, until))
 
     def _with_past(self, one: Waiting, until: int, spec: Spec, past: Before) -> tuple[Moments, ...] | None:
         """A round and its covariates from store and archive together; None where some of that is in neither."""
-        if self._archive is None or (one.round not in self._archived and self._let_go(one, until)):
+        if self._archive is None or (one.round not in self._archived and self._missing(one, until)):
             return None
         return self._archive.measure_with_past(self._store, self._row, one.round, one.after, until, spec.measured, past)
 

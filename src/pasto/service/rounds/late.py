@@ -18,10 +18,9 @@ from pasto.store import Store
 Measure = Callable[[Waiting], tuple[Moments, ...]]
 """Measures a round, as far as its events have come."""
 
-# The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
 _STIRRED = """
 SELECT DISTINCT version FROM events
-WHERE +study = ? AND sequence > ? AND sequence <= ? AND version >= ? AND version <= ?
+WHERE study = ? AND sequence > ? AND sequence <= ? AND version >= ? AND version <= ?
 """
 
 

@@ -51,6 +51,21 @@ def needed_from(store: Store, spec: Spec, row: StudyRow) -> float:
     return min(dealt_first(store, row.number, version).published_at for version in versions) - longest
 
 
+def lacks_events(store: Store, row: StudyRow, past: Before) -> bool:
+    """Return whether some events of a past are not in the store any more: archived, or of a unit that was forgotten."""
+    return bool(store.archived_events(row.number, past.after, past.until)) or count_forgotten(store, row, past) > 0
+
+
+def count_forgotten(store: Store, row: StudyRow, past: Before) -> int:
+    """Return how many events of a past are of units that were forgotten."""
+    query = "SELECT count(*) FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
+    with store.reading() as source:
+        found = source.execute(
+            query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, past.after, past.until)
+        ).fetchone()
+    return int(found[0])
+
+
 def _begun(store: Store, study: int, first: PolicyRow, longest: float) -> int:
     """A sequence up to which everything is too old: that of the last policy that was published before the look-back."""
     low, high = 1, first.version
