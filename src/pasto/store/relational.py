@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pasto.errors import StoreError, StudyExists
 from pasto.store import statements
+from pasto.store.checksums import row_checksum
 from pasto.store.letting_go import LettingGo
 from pasto.store.plan import Batch, Row
 from pasto.store.rows import (
@@ -140,9 +141,9 @@ class RelationalStore(LettingGo):
             if self._do(connection, statements.CHANGE_STUDY, (seen + 1, *change, number, seen)).rowcount != 1:
                 return False
             if policy is not None:
-                self._do(connection, statements.ADD_POLICY, (number, *astuple(policy)))
+                self._do(connection, statements.ADD_POLICY, _sealed(number, policy))
             if close is not None:
-                self._do(connection, statements.ADD_CLOSE, (number, *astuple(close)))
+                self._do(connection, statements.ADD_CLOSE, _sealed(number, close))
             if learner is not None:
                 self._do(connection, statements.SET_LEARNER, (number, learner))
             self._add_audit(connection, number, audit)
@@ -263,8 +264,15 @@ class RelationalStore(LettingGo):
 
     def _add_audit(self, connection: Any, study: int, rows: Iterable[AuditRow]) -> None:
         for row in rows:
-            values = (study, row.at, row.who, row.action, row.reason, row.detail)
-            self._do(connection, statements.ADD_AUDIT, values)
+            values = (study, float(row.at), row.who, row.action, row.reason, row.detail)
+            self._do(connection, statements.ADD_AUDIT, (*values, row_checksum(values)))
+
+
+def _sealed(study: int, row: PolicyRow | CloseRow) -> Row:
+    """Return the values of a row that is written once, with its checksum; its last field is a time."""
+    *values, at = astuple(row)
+    sealed = (study, *values, float(at))
+    return (*sealed, row_checksum(sealed))
 
 
 def _to_study(row: Any) -> StudyRow:

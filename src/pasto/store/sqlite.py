@@ -15,6 +15,7 @@ from pasto.errors import StoreError, StoreRefused
 from pasto.store import statements
 from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.checking import damage
+from pasto.store.checksums import add_checksums, row_checksum
 from pasto.store.connections import Pool, Shared, connect, prepare
 from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
@@ -116,7 +117,8 @@ class SqliteStore(RelationalStore):
                     if connection.execute(f"{select(table)} LIMIT 1").fetchone():
                         raise StoreError(f"{self._where} is not empty; restore into a new place")
                 for table in TABLES:
-                    connection.executemany(insert(table), backup.execute(select(table)))
+                    rows = backup.execute(select(table))
+                    connection.executemany(insert(table), _sealed(rows) if table == "events" else rows)
 
             self._writing(write)
 
@@ -163,7 +165,7 @@ class SqliteStore(RelationalStore):
     def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:
         count = sum(len(batch.events) for batch in batches)
         credits = self._credits(uncredited(batches))
-        now = self._clock()
+        now = float(self._clock())
 
         def planned(kept: Collection[Place]) -> Plan:
             numbers = range(last + 1, last + 1 + count)
@@ -172,12 +174,12 @@ class SqliteStore(RelationalStore):
         self._connection.execute("SAVEPOINT events")
         try:
             first = planned(kept=())
-            self._connection.executemany(statements.ADD_EVENT, first.events)
+            self._connection.executemany(statements.ADD_EVENT, add_checksums(first.events))
         except sqlite3.IntegrityError:
             # Some id was kept before: only now is it worth asking which.
             self._connection.execute("ROLLBACK TO events")
             second = planned(kept=self._kept(batches))
-            self._connection.executemany(statements.ADD_EVENT, second.events)
+            self._connection.executemany(statements.ADD_EVENT, add_checksums(second.events))
             return second
         return first
 
@@ -196,3 +198,9 @@ class SqliteStore(RelationalStore):
         for study, names in wanted.items():
             for row in self._connection.execute(statement, (json.dumps(names), study)):
                 yield study, row
+
+
+def _sealed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield events from a backup; those without a checksum, of an older version or from PostgreSQL, get one."""
+    for *values, checksum in rows:
+        yield (*values, row_checksum(values) if checksum is None else checksum)

@@ -38,8 +38,8 @@ POLICIES: Final = (
     "WHERE study = ? AND version > ? ORDER BY version LIMIT ?"
 )
 ADD_POLICY: Final = (
-    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at, "
+    "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 CLOSES: Final = (
@@ -47,8 +47,8 @@ CLOSES: Final = (
     "WHERE study = ? AND round > ? ORDER BY round LIMIT ?"
 )
 ADD_CLOSE: Final = (
-    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at, "
+    "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 LEARNER: Final = "SELECT state FROM learners WHERE study = ?"
@@ -60,7 +60,9 @@ AUDIT: Final = (
     "SELECT at, who, action, reason, detail, sequence FROM audit "
     "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
-ADD_AUDIT: Final = "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)"
+ADD_AUDIT: Final = (
+    "INSERT INTO audit (study, at, who, action, reason, detail, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM keys"
 ADD_KEY: Final = (
@@ -97,10 +99,10 @@ SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (nam
 LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
-    "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "position, received_at, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ARCHIVED: Final = (
-    "UPDATE events SET unit = '', name = NULL, fields = NULL "
+    "UPDATE events SET unit = '', name = NULL, fields = NULL, row_checksum = NULL "
     "WHERE +study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ? AND unit <> ''"
 )
 # The plus keeps databases from walking a whole study by its ids, where the span of sequences is what is short.
@@ -113,7 +115,8 @@ EVENTS_OF: Final = (
     "WHERE +study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
 )
 FORGET_EVENT: Final = (
-    "UPDATE events SET unit = '', name = NULL, fields = NULL WHERE sequence = ? AND +study = ? AND unit = ?"
+    "UPDATE events SET unit = '', name = NULL, fields = NULL, row_checksum = NULL "
+    "WHERE sequence = ? AND +study = ? AND unit = ?"
 )
 FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
 OLD_LATEST: Final = (

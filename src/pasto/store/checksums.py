@@ -1,0 +1,40 @@
+"""Checksums of stored rows: a flipped bit in a row that is written once is found by `pasto store check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_HALF: Final = 1 << 31
+
+COLUMNS: Final = {
+    "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
+    "received_at",
+    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at",
+    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at",
+    "audit": "study, at, who, action, reason, detail",
+}
+"""The columns that a row's checksum covers, by table, in the order in which they are written."""
+
+
+def row_checksum(values: Sequence[Any]) -> int:
+    """Return the CRC-32 of a row's values, as a signed number: SQLite then keeps it in four bytes.
+
+    The values must have the types that the database gives back: a float in a column of real numbers.
+
+    >>> row_checksum((1, "ann", None, 0.5)) == row_checksum((1, "ann", None, 0.5))
+    True
+    >>> row_checksum((1, "ann", None, 0.5)) == row_checksum((1, "anm", None, 0.5))
+    False
+    """
+    return crc32(_encode(values)) - _HALF
+
+
+def add_checksums(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield each row with its checksum as a further value."""
+    for row in rows:
+        yield (*row, crc32(_encode(row)) - _HALF)
