@@ -45,7 +45,7 @@ def backup(file: Path, store: str) -> None:
 @store_option
 def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
-    with opened(store) as kept:
+    with opened(store, restoring=True) as kept:
         kept.restore(file)
     click.echo(f"restored {file} into {store}", err=True)
 

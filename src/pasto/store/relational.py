@@ -78,7 +78,15 @@ class RelationalStore(LettingGo):
         """Look for damage, and tell each finding in a sentence."""
 
     @abstractmethod
-    def _writing(self, action: Callable[[Any], T]) -> T:
+    def check_writable(self) -> Future[None]:
+        """Write a few pages and commit them."""
+
+    @abstractmethod
+    def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
+        """Look through the structure of a database file, and return what is wrong."""
+
+    @abstractmethod
+    def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         """Do something with the writing connection, in one transaction of its own."""
 
     @staticmethod
@@ -132,6 +140,7 @@ class RelationalStore(LettingGo):
         close: CloseRow | None = None,
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
+        use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing."""
         number, seen = before.number, before.generation
@@ -150,7 +159,7 @@ class RelationalStore(LettingGo):
             return True
 
         try:
-            return self._writing(write)
+            return self._writing(write, use_reserve=use_reserve)
         except self._conflict:
             return False
 
@@ -233,7 +242,8 @@ class RelationalStore(LettingGo):
     def revoke_key(self, prefix: str, at: float) -> bool:
         """Revoke a key; False where there is none, or it was revoked before, or will be sooner."""
         return self._writing(
-            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1)
+            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1),
+            use_reserve=True,
         )
 
     def keys(self) -> list[KeyRow]:

@@ -22,6 +22,7 @@ from pasto.service.http.express import Express
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
+from pasto.service.http.store_health import StoreHealth
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
 from pasto.service.http.watching import Watch
@@ -59,6 +60,7 @@ class Application:
             waiting=Waiting(),
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
+            health=StoreHealth(service.store),
             scheduler=scheduler,
             looks=[Watch(service).look],
         )
@@ -102,6 +104,7 @@ class Application:
         """What goes on beside the requests."""
         context = self.context
         context.waiting.begin(asyncio.get_running_loop())
+        context.health.start()
         watching = asyncio.create_task(self._watch_keys())
         try:
             yield
@@ -109,6 +112,7 @@ class Application:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
+            context.health.stop()
             context.waiting.end()
             context.exposures.flush()
             context.threads.shutdown(wait=False, cancel_futures=True)
