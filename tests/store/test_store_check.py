@@ -24,7 +24,7 @@ from pasto.store import (
     StudyRow,
     open_store,
 )
-from pasto.store.checksums import COLUMNS, row_checksum
+from pasto.store.checksums import COLUMNS, event_base, event_checksum, row_checksum, stored_checksum
 from pasto.store.looking import looking
 
 
@@ -55,6 +55,7 @@ def test_a_checksum_is_the_same_in_every_version() -> None:
     # Stored checksums must stay valid: where this fails the encoding changed, and old rows would all look damaged.
     row = (7, 1, "é", 0, "unit 1", None, "learner", 3, None, '{"a":1}', 0, "s", 2**40, 1700000000.25)
     assert row_checksum(row) == row_checksum(list(row)) == -901494947
+    assert stored_checksum("events", row) == event_checksum(event_base(1, 1700000000.25), 7, row[2:13]) == -1644498853
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from pasto.store.backups import TABLES
-from pasto.store.checksums import COLUMNS, row_checksum
+from pasto.store.checksums import COLUMNS, stored_checksum
 
 Query = Callable[[str], Iterator[Sequence[Any]]]
 """Runs a statement and gives its rows one by one."""
@@ -93,7 +93,7 @@ def _row_findings(query: Query, table: str, *, is_sealed: bool) -> Iterator[str]
     covered = [columns.index(column.strip()) for column in COLUMNS[table].split(",")] if is_sealed else None
     number = 0
     for row in query(f"SELECT {TABLES[table]} FROM {table}"):  # noqa: S608 -- our own names
-        problem = _row_problem(row, documents, covered)
+        problem = _row_problem(table, row, documents, covered)
         if problem is None:
             continue
         number += 1
@@ -105,11 +105,11 @@ def _row_findings(query: Query, table: str, *, is_sealed: bool) -> Iterator[str]
         yield f"{number - MAX_FINDINGS_PER_TABLE} more rows of {table} are damaged"
 
 
-def _row_problem(row: Sequence[Any], documents: Sequence[int], covered: Sequence[int] | None) -> str | None:
+def _row_problem(table: str, row: Sequence[Any], documents: Sequence[int], covered: Sequence[int] | None) -> str | None:
     """Return what is wrong with a row's own values; its checksum is its last value."""
     try:
         if covered is not None and row[-1] is not None:
-            same = row_checksum([row[place] for place in covered]) == row[-1]
+            same = stored_checksum(table, [row[place] for place in covered]) == row[-1]
             return None if same else "does not match its checksum"
         for value in row:
             if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -34,7 +34,22 @@ def row_checksum(values: Sequence[Any]) -> int:
     return crc32(_encode(values)) - _HALF
 
 
-def add_checksums(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield each row with its checksum as a further value."""
-    for row in rows:
-        yield (*row, crc32(_encode(row)) - _HALF)
+def event_base(study: int, received_at: float) -> int:
+    """Return what the checksums of a batch's events begin with: what all of them have in common."""
+    return crc32(_encode((study, received_at)))
+
+
+def event_checksum(base: int, sequence: int, event: Sequence[Any]) -> int:
+    """Return the checksum of an event: its own fields, from its id to its position, its sequence and its batch's base.
+
+    One is computed for every event that is stored, so nothing is copied for it.
+    """
+    return crc32(_encode(event), base + sequence) - _HALF
+
+
+def stored_checksum(table: str, values: Sequence[Any]) -> int:
+    """Return the checksum of a stored row of a table, from its values in the order of COLUMNS."""
+    if table == "events":
+        sequence, study, *event, received_at = values
+        return event_checksum(event_base(study, received_at), sequence, event)
+    return row_checksum(values)

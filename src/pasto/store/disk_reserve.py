@@ -33,12 +33,9 @@ class DiskReserve:
         self._path = path
         self._size = size
         self._handle: int | None = None
-        self.refill()
-
-    @property
-    def bytes(self) -> int:
+        self.bytes = 0
         """The room that is held now."""
-        return 0 if self._handle is None else os.fstat(self._handle).st_size
+        self.refill()
 
     @property
     def is_short(self) -> bool:
@@ -50,14 +47,15 @@ class DiskReserve:
         with suppress(OSError):  # there is no room even for a name; the next refill tries again
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            held, step = self.bytes, self._size
-            while held < self._size and step >= MIN_STEP_BYTES:
-                piece = min(step, self._size - held)
+                self.bytes = min(os.fstat(self._handle).st_size, self._size)
+            step = self._size
+            while self.bytes < self._size and step >= MIN_STEP_BYTES:
+                piece = min(step, self._size - self.bytes)
                 try:
-                    _allocate(self._handle, held, piece)
-                    held += piece
+                    _allocate(self._handle, self.bytes, piece)
+                    self.bytes += piece
                 except OSError:
-                    os.ftruncate(self._handle, held)
+                    os.ftruncate(self._handle, self.bytes)
                     step //= 2
 
     @contextmanager
@@ -65,6 +63,7 @@ class DiskReserve:
         """Give the room up; what is left of it afterwards is taken again."""
         if self._handle is not None:
             os.ftruncate(self._handle, 0)
+            self.bytes = 0
         try:
             yield
         finally:

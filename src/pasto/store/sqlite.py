@@ -16,7 +16,7 @@ from pasto.errors import StoreDamagedError, StoreError, StoreLostError, StoreRef
 from pasto.store import statements
 from pasto.store.backups import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.checking import damage
-from pasto.store.checksums import add_checksums, row_checksum
+from pasto.store.checksums import stored_checksum
 from pasto.store.connections import WAL_AUTOCHECKPOINT, Pool, Shared, connect, prepare
 from pasto.store.directory import Directory
 from pasto.store.failures import is_damage, is_disk_full
@@ -299,12 +299,12 @@ class SqliteStore(RelationalStore):
         self._connection.execute("SAVEPOINT events")
         try:
             first = planned(kept=())
-            self._connection.executemany(statements.ADD_EVENT, add_checksums(first.events))
+            self._connection.executemany(statements.ADD_EVENT, first.events)
         except sqlite3.IntegrityError:
             # Some id was kept before: only now is it worth asking which.
             self._connection.execute("ROLLBACK TO events")
             second = planned(kept=self._kept(batches))
-            self._connection.executemany(statements.ADD_EVENT, add_checksums(second.events))
+            self._connection.executemany(statements.ADD_EVENT, second.events)
             return second
         return first
 
@@ -328,4 +328,4 @@ class SqliteStore(RelationalStore):
 def _sealed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield events from a backup; those without a checksum, of an older version or from PostgreSQL, get one."""
     for *values, checksum in rows:
-        yield (*values, row_checksum(values) if checksum is None else checksum)
+        yield (*values, stored_checksum("events", values) if checksum is None else checksum)

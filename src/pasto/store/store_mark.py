@@ -6,9 +6,8 @@ import json
 import os
 import sqlite3
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pasto.store import statements
 
@@ -18,8 +17,7 @@ MARK_BYTES: Final = 256
 """The file is written over in place and always as long, which a full disk allows too."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkRecord:
+class MarkRecord(NamedTuple):
     """Numbers that never fall in a sound store."""
 
     events: int = 0
@@ -57,6 +55,9 @@ class MarkRecord:
         return found
 
 
+_TEMPLATE: Final = "{" + ", ".join(f'"{name}": %d' for name in MarkRecord._fields) + "}"
+
+
 def read_stored(connection: sqlite3.Connection) -> MarkRecord:
     """Return the numbers of a database that its mark is compared with."""
     (events,) = connection.execute(statements.LAST_SEQUENCE).fetchone()
@@ -77,24 +78,19 @@ class StoreMark:
         """Write down what was committed."""
         known = self.record
         self._write(
-            replace(
-                known,
-                events=max(events, known.events),
-                audit=max(audit, known.audit),
-                keys=max(keys, known.keys),
-            )
+            known._replace(events=max(events, known.events), audit=max(audit, known.audit), keys=max(keys, known.keys))
         )
 
     def begin(self, stored: MarkRecord) -> list[str]:
         """Take up what a store holds when it is opened; the sentences are about what is missing in it."""
         known = self.record
         missing = known.findings(stored)
-        stored = replace(stored, audit=max(stored.audit, known.audit), keys=max(stored.keys, known.keys))
+        stored = stored._replace(audit=max(stored.audit, known.audit), keys=max(stored.keys, known.keys))
         if stored.events < known.events:
             after = min(stored.events, known.missing_after or stored.events)
-            stored = replace(stored, missing_after=after, missing_until=max(known.events, known.missing_until))
+            stored = stored._replace(missing_after=after, missing_until=max(known.events, known.missing_until))
         else:
-            stored = replace(stored, missing_after=known.missing_after, missing_until=known.missing_until)
+            stored = stored._replace(missing_after=known.missing_after, missing_until=known.missing_until)
         self._write(stored)
         return missing
 
@@ -111,7 +107,7 @@ class StoreMark:
     def _write(self, record: MarkRecord) -> None:
         if record == self.record and self._handle is not None:
             return
-        text = json.dumps(asdict(record)).ljust(MARK_BYTES - 1) + "\n"
+        text = (_TEMPLATE % record).ljust(MARK_BYTES - 1) + "\n"
         with suppress(OSError):  # no room, or no file: the mark falls behind, and the next commit writes it
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

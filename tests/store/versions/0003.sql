@@ -38,15 +38,15 @@ CREATE TABLE events (
     position INTEGER,
     received_at REAL NOT NULL
 , row_checksum INTEGER) STRICT;
-INSERT INTO "events" VALUES(1,1,'e0',0,'unit 0',1,'learner',0,NULL,NULL,0,'s',0,1700000000.25,1387535628);
-INSERT INTO "events" VALUES(2,1,'e1',0,'unit 1',1,'learner',1,NULL,NULL,0,'s',1,1700000000.25,-1654058907);
-INSERT INTO "events" VALUES(3,1,'e2',0,'unit 2',1,'learner',0,NULL,NULL,0,'s',2,1700000000.25,-898639433);
-INSERT INTO "events" VALUES(4,1,'e3',0,'unit 0',1,'learner',1,NULL,NULL,0,'s',3,1700000000.25,-1403665299);
-INSERT INTO "events" VALUES(5,1,'e4',0,'unit 1',1,'learner',0,NULL,NULL,0,'s',4,1700000000.25,1979425394);
-INSERT INTO "events" VALUES(6,1,'m0',1,'unit 0',1,'learner',1,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-933522613);
-INSERT INTO "events" VALUES(7,1,'m1',1,'unit 1',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,1367848384);
-INSERT INTO "events" VALUES(8,1,'m2',1,'unit 2',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,954678152);
-INSERT INTO "events" VALUES(9,1,'m3',1,'unit 3',NULL,NULL,NULL,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-80064917);
+INSERT INTO "events" VALUES(1,1,'e0',0,'unit 0',1,'learner',0,NULL,NULL,0,'s',0,1700000000.25,-660315233);
+INSERT INTO "events" VALUES(2,1,'e1',0,'unit 1',1,'learner',1,NULL,NULL,0,'s',1,1700000000.25,709689069);
+INSERT INTO "events" VALUES(3,1,'e2',0,'unit 2',1,'learner',0,NULL,NULL,0,'s',2,1700000000.25,1906003475);
+INSERT INTO "events" VALUES(4,1,'e3',0,'unit 0',1,'learner',1,NULL,NULL,0,'s',3,1700000000.25,-790001435);
+INSERT INTO "events" VALUES(5,1,'e4',0,'unit 1',1,'learner',0,NULL,NULL,0,'s',4,1700000000.25,-1526345142);
+INSERT INTO "events" VALUES(6,1,'m0',1,'unit 0',1,'learner',1,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,858693043);
+INSERT INTO "events" VALUES(7,1,'m1',1,'unit 1',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,142300121);
+INSERT INTO "events" VALUES(8,1,'m2',1,'unit 2',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-28310596);
+INSERT INTO "events" VALUES(9,1,'m3',1,'unit 3',NULL,NULL,NULL,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,2054301822);
 CREATE TABLE keys (
     prefix TEXT PRIMARY KEY,
     digest TEXT NOT NULL,
