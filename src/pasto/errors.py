@@ -22,6 +22,8 @@ PastoError
 ├── StoreError (RuntimeError)         where records rest
 │   ├── StoreBusy                     it has more to write than it can; nothing was taken, try again
 │   ├── StoreRefused                  it would not be safe to open, and why
+│   ├── StoreDamagedError             its file is damaged
+│   ├── StoreLostError                its file was removed, replaced or emptied while it was open
 │   └── SourceError                   a team's own tables cannot be read or do not fit the study
 ├── SolverFailed (ArithmeticError)    the numerical solver gave up; the message carries its reason
 └── MissingExtra (ImportError)        an optional dependency is not installed; the message names the install
@@ -143,6 +145,14 @@ class StoreBusy(StoreError):  # noqa: N818
 
 class StoreRefused(StoreError):  # noqa: N818
     """A store that would not be safe to open; the message says why and what to do."""
+
+
+class StoreDamagedError(StoreError):
+    """A store whose file is damaged; a backup has to be restored."""
+
+
+class StoreLostError(StoreError):
+    """A store whose file was removed, replaced or emptied while it was open; nothing more is acknowledged."""
 
 
 class SourceError(StoreError):

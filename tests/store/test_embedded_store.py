@@ -48,7 +48,8 @@ def test_only_its_owner_reads_it(tmp_path: Path, opened: Opened) -> None:
         os.umask(previous)
     assert (tmp_path / "deep" / "data").stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "deep" / "data").iterdir()}
-    assert files == dict.fromkeys(["pasto.db", "pasto.db-shm", "pasto.db-wal", "pasto.lock"], 0o600)
+    names = ["pasto.db", "pasto.db-shm", "pasto.db-wal", "pasto.lock", "pasto.mark", "pasto.reserve"]
+    assert files == dict.fromkeys(names, 0o600)
 
 
 def test_a_file_left_open_to_others_is_closed_to_them(tmp_path: Path, opened: Opened) -> None:

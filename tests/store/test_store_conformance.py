@@ -460,9 +460,11 @@ def fill(store: Store, study: StudyRow) -> StudyRow:
     rejections = Rejections((RejectedReason("r", "r", 2),), (RejectedNumbers("s", 2, 6, 7),))
     tallies = [TallyRow("s", 1, 1, "{}", "{}")]
     store.append(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
-    after = replace(study, generation=study.generation + 1, version=1, round=2)
-    mark = store.high_water(study.number)
-    assert store.commit(study, after, policy=policy(1), close=close(1, mark), learner="{}", audit=[audit()])
+    started = replace(study, generation=study.generation + 1, version=1, round=1)
+    assert store.commit(study, started, policy=policy(1), learner="{}", audit=[audit()])
+    after = replace(started, generation=started.generation + 1, version=2, round=2)
+    ended = replace(close(1, store.high_water(study.number)), learner_checksum=hashlib.sha256(b"{}").hexdigest())
+    assert store.commit(started, after, policy=policy(2, round=2), close=ended, audit=[audit("close")])
     store.add_key(KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0))
     return after
 
@@ -626,9 +628,20 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
     ("damage", "finding"),
     [
         ("UPDATE policies SET text = '{\"forged\": 1}'", "checksum"),
-        ("DELETE FROM policies", "serves policy 1"),
+        ("DELETE FROM policies", "serves policy 2"),
+        ("DELETE FROM policies WHERE version = 1", "round 1 of study 'feed' refers to policy 1, which is missing"),
+        ("DELETE FROM policies WHERE version = 1", "study 'feed' has 1 policies, and the last one is number 2"),
+        ("UPDATE policies SET after_sequence = 99999", "saw events up to 5, and its policy begins after 99999"),
+        ("UPDATE policies SET published_at = 2.75", "the row of policies with study 1, version 1"),
         ("UPDATE closes SET round = 2", "closed round 2 after round 0"),
         ("UPDATE closes SET high_water = 99999", "the last one kept"),
+        ("UPDATE closes SET observed = '[1]'", "the row of closes with study 1, round 1"),
+        ("UPDATE closes SET next_version = 7", "refers to policy 7, which is missing"),
+        ("DELETE FROM closes", "has round 2 open, and the last one closed is 0"),
+        ("UPDATE learners SET state = '{ }'", "the learner's state of study 'feed' does not match"),
+        ("UPDATE audit SET reason = 'becauze'", "the row of audit with sequence 2"),
+        ("UPDATE keys SET scopes = '[\"ingest'", "the row of keys with prefix 'ab12' holds JSON that cannot be read"),
+        ("UPDATE events SET version = 9 WHERE version = 2", "1 events of study 'feed' name policy 9, which is missing"),
         ("UPDATE latest SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
         ("DELETE FROM latest WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
         ("DELETE FROM studies", "missing"),

@@ -107,6 +107,7 @@ def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Pat
     place((VERSIONS / "0002.sql").read_text(encoding="utf-8"), tmp_path)
     with closing(sqlite3.connect(tmp_path / "pasto.db")) as connection:
         connection.execute("DELETE FROM closes")
+        connection.execute("UPDATE studies SET round = 1")
         connection.execute("UPDATE events SET unit = '', name = NULL, fields = NULL WHERE version = 1 OR sequence = 9")
         connection.commit()
         events = connection.execute("SELECT id, kind, source, version FROM events WHERE unit = ''").fetchall()

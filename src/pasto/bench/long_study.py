@@ -13,6 +13,7 @@ import numpy as np
 
 from pasto.service.service import Service
 from pasto.store import EXPOSURE, METRIC, EventRow, Store, StudyRow, open_store
+from pasto.store.checksums import COLUMNS
 
 NAME = "long"
 SEEDS = 6
@@ -166,8 +167,9 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
         for number in range(row.round, rounds):
             yield at(number + 1), study, f"c{number}", 0, f"c{number}", number, "learner", number % 7, 0, 0.0
 
-    connection.executemany("INSERT INTO closes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", closed())
-    connection.executemany("INSERT INTO policies VALUES (?, ?, ?, ?, ?, ?, ?, ?)", published())
+    for table, rows in (("closes", closed()), ("policies", published())):
+        insert = f"INSERT INTO {table} ({COLUMNS[table]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- our own names
+        connection.executemany(insert, rows)
     connection.executemany(
         "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)", audited()
     )

@@ -50,11 +50,11 @@ def desk_options(command: Command) -> Command:
 
 
 @contextmanager
-def opened(store: str) -> Iterator[Store]:
+def opened(store: str, *, restoring: bool = False) -> Iterator[Store]:
     """A store for as long as the command runs."""
     from pasto.store import open_store
 
-    found = open_store(store)
+    found = open_store(store, restoring=restoring)
     try:
         yield found
     finally:

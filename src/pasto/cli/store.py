@@ -46,7 +46,7 @@ def backup(file: Path, store: str) -> None:
 @store_option
 def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
-    with opened(store) as kept:
+    with opened(store, restoring=True) as kept:
         kept.restore(file)
     echo(f"restored {file} into {store}", err=True)
 
@@ -54,7 +54,10 @@ def restore(file: Path, store: str) -> None:
 @store.command(short_help="Look for damage.", epilog="\b\nExample:\n  pasto store check\n")
 @store_option
 def check(store: str) -> None:
-    """Look for damage in a store, one finding a line; exit code 1 where there is any."""
+    """Look for damage in a store, one finding a line; exit code 1 if there is any.
+
+    Every row is read and compared with its checksum, and the end of the store with what was acknowledged.
+    """
     from pasto.store.looking import looking
 
     print_store(store)

@@ -481,7 +481,13 @@ class Service:
             trip = escape_control(turned.trip)  # it names metrics, and must get through
             lines.append(_audit(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
         done = self.store.commit(
-            row, turned.after, policy=turned.policy, close=turned.close, learner=turned.learner, audit=lines
+            row,
+            turned.after,
+            policy=turned.policy,
+            close=turned.close,
+            learner=turned.learner,
+            audit=lines,
+            use_reserve=turned.after.state == "paused" != row.state,  # a person's pause, or the breaker's
         )
         if done:
             self._ages.now(turned.after)  # the new round's time begins now, not when someone next looks at it

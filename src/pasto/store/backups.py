@@ -16,13 +16,13 @@ from pasto.store.schema import migrations
 
 TABLES: Final = {
     "studies": "number, name, generation, state, document, seed, round, version, opened_at, created_at, details",
-    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at",
-    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at",
+    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at, row_checksum",
+    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at, row_checksum",
     "learners": "study, state",
-    "audit": "sequence, study, at, who, action, reason, detail",
+    "audit": "sequence, study, at, who, action, reason, detail, row_checksum",
     "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
-    "received_at",
+    "received_at, row_checksum",
     "event_ids": "digest, content",
     "archived_rounds": "study, version, until_sequence, events, first_sequence, last_sequence",
     "archived_counts": "study, version, kind, candidate, arm, excluded, numbered, events",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +15,13 @@ from pasto.store.event_ids import compute_digest
 from pasto.store.rows import StoreSize
 from pasto.store.schema import pending
 
+WAL_AUTOCHECKPOINT: Final = "wal_autocheckpoint = 8000"
+
 PRAGMAS: Final = (
     "journal_mode = WAL",
     "synchronous = FULL",
     "cache_size = -65536",
-    "wal_autocheckpoint = 8000",
+    WAL_AUTOCHECKPOINT,
     "secure_delete = ON",
 )
 """Of the writing connection: what is committed is on the disk, the log grows to 32 MB before it is folded in, and what
@@ -78,6 +80,15 @@ def measure_size(connection: sqlite3.Connection) -> StoreSize:
     )
     ids, archived = connection.execute(statements.SIZES).fetchone()
     return StoreSize(pages * size, free * size, ids, archived)
+
+
+def is_sound(file: Path) -> bool:
+    """Return whether a new connection finds nothing wrong with a database's structure."""
+    try:
+        with closing(connect(f"{file.as_uri()}?mode=ro")) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.Error:
+        return False
 
 
 class Pool:

@@ -35,7 +35,7 @@ class LettingGo(ABC):
         """The last sequence of the store, behind which no event of this study can still appear."""
 
     @abstractmethod
-    def _writing(self, action: Callable[[Any], T]) -> T:
+    def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         """Do something with the writing connection, in one transaction of its own."""
 
     @abstractmethod

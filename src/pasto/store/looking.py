@@ -11,10 +11,12 @@ from typing import Protocol
 from pasto.errors import StoreRefused
 from pasto.store.backups import write_backup
 from pasto.store.checking import damage
-from pasto.store.connections import connect, measure_size
+from pasto.store.connections import connect, measure_size, version_of
 from pasto.store.directory import FILE
 from pasto.store.opening import open_store
 from pasto.store.rows import StoreSize
+from pasto.store.schema import migrations
+from pasto.store.store_mark import MARK, read_mark, read_stored
 
 
 class Looking(Protocol):
@@ -40,6 +42,7 @@ class Snapshot:
         file = directory / FILE
         if not file.is_file():
             raise StoreRefused(f"there is no store in {str(directory)!r}; name another with --store")
+        self._file = file
         self._connection = connect(f"{file.absolute().as_uri()}?mode=ro")
         self._where = str(directory)
 
@@ -49,8 +52,16 @@ class Snapshot:
 
     def check(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
+        mark = read_mark(self._file.parent / MARK)  # before the database: a service may go on writing both
         self._connection.execute("BEGIN")
         try:
+            version, today = version_of(self._connection), len(migrations("sqlite"))
+            if version < today:
+                raise StoreRefused(
+                    f"{self._where} has tables of version {version}, and a check needs version {today}; open the store "
+                    "once with this PASTO, as `pasto study list` does, and check again"
+                )
+            yield from mark.findings(read_stored(self._connection))
             yield from damage(self._connection)
         except sqlite3.DatabaseError as error:
             raise StoreRefused(f"{self._where} is no store, or one too damaged to read: {error}") from error

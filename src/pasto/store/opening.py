@@ -8,8 +8,10 @@ from pasto.store.protocol import Store
 from pasto.store.sqlite import SqliteStore
 
 
-def open_store(where: str) -> Store:
+def open_store(where: str, *, restoring: bool = False) -> Store:
     """The store at an address: "memory:", a directory, or "postgresql://…".
+
+    `restoring` opens a directory that has lost its store, to be filled from a backup.
 
     >>> store = open_store("memory:")
     >>> store.high_water(1)
@@ -20,4 +22,4 @@ def open_store(where: str) -> Store:
         from pasto.store.postgres import PostgresStore  # only those who have a server have its driver
 
         return PostgresStore(where)
-    return SqliteStore(None if where == "memory:" else Path(where))
+    return SqliteStore(None if where == "memory:" else Path(where), restoring=restoring)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from pasto.store.checksums import event_base, event_checksum
 from pasto.store.event_ids import Identity, identify
 from pasto.store.rows import (
     CONFLICT,
@@ -56,7 +57,7 @@ class Plan:
     """The rows to write, in order."""
 
     events: list[Row]
-    """sequence, study, the event's own fields, received_at."""
+    """sequence, study, the event's own fields, received_at, row_checksum."""
     ids: list[Identity]
     """Digest and content of each event that is new, in the order of the digests."""
     latest: list[Row]
@@ -115,6 +116,7 @@ def plan(
     reasons: list[Row] = []
     for batch in batches:
         study = batch.study
+        base = event_base(study, received_at)
         new: list[bool] = []
         conflicts: list[int] = []
         for event, (digest, content) in zip(batch.events, batch.identities, strict=True):
@@ -128,16 +130,17 @@ def plan(
             new.append(True)
             last = next(numbers)
             if event[1] == EXPOSURE:
-                rows.append((last, study, *event, received_at))
+                rows.append((last, study, *event, received_at, event_checksum(base, last, event)))
                 if not event[8]:
                     moved[study, event[2]] = (study, event[2], event[3], event[4], event[5], last)
             elif event[3] is None:
                 unit = (study, event[2])
                 latest = moved.get(unit)
                 credit = latest[2:5] if latest is not None else credits.get(unit, (None, None, None))
-                rows.append((last, study, *event[:3], *credit, *event[6:], received_at))
+                credited = (*event[:3], *credit, *event[6:])
+                rows.append((last, study, *credited, received_at, event_checksum(base, last, credited)))
             else:
-                rows.append((last, study, *event, received_at))
+                rows.append((last, study, *event, received_at, event_checksum(base, last, event)))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
         answers.append(Appended(tuple(new), last, tuple(conflicts)))
         reasons.extend((study, *row[:3], received_at) for row in batch.rejections.reasons)

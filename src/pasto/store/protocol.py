@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -71,12 +71,14 @@ class Store(Protocol):
         close: CloseRow | None = None,
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
+        use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing.
 
         Returns whether it was written. A round that was closed before, or a policy's version that exists, also makes
         it nothing: exactly one of several racing writers wins. The store counts the generations, so the study's next
-        one is that behind `before`'s; its name, number, seed and birth stay as they are.
+        one is that behind `before`'s; its name, number, seed and birth stay as they are. `use_reserve` lets it have
+        the room that is held for actions that must work on a full disk, such as a pause.
         """
         ...
 
@@ -203,7 +205,10 @@ class Store(Protocol):
         ...
 
     def revoke_key(self, prefix: str, at: float) -> bool:
-        """Revoke a key, perhaps from a time to come; False where there is none, or it is revoked by then already."""
+        """Revoke a key, perhaps from a time to come; False where there is none, or it is revoked by then already.
+
+        It may use the room that is held for actions that must work on a full disk.
+        """
         ...
 
     def keys(self) -> list[KeyRow]:
@@ -241,6 +246,20 @@ class Store(Protocol):
         ...
 
     # Care
+
+    def check_writable(self) -> Future[None]:
+        """Write a few pages and commit them; the future raises StoreError if the store cannot take writes now.
+
+        That is StoreLostError if its file was removed or replaced, and StoreDamagedError if it is known to be damaged.
+        """
+        ...
+
+    def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
+        """Look through the structure of a database file, and return what is wrong; None if it is sound.
+
+        Then `check_writable` fails too. A database on a server is left to the server's own checks.
+        """
+        ...
 
     def backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing; `restore` reads it into an empty store."""

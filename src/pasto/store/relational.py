@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pasto.errors import StoreError, StudyExists
 from pasto.store import statements
+from pasto.store.checksums import row_checksum
 from pasto.store.letting_go import LettingGo
 from pasto.store.plan import Batch, Row
 from pasto.store.rows import (
@@ -91,7 +92,15 @@ class RelationalStore(LettingGo):
         """Give back, or free for new events, the room of what was deleted."""
 
     @abstractmethod
-    def _writing(self, action: Callable[[Any], T]) -> T:
+    def check_writable(self) -> Future[None]:
+        """Write a few pages and commit them."""
+
+    @abstractmethod
+    def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
+        """Look through the structure of a database file, and return what is wrong."""
+
+    @abstractmethod
+    def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         """Do something with the writing connection, in one transaction of its own."""
 
     @staticmethod
@@ -145,6 +154,7 @@ class RelationalStore(LettingGo):
         close: CloseRow | None = None,
         learner: str | None = None,
         audit: Sequence[AuditRow] = (),
+        use_reserve: bool = False,
     ) -> bool:
         """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing."""
         number, seen = before.number, before.generation
@@ -154,16 +164,16 @@ class RelationalStore(LettingGo):
             if self._do(connection, statements.CHANGE_STUDY, (seen + 1, *change, number, seen)).rowcount != 1:
                 return False
             if policy is not None:
-                self._do(connection, statements.ADD_POLICY, (number, *astuple(policy)))
+                self._do(connection, statements.ADD_POLICY, _sealed(number, policy))
             if close is not None:
-                self._do(connection, statements.ADD_CLOSE, (number, *astuple(close)))
+                self._do(connection, statements.ADD_CLOSE, _sealed(number, close))
             if learner is not None:
                 self._do(connection, statements.SET_LEARNER, (number, learner))
             self._add_audit(connection, number, audit)
             return True
 
         try:
-            return self._writing(write)
+            return self._writing(write, use_reserve=use_reserve)
         except self._conflict:
             return False
 
@@ -246,7 +256,8 @@ class RelationalStore(LettingGo):
     def revoke_key(self, prefix: str, at: float) -> bool:
         """Revoke a key; False where there is none, or it was revoked before, or will be sooner."""
         return self._writing(
-            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1)
+            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1),
+            use_reserve=True,
         )
 
     def keys(self) -> list[KeyRow]:
@@ -307,8 +318,15 @@ class RelationalStore(LettingGo):
 
     def _add_audit(self, connection: Any, study: int, rows: Iterable[AuditRow]) -> None:
         for row in rows:
-            values = (study, row.at, row.who, row.action, row.reason, row.detail)
-            self._do(connection, statements.ADD_AUDIT, values)
+            values = (study, float(row.at), row.who, row.action, row.reason, row.detail)
+            self._do(connection, statements.ADD_AUDIT, (*values, row_checksum(values)))
+
+
+def _sealed(study: int, row: PolicyRow | CloseRow) -> Row:
+    """Return the values of a row that is written once, with its checksum; its last field is a time."""
+    *values, at = astuple(row)
+    sealed = (study, *values, float(at))
+    return (*sealed, row_checksum(sealed))
 
 
 def _end_of(prefix: str) -> str:

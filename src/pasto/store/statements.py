@@ -38,8 +38,8 @@ POLICIES: Final = (
     "WHERE study = ? AND version > ? ORDER BY version LIMIT ?"
 )
 ADD_POLICY: Final = (
-    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at, "
+    "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 CLOSES: Final = (
@@ -47,8 +47,8 @@ CLOSES: Final = (
     "WHERE study = ? AND round > ? ORDER BY round LIMIT ?"
 )
 ADD_CLOSE: Final = (
-    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at, "
+    "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 LEARNER: Final = "SELECT state FROM learners WHERE study = ?"
@@ -60,7 +60,9 @@ AUDIT: Final = (
     "SELECT at, who, action, reason, detail, sequence FROM audit "
     "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
-ADD_AUDIT: Final = "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)"
+ADD_AUDIT: Final = (
+    "INSERT INTO audit (study, at, who, action, reason, detail, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM keys"
 ADD_KEY: Final = (
@@ -103,7 +105,7 @@ LAST_SEQUENCE: Final = (
 )
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
-    "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "position, received_at, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_ID: Final = "INSERT INTO event_ids (digest, content) VALUES (?, ?)"
 
@@ -162,7 +164,8 @@ EVENTS_OF: Final = (
     "WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
 )
 FORGET_EVENT: Final = (
-    "UPDATE events SET id = '', unit = '', name = NULL, fields = NULL WHERE sequence = ? AND study = ? AND unit = ?"
+    "UPDATE events SET id = '', unit = '', name = NULL, fields = NULL, row_checksum = NULL "
+    "WHERE sequence = ? AND study = ? AND unit = ?"
 )
 FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
 OLD_LATEST: Final = (

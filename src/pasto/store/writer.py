@@ -59,14 +59,18 @@ class Writer:
 
     def perform(self, action: Callable[[], T]) -> T:
         """Do something in the writing thread, after what is waiting, and return its result."""
+        result: T = self.submit(action).result()
+        return result
+
+    def submit(self, action: Callable[[], T]) -> Future[T]:
+        """Have something done in the writing thread, after what is waiting."""
         task = _Task(action)
         self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
             self.require_open()
             self._work.append(task)
             self._change.notify()
-        result: T = task.future.result()
-        return result
+        return task.future
 
     def close(self) -> bool:
         """Finish what is waiting and end the thread; False where that was done before, or in another process."""

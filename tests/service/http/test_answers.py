@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from pasto import errors
-from pasto.service.http.answers import STATUSES, explained, full
+from pasto.service.http.answers import STATUSES, explained
+from pasto.store.failures import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -65,11 +66,12 @@ def test_codes_are_unique() -> None:
 def test_a_full_disk_is_found_behind_what_it_caused() -> None:
     error = errors.StoreError("could not be written")
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    assert full(error)
+    assert is_disk_full(error)
     found = explained(error, 1)
     assert found is not None
     assert found.status == 507
-    assert not full(errors.StoreError("else"))
+    assert (b"retry-after", b"1") in found.headers
+    assert not is_disk_full(errors.StoreError("else"))
 
 
 def test_sqlite_says_that_a_disk_is_full() -> None:
@@ -79,7 +81,7 @@ def test_sqlite_says_that_a_disk_is_full() -> None:
         connection.execute("CREATE TABLE t (x)")
         with pytest.raises(sqlite3.OperationalError) as raised:
             connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
-        assert full(raised.value)
+        assert is_disk_full(raised.value)
     finally:
         connection.close()
 
@@ -119,7 +121,7 @@ def test_events_that_are_not_kept_are_not_acknowledged(
         broken.setattr(site.running.service.store, "append", kind(error))
         answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert told(answer) == (status, code)
-    assert ("retry-after" in answer.headers) == (status == 503)
+    assert ("retry-after" in answer.headers) == (status in (503, 507))
     assert "secret" not in answer.text
     again = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert again.json() == {"accepted": 1, "duplicates": 0, "refused": []}
@@ -170,9 +172,10 @@ def test_an_unforeseen_error_is_found_in_the_log_by_its_number(
 
 def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
-    assert site.client.get("/readyz").json() == {"status": "ok"}
+    site.running.application.context.health.cache_seconds = 0.0
     store = site.running.service.store
-    for method, broken in (("keys", failing(errors.StoreError("gone"))), ("append", failed(OSError(errno.EIO, "x")))):
+    broken_methods = {"keys": failing(errors.StoreError("gone")), "check_writable": failed(OSError(errno.EIO, "x"))}
+    for method, broken in broken_methods.items():
         with monkeypatch.context() as patched:
             patched.setattr(store, method, broken)
             answer = site.client.get("/readyz")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import re
-import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +24,7 @@ from pasto.errors import (
     Unsupported,
     WrongState,
 )
+from pasto.store.failures import is_disk_full
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -118,9 +117,12 @@ def explained(error: Exception, retry_after: int) -> Answer | None:
     """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
     if isinstance(error, Refused):
         return problem(error.status, error.code, error.message, field=error.field, headers=error.headers)
-    if full(error):
+    if is_disk_full(error):
         return problem(
-            507, "storage_full", "the disk that the store is on is full; nothing was kept, send it again later"
+            507,
+            "storage_full",
+            "the disk that the store is on is full; nothing was kept, send it again later",
+            headers=retry(retry_after),
         )
     for kind in type(error).__mro__:
         if kind in STATUSES:
@@ -138,25 +140,6 @@ def explained(error: Exception, retry_after: int) -> Answer | None:
 def retry(seconds: int) -> Headers:
     """The header that asks a caller to come back."""
     return ((b"retry-after", str(seconds).encode()),)
-
-
-def full(error: BaseException) -> bool:
-    """Whether an error says, itself or by its cause, that a disk is full."""
-    return any(
-        (isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT))
-        or (isinstance(each, sqlite3.Error) and getattr(each, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL)
-        or type(each).__name__ == "DiskFull"  # PostgreSQL's, whose driver may not be installed
-        for each in causes(error)
-    )
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def placed(error: msgspec.ValidationError) -> tuple[str, str | None]:

@@ -22,6 +22,7 @@ from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
+from pasto.service.http.store_health import StoreHealth
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
 from pasto.service.http.watching import Watch
@@ -60,6 +61,7 @@ class Application:
             waiting=Waiting(settings.max_waiters),
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
+            health=StoreHealth(service.store),
             scheduler=scheduler,
             looks=[Watch(service).look],
         )
@@ -104,6 +106,7 @@ class Application:
         """What goes on beside the requests."""
         context = self.context
         context.waiting.begin(asyncio.get_running_loop())
+        context.health.start()
         watching = asyncio.create_task(self._watch_keys())
         try:
             yield
@@ -111,6 +114,7 @@ class Application:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
+            context.health.stop()
             context.waiting.end()
             context.exposures.flush()
             context.threads.shutdown(wait=False, cancel_futures=True)

@@ -26,6 +26,7 @@ from pasto.store import KeyRow, Store
 if TYPE_CHECKING:
     from pasto.service.http.connections import LimitedConnection
     from pasto.service.http.exposures import Exposures
+    from pasto.service.http.store_health import StoreHealth
     from pasto.service.http.table import Route
     from pasto.service.http.waiting import Waiting
     from pasto.service.rounds.scheduler import Scheduler
@@ -54,6 +55,7 @@ class Context:
     waiting: Waiting
     exposures: Exposures
     threads: ThreadPoolExecutor
+    health: StoreHealth
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""

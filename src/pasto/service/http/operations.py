@@ -27,15 +27,7 @@ async def healthy(call: Call) -> Answer:
 async def ready(call: Call) -> Answer:
     """Whether requests can be served: the store answers and takes writes, and rounds are being closed."""
     call.query()
-    problems = []
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.to_thread(call.context.store.keys)
-            await asyncio.shield(asyncio.wrap_future(call.context.store.append(0, ())))
-    except TimeoutError:
-        problems.append("the store does not answer in time")
-    except Exception as error:  # whatever it is, the store does not answer, and that is the news
-        problems.append(f"the store does not answer ({type(error).__name__})")
+    problems = list(await call.context.health.problems())
     if call.context.scheduler is not None and not call.context.scheduler.alive:
         problems.append("rounds are not being closed: the scheduler has ended")
     if problems:
