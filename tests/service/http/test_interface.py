@@ -24,7 +24,7 @@ PLAIN = {"not_found": 404, "wrong_method": 405, "internal_error": 500, "storage_
 def scopes(route: Route) -> str:
     if not route.scopes:
         return "none"
-    return " or ".join(f"`{scope}`" for scope in route.scopes) + (", or this machine" if route.near else "")
+    return " or ".join(f"`{scope}`" for scope in route.scopes)
 
 
 def table() -> str:
