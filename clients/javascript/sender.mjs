@@ -2,7 +2,7 @@
 
 import { Backoff, LEAST } from "./backoff.mjs";
 import { explained } from "./journal.mjs";
-import { codeOf, parsed } from "./requests.mjs";
+import { codeOf, messageOf, parsed } from "./requests.mjs";
 
 export const BATCH = 1000;
 /** Seconds for an answer. */
@@ -110,7 +110,9 @@ export class Sender {
     } else if (isAboutTheBatch(answer)) {
       this.#split(count, tallies, answer.status);
     } else {
-      throw new Error(`the service answered ${answer.status} and does not account for the events`);
+      const said = messageOf(answer.text);
+      const why = said ? `: ${said}` : "";
+      throw new Error(`the service answered ${answer.status} and does not account for the events${why}`);
     }
   }
 

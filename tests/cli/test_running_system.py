@@ -110,7 +110,8 @@ def test_a_held_round_is_told_and_resolved(run: Any, place: Path) -> None:
     assert told.stdout == "feed: round 1 will be left out when the next round is closed\n"
     run("round", "close", "feed")
     assert json.loads(run("study", "show", "feed", "--json").stdout)["held"] == []
-    assert "resolve" in run("study", "audit", "feed").stdout
+    assert "resolve 1 discard  nothing was sent" in run("study", "audit", "feed").stdout
+    assert "held back" in run("round", "list", "feed").stdout.splitlines()[1]
     assert "every policy identical" in run("study", "replay", "feed").stdout
 
 

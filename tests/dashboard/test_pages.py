@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 from importlib.resources import files
@@ -117,6 +118,33 @@ def test_a_draft_is_deleted_by_a_form(browser: Any, service: Service) -> None:
     assert (gone.status_code, gone.headers["location"]) == (303, "/")
     assert service.studies() == []
     assert browser.get("/studies/feed").status_code == 404
+
+
+def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
+    browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE})
+    before = service.show("feed")["document"]
+    assert 'href="/studies/feed/edit"' in browser.get("/studies/feed").text
+    form = browser.get("/studies/feed/edit").text
+    text = html.unescape(form.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0])
+    token = browser.token("/studies/feed/edit")
+    same = browser.post("/studies/feed/edit", {"token": token, "text": text})
+    assert (same.status_code, same.headers["location"]) == (303, "/studies/feed")
+    assert service.show("feed")["document"] == before
+    longer = text.replace("every: 3600.0", "every: 2h").replace("every: 1h", "every: 2h")
+    browser.post("/studies/feed/edit", {"token": token, "text": longer, "reason": "slower"})
+    assert service.show("feed")["document"]["rounds"] != before["rounds"]
+    assert service.audit("feed")[-1]["reason"] == "slower"
+    for wrong, status, says in (
+        (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
+        (text.replace("name: feed", "name: food"), 400, "a draft keeps its name"),
+    ):
+        told = browser.post("/studies/feed/edit", {"token": token, "text": wrong})
+        assert told.status_code == status
+        assert says in told.text
+        assert 'action="/studies/feed/edit"' in told.text
+    service.change("feed", "start", who="ann")
+    assert browser.get("/studies/feed/edit").status_code == 409
+    assert "/edit" not in browser.get("/studies/feed").text
 
 
 def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Service) -> None:

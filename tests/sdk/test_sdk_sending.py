@@ -461,3 +461,14 @@ def test_an_outage_of_ten_minutes_is_invisible(
     (tally,) = service.tallies.values()
     assert sum(tally["dropped"].values()) == 61_000 - arrived
     assert Counter(tally["assigned"]) == Counter(tally["dropped"]) + Counter(e["candidate"] for e in service.exposures)
+
+
+def test_why_events_do_not_arrive_is_passed_on(connect: Connect, service: Rehearsal) -> None:
+    client = connect()
+    client.assign("ann")
+    body = b'{"error": {"code": "wrong_state", "message": "study \'feed\' is draft and takes no events"}}'
+    service.fault = lambda request: Response(409, {}, body)
+    assert not client.flush(timeout=0.1)
+    assert client.status()["last_error"].endswith(
+        "the service answered 409 and does not account for the batch: study 'feed' is draft and takes no events"
+    )

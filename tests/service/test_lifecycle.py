@@ -44,9 +44,9 @@ def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, actio
 
 
 def test_deploying_from_learning_must_be_asked_for() -> None:
-    with pytest.raises(WrongState, match="confirm it first, or deploy it without_confirmation"):
+    with pytest.raises(WrongState, match="confirm it first, or deploy it without a confirmation"):
         target("feed", "learning", "deploy")
-    with pytest.raises(BadOption, match="deploy without_confirmation needs a reason"):
+    with pytest.raises(BadOption, match="deploy without a confirmation needs a reason"):
         target("feed", "learning", "deploy", without_confirmation=True)
     assert target("feed", "learning", "deploy", reason="urgent", without_confirmation=True) == "deployed"
     with pytest.raises(WrongState, match="is draft"):

@@ -192,6 +192,9 @@ withClient("a draft is called one", {}, async ({ service, clock, client }) => {
   service.fault = (request, response) => (response.writeHead(409).end(said), true);
   await Promise.all([client.start(), clock.pass(20)]);
   assert.match(client.status().lastError, /study 'feed' is a draft; every unit gets the baseline/);
+  client.assign("user-1");
+  await Promise.all([client.flush(), clock.pass(20)]);
+  assert.match(client.status().lastError, /does not account for the events: study 'feed' is a draft/);
 });
 
 withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {

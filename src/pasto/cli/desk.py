@@ -84,7 +84,8 @@ def reached(
 
     if not begins and store != "memory:" and "://" not in store and not Path(store).exists():
         raise BadInput(
-            f"there is no store in {store}; `pasto study create` or `pasto serve` begins one, and --store names another"
+            f"there is no store in {_place(store)}; name another with --store, or a running service with --url or "
+            "PASTO_URL (`pasto study create` or `pasto serve` begins a store)"
         )
     try:
         kept = open_store(store)

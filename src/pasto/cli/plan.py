@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   pasto plan --units 20000 --deviation 3 --effect 0.1
-  pasto plan --units 20000 --mean 12 --deviation 30 --effect 1% --control 10% --figure plan
+  pasto plan --units 20000 --mean 12 --deviation 30 --effect 1% --figure plan
   pasto plan --study feed --metric watch_time --effect 1%
 """,
 )

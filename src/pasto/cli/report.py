@@ -19,7 +19,7 @@ Examples:
   pasto report feed
   pasto report feed --html feed.html
   pasto report feed --keep "like_rate >= -1%"
-  pasto report feed --maximize comments --keep "watch_time >= -0.5%" --only w=1 --only w=2
+  pasto report feed --maximize comments --only w=1 --only w=2
 """,
 )
 @click.argument("name")

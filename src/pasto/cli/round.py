@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pasto.cli.desk import desk_options, me, reached
@@ -20,7 +22,7 @@ def round_() -> None:
 @desk_options
 @as_json_option
 def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Close the open round: learn from the rounds that are ripe, and publish the next policy."""
+    """Close the open round: learn from the rounds that have matured, and publish the next policy."""
     with reached(store, url, key) as desk:
         found = desk.close_round(name, who=me(), reason=reason)
     if as_json:
@@ -75,7 +77,25 @@ def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, 
     if as_json:
         print_json(found)
         return
+    later = {number: each["round"] for each in found for number in each["learned_from"]}
     rows = [
-        [str(each["round"]), str(each["version"]), str(each["next_version"]), f"{each['units']:,}"] for each in found
+        [
+            str(each["round"]),
+            str(each["version"]),
+            str(each["next_version"]),
+            f"{each['units']:,}",
+            _held_note(each, later.get(each["round"])),
+        ]
+        for each in found
     ]
-    print_table(console(), ["round", "policy", "next policy", "units learned from"], rows)
+    header = ["round", "policy", "next policy", "units learned from", ""]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    print_table(console(), header, rows, text=(0, 4))
+
+
+def _held_note(close: dict[str, Any], learned_with: int | None) -> str:
+    """Return whether a round was held back at its close, and with which later close it was learned."""
+    if close["round"] not in close["held"]:
+        return ""
+    return "held back" if learned_with is None else f"held back, learned with round {learned_with}"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
+from textwrap import wrap
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,14 @@ def console(*, stderr: bool = False) -> Console:
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = UNWRAPPED
     return screen
+
+
+def print_facts(screen: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print a line for each label and value; a long value goes on below itself."""
+    indent = " " * 15
+    for label, value in facts:
+        lines = wrap(value, max(screen.width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+        screen.print(f"  {label:<12} " + f"\n{indent}".join(lines or [""]), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

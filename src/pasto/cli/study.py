@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from pasto.cli.desk import desk_options, me, reached, warn_unserved
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import BadInput, BadOption
 from pasto.report.guardrail_text import verdict_text
@@ -266,7 +266,7 @@ def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool
     if as_json:
         print_json(lines)
         return
-    rows = [[when(line["at"]), line["who"], line["action"], line["reason"]] for line in lines]
+    rows = [[when(line["at"]), line["who"], _done(line), line["reason"]] for line in lines]
     print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
 
 
@@ -290,6 +290,16 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
         click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
     if not found["identical"]:
         raise click.exceptions.Exit(1)
+
+
+def _done(line: dict[str, Any]) -> str:
+    """Return what a line of the audit log did, in words."""
+    detail = line["detail"]
+    if detail.get("without_confirmation"):
+        return f"{line['action']} without confirmation"
+    if "held_round" in detail:
+        return f"{line['action']} {detail['held_round']} {detail['resolution']}"
+    return str(line["action"])
 
 
 def read_shares(text: str) -> dict[str, float]:
@@ -317,8 +327,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     screen.print(f"{found['name']}: {found['state']}", style="bold")
     for sentence in verdict_text(found["confirmation"]) if found.get("confirmation") else ():
         screen.print(f"  {sentence}")
-    for label, value in _facts(found):
-        screen.print(f"  {label:<12} {value}")
+    print_facts(screen, _facts(found))
     shares = found.get("policy", {}).get("shares", [])
     if shares:
         rows = [[each["name"], f"{each['share']:.1%}"] for each in shares[:10]]
@@ -327,6 +336,9 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         if len(shares) > 10:
             rest = sum(each["share"] for each in shares[10:])
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
+
+
+_RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out at the next close"}
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -345,7 +357,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
         facts += [("", f"{one['events']:,}: {one['reason']}") for one in found["rejected"]["reasons"]]
     facts += [
-        ("held back", one["text"] if one["resolution"] is None else f"round {one['round']}: {one['resolution']}")
+        ("held back", f"round {one['round']}: {_RESOLVED[one['resolution']]}" if one["resolution"] else one["text"])
         for one in found.get("held", ())
     ]
     if (closes := found.get("closes_at")) is not None:

@@ -44,6 +44,8 @@ class Dashboard:
             self._shown("/new", "Write a new study.", deeds.blank),
             self._told("/new", "Create a study.", deeds.create),
             self._shown(STUDY, "One study.", views.study),
+            self._shown(f"{STUDY}/edit", "Change a draft's file.", deeds.draft),
+            self._told(f"{STUDY}/edit", "Save a draft's file.", deeds.edit),
             self._shown(f"{STUDY}/head", "How a study stands.", views.head),
             self._shown(f"{STUDY}/actions", "What can be done to a study.", views.actions),
             self._shown(f"{STUDY}/answer", "The answer so far, and the books.", views.answer),

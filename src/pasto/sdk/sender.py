@@ -92,6 +92,8 @@ class Sender:
         answer = _answer(response)
         if answer is None and response.status != TOO_LARGE:
             problem = f"the service answered {response.status} and does not account for the batch"
+            if response.message:
+                problem += f": {response.message}"
             if response.status in ABOUT_THE_BATCH and response.error:
                 self._split(problem)
             return self._failed(problem, response.header("retry-after"))

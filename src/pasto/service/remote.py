@@ -105,7 +105,7 @@ class Remote:
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
         """Decide about a round that is held back for lack of events."""
         asked = {"round": round, "resolution": resolution, "reason": reason}
-        return self._ask("POST", _path(name, "rounds/resolve"), asked)
+        return self._ask("POST", _path(name, "rounds/resolve"), asked, who=who)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Closed rounds in order."""

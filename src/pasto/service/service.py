@@ -133,8 +133,13 @@ class Service:
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong."""
-        return check_file(document)
+        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong.
+
+        `existing` is the state of the study that has the name already; None if there is none, or an archived one.
+        """
+        found = check_file(document)
+        row = self.store.study(found["name"])
+        return {**found, "existing": None if row is None or row.state == "archived" else row.state}
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Put another study file in the place of a draft's; WrongState for what is not a draft any more."""
@@ -452,7 +457,8 @@ class Service:
         except SourceError as error:
             self._source_health.record_failure(row, error)
             raise
-        if spec.source is not None and (turned.learned_from or turned.look is not None):
+        measured = turned.learned_from or turned.corrected or turned.held or turned.look is not None
+        if spec.source is not None and measured:
             self._source_health.record_success(row)
         return turned
 
