@@ -51,7 +51,7 @@ def service(feed: Path) -> Iterator[str]:
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_example_is_not_written_over(run: Any, place: Path) -> None:

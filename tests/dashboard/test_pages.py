@@ -22,6 +22,51 @@ def test_an_empty_service_invites_to_write_a_study(browser: Any) -> None:
     assert 'href="/new"' in page.text
 
 
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/nowhere", 404, "there is no page at this address"),
+        ("GET", "/studies/feed/nothing", 404, "there is no page at this address"),
+        ("GET", "/v1studies", 404, "there is no page at this address"),
+        ("GET", "/logout", 405, "this address takes POST, not GET"),
+        ("POST", "/", 405, "this address takes "),
+    ],
+)
+def test_a_browser_gets_a_page_for_an_address_that_is_not_there(
+    browser: Any, method: str, path: str, status: int, message: str
+) -> None:
+    page = browser.ask(method, path, headers={"accept": BROWSER})
+    assert page.status_code == status
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"] == POLICY
+    assert message in page.text
+    assert 'href="/static/app.css"' in page.text
+    assert ("allow" in page.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "status"),
+    [
+        ("GET", "/nowhere", "*/*", 404),
+        ("GET", "/nowhere", "application/json", 404),
+        ("GET", "/v1", BROWSER, 404),
+        ("GET", "/v1/nothing", BROWSER, 404),
+        ("GET", "/ofrep/v1/nothing", BROWSER, 404),
+        ("DELETE", "/v1/studies", BROWSER, 405),
+        ("GET", "/logout", "*/*", 405),
+    ],
+)
+def test_programs_get_json_for_an_address_that_is_not_there(
+    browser: Any, method: str, path: str, accept: str, status: int
+) -> None:
+    answer = browser.ask(method, path, headers={"accept": accept})
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == {404: "not_found", 405: "wrong_method"}[status]
+
+
 def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service) -> None:
     for path in ("/", "/parts/studies", "/new", "/studies/feed", *(f"/studies/feed/{p}" for p in ("head", "actions"))):
         page = browser.get(path)

@@ -118,6 +118,12 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
         Response(200, {}, b"welcome to the hotel's network"),
         Response(200, {}, b"{}"),
         Response(200, {}, b'{"accepted": "all", "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 1000000, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": -5, "duplicates": 5, "refused": []}'),
+        Response(200, {}, b'{"accepted": true, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 0, "reason": "no"}]}'),
+        Response(422, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 9, "reason": "no"}]}'),
         Response(200, {}, b""),
         Response(204),
         Response(302, {"Location": "http://elsewhere"}),
@@ -133,10 +139,10 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
         Response(503, {"Retry-After": "1"}),
         Response(507),
     ],
-    ids=lambda response: f"{response.status} {response.body[:20].decode()}",
+    ids=lambda response: f"{response.status} {response.body[:80].decode()}",
 )
 def test_only_an_account_of_the_batch_settles_it(
-    answer: Response, connect: Connect, service: Rehearsal, clock: Clock
+    answer: Response, connect: Connect, service: Rehearsal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect()
     for place in range(20):
@@ -148,6 +154,8 @@ def test_only_an_account_of_the_batch_settles_it(
         clock.advance(0.1)
     assert len(service.requests) - before <= 31
     assert client.status()["buffered"] == 40
+    assert client.status()["refused"] == {}
+    assert len([record for record in caplog.records if record.name == "pasto.sdk"]) == 1
     service.fault = None
     clock.advance(31)
     assert client.flush()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pasto.errors import BadOption, StudyExists, UnknownStudy, WrongState
+from pasto.errors import BadOption, BadText, StudyExists, UnknownStudy, WrongState
 from pasto.service.lifecycle import ACTIONS, allowed, target
 from pasto.service.service import Service
 
@@ -68,7 +68,7 @@ def test_unknown_actions_and_options_are_refused(learning: Service) -> None:
         learning.change("feed", "pause", who="ann", reason="why", hold="breath")
     with pytest.raises(BadOption, match="without_confirmation is 'yes'"):
         learning.change("feed", "deploy", who="ann", without_confirmation="yes")
-    with pytest.raises(BadOption, match="without a NUL"):
+    with pytest.raises(BadText, match=r"without control characters, got \\x00"):
         learning.change("feed", "pause", who="ann", reason="a\0b")
     with pytest.raises(UnknownStudy, match="no study 'food'"):
         learning.change("food", "pause", who="ann", reason="why")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pasto.cli.desk import desk_options, me, reached
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
 
 
@@ -28,9 +28,9 @@ def close(name: str, reason: str, store: str, url: str | None, key: str | None, 
     if as_json:
         print_json(found)
         return
-    click.echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
+    echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
     for problem in found["problems"]:
-        click.echo(problem[:1].upper() + problem[1:], err=True)
+        echo(problem[:1].upper() + problem[1:], err=True)
 
 
 @round_.command(
@@ -61,7 +61,7 @@ def resolve(
         print_json(found)
         return
     done = "learned as it is" if resolution == "learn" else "left out"
-    click.echo(f"{name}: round {round} will be {done} when the next round is closed")
+    echo(f"{name}: round {round} will be {done} when the next round is closed")
 
 
 @round_.command("list", short_help="The rounds that were closed.", epilog="\b\nExample:\n  pasto round list feed\n")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pasto.cli.screen import echo
 from pasto.cli.threads import one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
@@ -55,7 +56,7 @@ def serve(**given: str | None) -> None:
 
     running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
-    running.serve(lambda: click.echo(f"pasto is serving {settings.place} on {running.url}"))
+    running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))
     if running.is_busy:  # everything is written; a thread that computes for nobody would hold up the end of the process
         logging.shutdown()
         sys.stdout.flush()

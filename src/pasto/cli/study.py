@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from pasto.cli.desk import desk_options, me, reached, warn_unserved
-from pasto.cli.screen import console, print_facts, print_json, print_table
+from pasto.cli.screen import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import BadInput, BadOption
 from pasto.report.guardrail_text import verdict_text
@@ -60,7 +60,7 @@ def init(file: Path | None, force: bool) -> None:
     from pasto.service.spec import EXAMPLE
 
     if str(file) == "-" or (file is None and _prints_to_file()):
-        click.echo(EXAMPLE, nl=False)
+        echo(EXAMPLE, nl=False)
         return
     file = file or Path("study.yaml")
     if file.exists() and not force:
@@ -69,7 +69,7 @@ def init(file: Path | None, force: bool) -> None:
         file.write_text(EXAMPLE, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
+    echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
 
 
 def _prints_to_file() -> bool:
@@ -94,16 +94,16 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
 
     spec = load_spec(file)
     for warning in spec.warnings:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     with reached(store, url, key, begins=True) as desk:
         made = desk.create(spec.document, who=me(), reason=reason)
         for warning in made["warnings"][len(spec.warnings) :]:
-            click.echo(f"note: {warning}", err=True)
+            echo(f"note: {warning}", err=True)
         if start:
             made |= desk.change(spec.name, "start", who=me(), reason=reason)
             warn_unserved(desk, store)
     if renamed := made.get("archived_as"):
-        click.echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
+        echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
     _tell(made, as_json)
 
 
@@ -121,11 +121,11 @@ def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, 
 
     spec = load_spec(file)
     for warning in spec.warnings:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     with reached(store, url, key) as desk:
         edited = desk.edit(spec.name, spec.document, who=me(), reason=reason)
     for warning in edited["warnings"][len(spec.warnings) :]:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     _tell(edited, as_json)
 
 
@@ -144,7 +144,7 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
     if as_json:
         print_json(deleted)
     else:
-        click.echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
+        echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
 
 
 study.add_command(check)
@@ -161,7 +161,7 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
         print_json(found)
         return
     if not found:
-        click.echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
+        echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
         return
     rows = [[each["name"], each["state"], str(each["round"]), str(each["version"]), each["goal"]] for each in found]
     print_table(console(), ["study", "state", "round", "policy", "goal"], rows, text=(0, 1, 4))
@@ -283,11 +283,11 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
     if as_json:
         print_json(found)
     elif found["identical"]:
-        click.echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
+        echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
         for sentence in excepted(found):
-            click.echo(sentence)
+            echo(sentence)
     else:
-        click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
+        echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
     if not found["identical"]:
         raise click.exceptions.Exit(1)
 

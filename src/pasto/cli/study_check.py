@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from pasto.service.desk import Desk
@@ -37,7 +37,7 @@ def check(file: Path, store: str, url: str | None, key: str | None, as_json: boo
     with _service(store, url, key) as desk:
         found = {**check_file(document), "existing": None} if desk is None else desk.check(document)
     for warning in found["warnings"]:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     if as_json:
         print_json(found)
     else:

@@ -35,7 +35,7 @@ class Dashboard:
     """
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
-        self.visitors = Visitors(clock)
+        self.visitors = Visitors(service.store, clock)
         views = Views(service, self.visitors, clock)
         deeds = Deeds(self.visitors, views)
         self.routes = (
@@ -72,7 +72,7 @@ class Dashboard:
 
     def _around(self, work: Work) -> Callable[[Call], Awaitable[Answer]]:
         async def endpoint(call: Call) -> Answer:
-            visitor = self.visitors.meet(call)
+            visitor = await self.visitors.meet(call)
             if not visitor.may_read:
                 return _to_login(call, visitor)
             found = await work(call, visitor)
@@ -81,13 +81,13 @@ class Dashboard:
         return endpoint
 
     async def _login_page(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         if visitor.may_read:
             return redirect("/")
         return self._asking(call, visitor, _inside(call.query("next").get("next", "/")))
 
     async def _log_in(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         form = await read_form(call)
         self.visitors.check_form(call, visitor, form.get("token", ""))
         goal = _inside(form.get("next", "/"))
@@ -99,8 +99,9 @@ class Dashboard:
         return redirect(goal, cookie(call, entered))
 
     async def _log_out(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         self.visitors.check_form(call, visitor, (await read_form(call)).get("token", ""))
+        await self.visitors.log_out(call, visitor)
         return redirect("/login", forgotten(call))
 
     def _asking(self, call: Call, visitor: Visitor, goal: str, problem: str = "") -> Answer:

@@ -13,6 +13,7 @@ from pasto.errors import (
     BadInput,
     BadOption,
     BadSpec,
+    BadText,
     OutOfDate,
     PastoError,
     SourceError,
@@ -34,6 +35,7 @@ class UnknownKey(BadOption):
 
 ERRORS: dict[str, type[PastoError]] = {
     "bad_request": BadInput,
+    "bad_text": BadText,
     "out_of_date": OutOfDate,
     "source_failed": SourceError,
     "store_busy": StoreBusy,
