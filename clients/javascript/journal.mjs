@@ -1,6 +1,8 @@
 // What went wrong, counted and told, and never thrown at the caller.
 
 const REASONS = 100;
+/** The reason of an event that the service refused without one: it explains the first hundred of a batch. */
+const UNLISTED = "reason not listed by the service";
 
 /** An error in words; what `fetch` throws says only in its cause what happened. */
 export function explained(error) {
@@ -27,7 +29,8 @@ export class Journal {
   }
 
   /** An event will never arrive. Reasons may name what differs each time, and must not pile up for months. */
-  refuse(reason) {
+  refuse(given) {
+    const reason = given || UNLISTED;
     const known = this.refused.has(reason) || this.refused.size < REASONS ? reason : "others";
     this.refused.set(known, (this.refused.get(known) ?? 0) + 1);
     this.#tell(reason);

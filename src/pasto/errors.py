@@ -34,6 +34,10 @@ PastoWarning (UserWarning)            the input is usable, but probably not what
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
+
+MAX_PROBLEMS = 100
+"""Problems of a study file that an error lists."""
 
 
 class PastoError(Exception):
@@ -80,9 +84,12 @@ class BadSpec(BadInput):
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{field} {problem}" if field else problem for field, problem in problems.items()))
-        self.problems = dict(problems)
-        """What is wrong, by the field's path."""
+        listed = dict(islice(problems.items(), MAX_PROBLEMS))
+        if len(problems) > MAX_PROBLEMS:
+            listed.setdefault("", f"{len(problems) - MAX_PROBLEMS:,} more problems are not listed; fix these first")
+        super().__init__("; ".join(f"{field} {problem}" if field else problem for field, problem in listed.items()))
+        self.problems = listed
+        """What is wrong, by the field's path; under "" how many more there are, if there are too many to list."""
 
 
 class BadPolicy(BadInput):

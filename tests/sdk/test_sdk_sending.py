@@ -183,6 +183,24 @@ def test_what_the_service_refuses_is_counted_with_its_reason(
     assert client.status()["repeated"] == 1
 
 
+def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Connect, service: Rehearsal) -> None:
+    def transport(request: Request) -> Response:
+        answer = service(request)
+        if request.method != "POST":
+            return answer
+        told = json.loads(answer.body)
+        told["refused"] = [{"index": one["index"], "reason": ""} for one in told["refused"]]
+        return Response(answer.status, {}, json.dumps(told).encode())
+
+    client = connect(transport=transport)
+    service.policies.clear()
+    client.assign("ann")
+    assert client.flush()
+    status = client.status()
+    assert status["refused"] == {"reason not listed by the service": 3}  # The exposure, and the books twice.
+    assert (status["dropped"], status["buffered"]) == (1, 0)
+
+
 def test_a_batch_that_is_too_large_is_cut_until_it_fits(connect: Connect, service: Rehearsal, clock: Clock) -> None:
     client = connect()
 

@@ -204,7 +204,7 @@ def test_a_login_of_the_pages_is_no_key_of_the_interface(service: Service, appli
     assert ask(application, "GET", "/studies/feed", cookies=login).status_code == 200
     before = standing(service)
     for route in ROUTES:
-        if route.scopes and not route.near:
+        if route.scopes:
             path = route.path.replace("{name}", "feed").replace("{prefix}", "0" * 12).replace("{key}", "feed")
             assert ask(application, route.method, path, cookies=login).status_code == 401, (route.method, path)
     assert standing(service) == before

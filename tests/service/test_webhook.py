@@ -98,6 +98,21 @@ def test_addresses_of_private_networks_are_refused_unless_their_name_is_allowed(
     assert Webhook("https://hooks.example.com/", allowed, resolve=lambda *_: found).address() == address
 
 
+def test_a_host_that_is_not_found_now_may_be_found_later(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[list[str]] = [["10.0.0.7"]]
+
+    def resolve(host: str, port: int) -> list[str]:
+        if not answers:
+            raise OSError("no name server")
+        return answers.pop()
+
+    webhook = Webhook("https://hooks.example.com/", resolve=resolve)
+    with pytest.raises(BadOption, match=r"is at 10\.0\.0\.7, which is no public address"):
+        webhook.check()
+    webhook.check()
+    assert "cannot be found now: no name server" in caplog.text
+
+
 def test_a_name_with_one_public_address_goes_there_and_nowhere_else() -> None:
     found = ["10.0.0.1", "93.184.216.34"]
     assert Webhook("https://hooks.example.com/", resolve=lambda *_: found).address() == "93.184.216.34"

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
+from pasto.errors import BadOption
 from pasto.service.http.server import Running
 from pasto.service.keys import Keys
 from pasto.service.settings import Settings
@@ -26,8 +27,23 @@ from pasto.store import open_store
 Start = Callable[..., tuple["subprocess.Popen[str]", str]]
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "pasto", "serve", *words]
+ENDLESS = """
+import threading
+from pasto.cli import main
+from pasto.service.service import Service
+
+def what_if(self, name, **question):
+    print("computing", flush=True)
+    threading.Event().wait()
+
+Service.what_if = what_if
+main()
+"""
+"""The command line of a service whose what-if questions are never answered."""
+
+
+def command(*words: str, script: str = "") -> list[str]:
+    return [sys.executable, *(("-c", script) if script else ("-m", "pasto")), "serve", *words]
 
 
 @pytest.fixture
@@ -35,9 +51,9 @@ def start() -> Iterator[Start]:
     """Start a service in a process of its own; whatever still runs is ended with the test."""
     processes: list[subprocess.Popen[str]] = []
 
-    def run(*words: str) -> tuple[subprocess.Popen[str], str]:
+    def run(*words: str, script: str = "") -> tuple[subprocess.Popen[str], str]:
         process = subprocess.Popen(
-            command("--port", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command("--port", "0", *words, script=script), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         processes.append(process)
         assert process.stdout is not None
@@ -122,6 +138,29 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         reopened.close()
 
 
+def test_a_thread_that_computes_for_ever_does_not_hold_up_the_end(start: Start, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    process, url = start("--store", str(store), "--shutdown-timeout", "2", script=ENDLESS)
+    with client(url) as site:
+        site.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"}).raise_for_status()
+        site.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
+        heard: list[int] = []
+
+        def ask() -> None:
+            heard.append(httpx.post(f"{url}/v1/studies/feed/what-if", json={}, timeout=60).status_code)
+
+        caller = threading.Thread(target=ask)
+        caller.start()
+        assert process.stdout is not None
+        assert process.stdout.readline() == "computing\n"
+        process.send_signal(signal.SIGTERM)
+        _, logged = process.communicate(timeout=60)
+        caller.join()
+    assert process.returncode == 0, logged
+    assert heard == [503]  # and not a connection that is cut
+    assert not (store / "service.json").exists()
+
+
 def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     everywhere = "0.0.0.0"  # noqa: S104 -- that is what is refused
@@ -152,6 +191,19 @@ def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None
         assert "cannot listen on 127.0.0.1 port" in refused("--store", "memory:", "--port", port)
     finally:
         running.close()
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]", "[::1]", "0", "2130706433", "10.0.0.7"]
+)
+def test_a_webhook_that_can_never_be_reached_is_refused(host: str) -> None:
+    with pytest.raises(BadOption, match=r"is at .*, which is no public address; allow the host with webhook_hosts"):
+        Running(Settings(store="memory:", port=0, webhook=f"http://{host}/hook")).close()
+
+
+def test_a_webhook_in_a_private_network_that_is_allowed_is_not_refused() -> None:
+    running = Running(Settings(store="memory:", port=0, webhook="http://localhost/hook", webhook_hosts="localhost"))
+    running.close()
 
 
 def test_settings_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,6 +15,9 @@ from pasto.cli.threads import one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+SWITCH_SECONDS = 0.001
+"""How long a thread that computes may hold the interpreter while another waits for it, such as the event loop:
+a fifth of Python's default, because a batch or a pause waits so long at every step that it takes."""
 
 
 def _meaning(setting: Setting) -> str:
@@ -44,6 +49,7 @@ def serve(**given: str | None) -> None:
     """
     settings = read_settings(given, os.environ)
     one_thread()
+    sys.setswitchinterval(SWITCH_SECONDS)
     from pasto.dashboard import Dashboard
     from pasto.service.http.logs import start_logging
     from pasto.service.http.server import Running
@@ -51,3 +57,8 @@ def serve(**given: str | None) -> None:
     running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
     running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))
+    if running.is_busy:  # everything is written; a thread that computes for nobody would hold up the end of the process
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

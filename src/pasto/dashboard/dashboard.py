@@ -17,6 +17,7 @@ from pasto.dashboard.visitors import Visitor, Visitors, cookie, forgotten
 from pasto.service.http.answers import Answer
 from pasto.service.http.calls import Call
 from pasto.service.http.table import Route
+from pasto.service.http.worker_pools import PoolName
 from pasto.service.service import Service
 
 Work = Callable[[Call, Visitor], Awaitable[Answer]]
@@ -53,7 +54,9 @@ class Dashboard:
             self._shown(f"{STUDY}/series", "What its pictures are drawn from.", views.series),
             self._shown(f"{STUDY}/tradeoff", "What other limits would buy.", views.tradeoff),
             self._told(f"{STUDY}/replay", "Compute every policy again.", deeds.replay),
-            self._told(f"{STUDY}/change", "Start, pause, resume, confirm, deploy, archive.", deeds.change),
+            self._told(
+                f"{STUDY}/change", "Start, pause, resume, confirm, deploy, archive.", deeds.change, pool="changes"
+            ),
             Route("GET", "/login", (), "Ask for a key.", self._login_page, errors=_told),
             Route("POST", "/login", (), "Log in with a key.", self._log_in, errors=_told),
             Route("POST", "/logout", (), "Log out.", self._log_out, errors=_told),
@@ -64,8 +67,8 @@ class Dashboard:
     def _shown(self, path: str, summary: str, work: Work) -> Route:
         return Route("GET", path, (), summary, self._around(work), errors=_told)
 
-    def _told(self, path: str, summary: str, work: Work) -> Route:
-        return Route("POST", path, (), summary, self._around(work), errors=_told)
+    def _told(self, path: str, summary: str, work: Work, pool: PoolName = "general") -> Route:
+        return Route("POST", path, (), summary, self._around(work), errors=_told, pool=pool)
 
     def _around(self, work: Work) -> Callable[[Call], Awaitable[Answer]]:
         async def endpoint(call: Call) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from pasto.dashboard.visitors import Visitor, Visitors
 from pasto.errors import BadSpec, PastoError
 from pasto.service.http.answers import Answer, Refused, explained
 from pasto.service.http.calls import Call
-from pasto.service.http.studies import REPLAY_PATIENCE
+from pasto.service.http.studies import replayed
 from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.rounds.excepted import excepted
@@ -116,14 +117,12 @@ class Deeds:
         name = call.path("name")
         form = await read_form(call)
         self._visitors.check_form(call, visitor, form.get("token", ""))
-        context = call.context
-        if context.replays >= max(1, call.settings.threads // 4):
-            return page("parts/replay.html", {"busy": True, "told": None})
-        context.replays += 1
         try:
-            told = await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE)
-        finally:
-            context.replays -= 1
+            told = json.loads((await replayed(call, name)).body)
+        except Refused as refused:
+            if refused.code != "too_busy":
+                raise
+            return page("parts/replay.html", {"busy": True, "told": None})
         return page("parts/replay.html", {"busy": False, "told": told, "exceptions": list(excepted(told))})
 
     async def _form_of(self, call: Call, visitor: Visitor) -> dict[str, str]:

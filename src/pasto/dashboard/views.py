@@ -114,11 +114,11 @@ class Views:
         limits, across = _limits(call)
         name = call.path("name")
 
-        def work() -> dict[str, Any] | None:
+        def work() -> Answer:
             belief = self._tradeoffs.belief(self._service.board.reread(name))
-            return None if belief is None else tradeoff(belief, limits, across)
+            return answer({"tradeoff": None if belief is None else tradeoff(belief, limits, across)}, headers=NO_STORE)
 
-        return answer({"tradeoff": await call.run(work)}, headers=NO_STORE)
+        return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
 
     def frame(self, visitor: Visitor) -> dict[str, Any]:
         """What every page needs."""

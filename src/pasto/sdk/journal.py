@@ -8,6 +8,8 @@ from collections import Counter
 LOG = logging.getLogger("pasto.sdk")
 KEPT = 50
 """Different messages that are remembered; whatever comes after those is counted and not logged."""
+UNLISTED = "reason not listed by the service"
+"""The reason of an event that the service refused without one: it explains the first hundred of a batch."""
 
 
 class Journal:
@@ -36,5 +38,6 @@ class Journal:
 
     def refuse(self, reason: str) -> None:
         """Count an event that is not taken, by its reason."""
+        reason = reason or UNLISTED
         self.refused[reason if reason in self.refused or len(self.refused) < KEPT else "other reasons"] += 1
         self.note(f"an event was refused: {reason}")

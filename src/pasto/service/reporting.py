@@ -10,6 +10,7 @@ from pasto.service.accounting import Ledger
 from pasto.service.answer import shown, with_joint_bound
 from pasto.service.board import Standing
 from pasto.service.details import Details
+from pasto.service.generation_cache import GenerationCache
 from pasto.service.overview import closed
 from pasto.service.rounds.held_rounds import held_rounds
 from pasto.service.rounds.step import unchanged
@@ -24,14 +25,14 @@ class Reporter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._learned: dict[str, tuple[int, int, dict[str, Any], tuple[str, ...]]] = {}
+        self._learned: GenerationCache[tuple[dict[str, Any], tuple[str, ...]]] = GenerationCache()
         self._ledgers: dict[int, Ledger] = {}
         self._lock = Lock()
 
     def report(self, standing: Standing) -> dict[str, Any]:
         """Everything that is known of a study."""
         row, spec = standing.row, standing.spec
-        learned, names = self._known(standing)
+        learned, names = self._learned.get(row.number, row.generation, lambda: self._fresh(standing))
         ledger = self._ledger(row.number)
         return {
             "name": row.name,
@@ -50,17 +51,6 @@ class Reporter:
     def _ledger(self, study: int) -> Ledger:
         with self._lock:
             return self._ledgers.setdefault(study, Ledger(self._store, study))
-
-    def _known(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
-        row = standing.row
-        with self._lock:
-            known = self._learned.get(row.name)
-            if known is not None and known[:2] == (row.number, row.generation):
-                return known[2], known[3]
-        learned, names = self._fresh(standing)
-        with self._lock:
-            self._learned[row.name] = (row.number, row.generation, learned, names)
-        return learned, names
 
     def _fresh(self, standing: Standing) -> tuple[dict[str, Any], tuple[str, ...]]:
         row, hard = standing.row, standing.spec.objective.hard

@@ -128,6 +128,7 @@ class Settings:
     allowed_hosts: str = _setting(
         "", "Names that callers may use for this service beside localhost while no key exists, with commas between."
     )
+    public_metrics: bool = _setting(False, "Let callers without a key read /metrics, also when there are keys.")
     log_level: str = _setting("info", "The least that is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("json", "One JSON object a line, or text for people.", choices=("json", "text"))
     poll: float = _setting(
@@ -178,7 +179,13 @@ class Settings:
     max_concurrent: int = _setting(1_000, "Requests in work at once; more are asked to come back.", 1, 1_000_000)
     max_waiters: int = _setting(10_000, "Callers waiting for a policy to change at once.", 1, 1_000_000)
     retry_after: int = _setting(1, "Seconds after which a caller is asked to come back.", 1, 3600)
-    threads: int = _setting(8, "Threads for reports, life cycles and other slow requests.", 1, 256)
+    threads: int = _setting(
+        8, "Threads for events; as many for changes of studies and keys, and as many for other slow requests.", 1, 256
+    )
+    question_threads: int = _setting(
+        2, "Threads for questions that take long: reports, what-if, trade-offs and replays.", 1, 64
+    )
+    max_questions: int = _setting(32, "Questions that wait for a thread; more are asked to come back.", 0, 10_000)
     shutdown_timeout: int = _setting(10, "Seconds that running requests are given to end on shutdown.", 0, 3600)
 
     @property

@@ -11,7 +11,7 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -69,6 +69,18 @@ class Webhook:
         self._ended = Event()
         self._thread: Thread | None = None
 
+    def check(self) -> None:
+        """Refuse an address that no message can be sent to: BadOption if its host has no address that is allowed.
+
+        A host that is not found now may be found later, so that is logged only.
+        """
+        try:
+            addresses = self._resolve(self._host, self._port)
+        except OSError as error:
+            log.warning("the webhook's host %r cannot be found now: %s", self._host, error)
+            return
+        self._choose(addresses)
+
     def start(self) -> None:
         """Begin to send; a second start does nothing."""
         if self._thread is None:
@@ -95,12 +107,15 @@ class Webhook:
             found = self._resolve(self._host, self._port)
         except OSError as error:
             raise BadOption(f"the webhook's host {self._host!r} cannot be found: {error}") from error
-        for address in found:
+        return self._choose(found)
+
+    def _choose(self, addresses: Sequence[str]) -> str:
+        for address in addresses:
             if self._host in self._allowed or _public(address):
                 return address
         raise BadOption(
-            f"the webhook's host {self._host!r} is at {', '.join(found) or 'no address'}, which is no public address; "
-            "allow the host with webhook_hosts, if it is meant"
+            f"the webhook's host {self._host!r} is at {', '.join(addresses) or 'no address'}, which is no public "
+            "address; allow the host with webhook_hosts, if it is meant"
         )
 
     def _run(self) -> None:

@@ -196,8 +196,9 @@ def test_counters_are_told_though_the_store_is_gone(serve: Serve, monkeypatch: p
 
 
 def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = serve(threads=4)
+    site = serve(question_threads=2)
     site.study()
+    site.study("other")
     going, end = threading.Event(), threading.Event()
 
     def slow(_: str) -> dict[str, Any]:
@@ -210,9 +211,9 @@ def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.Monk
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(httpx.post, site.url + path, timeout=60)
         assert going.wait(60)
-        second = site.client.post(path)
+        second = site.client.post("/v1/studies/other/replay")
         assert told(second) == (503, "too_busy")
-        assert site.client.get("/v1/studies").status_code == 200
+        assert site.client.get("/v1/studies/feed/report").status_code == 200
         end.set()
         assert first.result().status_code == 200
     assert site.client.post(path).status_code == 200

@@ -32,7 +32,7 @@ PLAIN = {
 def scopes(route: Route) -> str:
     if not route.scopes:
         return "none"
-    return " or ".join(f"`{scope}`" for scope in route.scopes) + (", or this machine" if route.near else "")
+    return " or ".join(f"`{scope}`" for scope in route.scopes)
 
 
 def table() -> str:

@@ -131,7 +131,7 @@ def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
         monkeypatch.setattr(module, "check_depth", noted)
     answer = site.client.post(path, content=b"[" + b"[]," * 40_000 + b"[]]", headers=JSON)
     assert answer.status_code in (400, 422)
-    assert [name.startswith("pasto-http") for name in threads] == [True]
+    assert [name.startswith("pasto-") for name in threads] == [True]
 
 
 def test_a_deep_yaml_or_toml_is_refused(site: Site) -> None:

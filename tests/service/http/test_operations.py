@@ -116,7 +116,8 @@ def test_requests_are_counted_by_route_and_never_by_what_callers_make_up(serve: 
 
 def test_alerts_name_what_is_counted_and_can_fire() -> None:
     page = (Path(__file__).parents[3] / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
-    rules = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["groups"][0]["rules"]
+    (written,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "\ngroups:" in block]
+    rules = yaml.safe_load(written)["groups"][0]["rules"]
     reference = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
     expressions = {rule["alert"]: rule["expr"] for rule in rules}
     for name in re.findall(r"pasto_\w+", " ".join(expressions.values())):

@@ -11,7 +11,7 @@ import yaml
 
 from pasto.errors import BadSpec
 from pasto.service.spec import EXAMPLE, load_spec, read_document, read_spec
-from pasto.service.spec.reading import LARGEST, Kind
+from pasto.service.spec.reading import LARGEST, MAX_CHARACTERS, MAX_NODES, Kind
 
 
 def test_the_example_is_a_study_that_nobody_need_be_warned_of() -> None:
@@ -86,6 +86,9 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
     ("toml", "a = " + "[" * 100_000, "nested too deeply"),
     ("toml", "a = 1\na = 2", "cannot be read"),
     ("yaml", "#" * (LARGEST + 1), "over 4 MiB"),
+    ("yaml", "#" * (MAX_CHARACTERS + 1), "may have 1,048,576 characters, got 1,048,577; write it as JSON"),
+    ("toml", "#" * (MAX_CHARACTERS + 1), "may have 1,048,576 characters, got 1,048,577; write it as JSON"),
+    ("yaml", f"name: [{'a,' * MAX_NODES}]", "may have 100,000 values and names, and has more; write it as JSON"),
     ("xml", "<study/>", "yaml, json or toml"),  # type: ignore[list-item]
 ]
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,10 +22,13 @@ from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
+from pasto.service.http.questions import Questions
+from pasto.service.http.request_log import RequestLog
 from pasto.service.http.store_health import StoreHealth
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
 from pasto.service.http.watching import Watch
+from pasto.service.http.worker_pools import WorkerPools
 from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
 from pasto.service.service import Service
@@ -51,22 +54,26 @@ class Application:
     ) -> None:
         settings = settings or Settings()
         keys = Keys(service.store)
+        pools, requests = WorkerPools(settings), RequestLog()
         self.context = context = Context(
             service=service,
             store=service.store,
             settings=settings,
             keys=keys,
             guard=Guard(keys, settings),
-            meters=Meters(lambda: gauges(context)),
+            meters=Meters(lambda: gauges(context), lambda: requests.suppressed),
             waiting=Waiting(settings.max_waiters),
             exposures=Exposures(service),
-            threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
+            threads=pools,
             health=StoreHealth(service.store),
+            log=requests,
+            questions=Questions(pools["questions"]),
             scheduler=scheduler,
             looks=[Watch(service).look],
         )
         service.board.listen(context.waiting.changed)
-        endpoints = {(route.method, route.path): Endpoint(route, context) for route in (*ROUTES, *pages)}
+        routes = (*(_opened(route, settings) for route in ROUTES), *pages)
+        endpoints = {(route.method, route.path): Endpoint(route, context) for route in routes}
         self._hot: dict[tuple[str, str], Endpoint | FastAssign] = {
             (method, path.rpartition("/")[2]): endpoint
             for (method, path), endpoint in endpoints.items()
@@ -117,7 +124,9 @@ class Application:
             context.health.stop()
             context.waiting.end()
             context.exposures.flush()
-            context.threads.shutdown(wait=False, cancel_futures=True)
+            context.log.summarize(now=True)
+            context.questions.close()
+            context.threads.shutdown()
 
     def _refused(self, request: Request, error: Exception) -> Response:
         """Return the router's own refusals: as a page for a browser, else in the form that all errors have."""
@@ -137,6 +146,7 @@ class Application:
         context = self.context
         while True:
             await asyncio.sleep(context.settings.poll)
+            context.log.summarize()
             try:
                 await asyncio.to_thread(context.keys.refresh)  # apart from the threads that requests may keep busy
             except Exception as error:  # the keys known so far stay in force
@@ -152,6 +162,11 @@ class _Mounted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         await self._endpoints[method](scope, receive, send)
+
+
+def _opened(route: Route, settings: Settings) -> Route:
+    """Return a route without its scopes if a setting opens it to callers without a key."""
+    return replace(route, scopes=()) if settings.public_metrics and route.path == "/metrics" else route
 
 
 def _by_path(endpoints: dict[tuple[str, str], Endpoint]) -> dict[str, dict[str, Endpoint]]:

@@ -27,8 +27,8 @@ TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTAL
 """Strings, which end with the text where they never end, so that no text is read twice; and brackets."""
 
 
-async def read_body(headers: Sent, receive: Receive, settings: Settings) -> bytes:
-    """The whole body, unpacked; refused as soon as it is too long or packed too well.
+async def read_body(headers: Sent, receive: Receive, settings: Settings) -> tuple[bytes, bool]:
+    """Return the whole body as it was sent, and whether it is packed; refused as soon as it is too long.
 
     How long it may take to arrive is the business of the connection, which closes itself.
     """
@@ -44,7 +44,7 @@ async def read_body(headers: Sent, receive: Receive, settings: Settings) -> byte
         body = await _rest(body, receive, settings)
     elif len(body) > settings.body_limit:
         raise _too_long(settings)
-    return inflated(body, settings) if packed else body
+    return body, packed
 
 
 async def _rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
@@ -151,6 +151,8 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> W
         raise Refused(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
         raise Refused(400, "not_json", f"the body is no JSON: {error}") from None
+    except UnicodeDecodeError as error:  # msgspec checks the bytes of a text only when it builds the text
+        raise Refused(400, "not_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
     except RecursionError:
         raise _too_deep(limit) from None
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,9 +15,12 @@ import msgspec
 
 from pasto.assign import Published
 from pasto.service.http.answers import CLOSE, Answer, Refused, explained, problem, retry
-from pasto.service.http.body import Receive, Sent, content_type, drained, read_body, read_json
+from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
 from pasto.service.http.guard import Guard, who
 from pasto.service.http.meters import Look, Meters
+from pasto.service.http.questions import Questions
+from pasto.service.http.request_log import RequestLog
+from pasto.service.http.worker_pools import PoolFullError, PoolName, WorkerPools
 from pasto.service.keys import Keys
 from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
@@ -38,8 +40,8 @@ Wanted = TypeVar("Wanted")
 Given = TypeVar("Given")
 
 log = logging.getLogger("pasto.http")
-LARGE = 100_000
-"""Bytes from which a body is read in a thread, so that it holds nobody up."""
+MAX_INLINE_BYTES = 16_384
+"""Bytes up to which a body is read in the event loop: a few milliseconds at worst. Longer ones are read in a thread."""
 
 
 @dataclass(slots=True)
@@ -54,13 +56,13 @@ class Context:
     meters: Meters
     waiting: Waiting
     exposures: Exposures
-    threads: ThreadPoolExecutor
+    threads: WorkerPools
     health: StoreHealth
+    questions: Questions
+    log: RequestLog
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
-    replays: int = 0
-    """Replays under way: they take long, and may not take every thread."""
     keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever archives or forgets: they take turns, and those who wait take no thread."""
     looks: list[Look] = field(default_factory=list)
@@ -72,9 +74,17 @@ class Context:
 class Call:
     """One request, as its endpoint sees it."""
 
-    __slots__ = ("_receive", "context", "headers", "key", "scope", "service", "settings")
+    __slots__ = ("_pool", "_receive", "context", "headers", "key", "scope", "service", "settings")
 
-    def __init__(self, scope: Scope, receive: Receive, context: Context, headers: Sent, key: KeyRow | None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        context: Context,
+        headers: Sent,
+        key: KeyRow | None,
+        pool: PoolName = "general",
+    ) -> None:
         self.scope = scope
         self.headers = headers
         self.context = context
@@ -82,6 +92,7 @@ class Call:
         self.settings = context.settings
         self.key = key
         self._receive = receive
+        self._pool: PoolName = pool
 
     @property
     def who(self) -> str:
@@ -142,7 +153,10 @@ class Call:
 
     async def body(self) -> bytes:
         """The whole body, within the limits."""
-        return await read_body(self.headers, self._receive, self.settings)
+        body, is_packed = await read_body(self.headers, self._receive, self.settings)
+        if not is_packed:
+            return body
+        return await self.reading(body, lambda: inflated(body, self.settings))
 
     async def json(self, decoder: msgspec.json.Decoder[Wanted], *, empty: bytes = b"") -> Wanted:
         """The body as a record; `empty` stands in for a body that is left out."""
@@ -155,32 +169,79 @@ class Call:
                 field="content-type",
                 rest=True,
             )
-        body = await read_body(self.headers, self._receive, self.settings) or empty
-        limit = self.settings.depth_limit
-        if len(body) > LARGE:
-            return await self.run(lambda: read_json(body, decoder, limit))
-        return read_json(body, decoder, limit)
+        body = await self.body() or empty
+        return await self.reading(body, lambda: read_json(body, decoder, self.settings.depth_limit))
 
     async def reading(self, body: bytes, work: Callable[[], Given]) -> Given:
-        """Make something of a body: here where it is small, in a thread where others would wait for it."""
-        return await self.run(work) if len(body) > LARGE else work()
+        """Read a body by `work`: here if that is short, otherwise in a thread, so that no other request waits."""
+        return await self.run(work) if len(body) > MAX_INLINE_BYTES else work()
 
     async def run(self, work: Callable[[], Given], *, patience: float | None = None) -> Given:
-        """Do slow work in a thread, while others are served."""
-        loop = asyncio.get_running_loop()
+        """Do slow work in a thread of the route's pool, while others are served."""
         seconds = self.settings.request_timeout if patience is None else patience
-        done = loop.run_in_executor(self.context.threads, work)
+        pool = self.context.threads[self._pool]
+        try:
+            done = asyncio.wrap_future(pool.submit(work))
+        except PoolFullError:
+            raise self._ending() from None
         try:
             return await asyncio.wait_for(done, seconds)
         except TimeoutError:
             if not done.cancelled():
                 raise  # the work's own
+            raise self._too_slow(seconds) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._ending() from None  # the work was cancelled before it began, not the request
+
+    async def ask(
+        self,
+        kind: str,
+        name: str,
+        work: Callable[[], Answer],
+        *asked: Hashable,
+        cache: bool = False,
+        patience: float | None = None,
+        limit: int | None = None,
+    ) -> Answer:
+        """Return the answer to a slow question about a study, which equal questions share.
+
+        `asked` is all that the answer depends on apart from the study and its generation. `limit` is the number of
+        questions of the kind that may be pending. See `Questions` for `cache`.
+        """
+        seconds = self.settings.request_timeout if patience is None else patience
+        row = (await self.run(lambda: self.service.board.reread(name))).row
+        questions, key = self.context.questions, (kind, name, row.number, row.generation, *asked)
+        try:
+            if limit is not None and not questions.is_pending(key) and questions.pending(kind) >= limit:
+                raise PoolFullError
+            return await questions.ask(key, work, seconds=seconds, cache=cache)
+        except PoolFullError:
+            if self.context.threads["questions"].closed:
+                raise self._ending() from None
             raise Refused(
                 503,
-                "too_slow",
-                f"this took longer than {seconds:g} seconds; it may still be done: look before asking again",
+                "too_busy",
+                "too many slow questions wait for an answer; ask again later",
                 headers=retry(self.settings.retry_after),
             ) from None
+        except TimeoutError:
+            raise self._too_slow(seconds) from None
+
+    def _too_slow(self, seconds: float) -> Refused:
+        return Refused(
+            503,
+            "too_slow",
+            f"this took longer than {seconds:g} seconds; it may still be done: look before asking again",
+            headers=retry(self.settings.retry_after),
+        )
+
+    def _ending(self) -> Refused:
+        return Refused(
+            503, "too_busy", "the service is ending; ask another node", headers=retry(self.settings.retry_after)
+        )
 
 
 class Endpoint:
@@ -211,9 +272,9 @@ class Endpoint:
                 )
             key = None
             headers = dict(scope["headers"])
-            if route.scopes and not (route.near and context.guard.near(scope.get("client"), headers)):
+            if route.scopes:
                 key = context.guard.admit(headers, route.scopes)
-            found = await route.endpoint(Call(scope, receive, context, headers, key))
+            found = await route.endpoint(Call(scope, receive, context, headers, key, route.pool))
         except Exception as error:
             found = self._explained(error)
             rest = isinstance(error, Refused) and error.rest
@@ -227,11 +288,12 @@ class Endpoint:
         took = perf_counter() - started
         context.meters.request(route, found.status, took)
         if not route.hot or found.status >= 500:
-            log.info(
-                "%s %s",
+            context.log.write(
                 route.method,
                 route.path,
-                extra={"status": found.status, "seconds": round(took, 6), "study": scope["path_params"].get("name")},
+                found.status,
+                seconds=round(took, 6),
+                study=scope["path_params"].get("name"),
             )
 
     def _explained(self, error: Exception) -> Answer:

@@ -10,12 +10,25 @@ import msgspec
 
 from pasto.service.http.answers import Answer, Refused, answer, retry
 from pasto.service.http.body import content_type
-from pasto.service.http.calls import Call
+from pasto.service.http.calls import MAX_INLINE_BYTES, Call
 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""
-SEPARATORS = 64
-"""More commas than this an event than a batch may have events, and it is not worth reading."""
+MAX_COMMAS_PER_EVENT = 64
+"""A batch with more commas than this for each event that it may hold is refused unread."""
+MAX_INLINE_SEPARATORS = 256
+"""Commas and line ends up to which a batch is read in the event loop: each may separate two events, and one that is
+not an event costs ten microseconds to refuse."""
+MAX_REASONS = 100
+"""Refused events whose ids and reasons an answer tells; of the others it tells the index only."""
+
+
+class _RawBatch(msgspec.Struct):
+    events: list[msgspec.Raw]
+
+
+_RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_BATCH = msgspec.json.Decoder(_RawBatch)
 
 
 async def events(call: Call) -> Answer:
@@ -45,13 +58,25 @@ async def events(call: Call) -> Answer:
         return call.service.ingest(name, batch)
 
     try:
-        pending = await call.reading(body, work)
+        pending = work() if _is_cheap(body) else await call.run(work)
     except RecursionError:
         raise Refused(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
     told = await _durable(pending, call)
     call.context.meters.events(name, told)
     nothing = told["refused"] and not told["accepted"] and not told["duplicates"]
+    if len(told["refused"]) > MAX_REASONS:
+        told = {**told, "refused": shorten(told["refused"])}
     return answer(told, 422 if nothing else 200)
+
+
+def shorten(refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return every refused event by its index, with an id and a reason for the first ones only.
+
+    >>> shorten([{"index": place, "id": "a", "reason": "unit is missing"} for place in range(101)])[99:]
+    [{'index': 99, 'id': 'a', 'reason': 'unit is missing'}, {'index': 100, 'reason': ''}]
+    """
+    rest = ({"index": one["index"], "reason": ""} for one in refused[MAX_REASONS:])
+    return [*refused[:MAX_REASONS], *rest]
 
 
 async def _durable(pending: Future[dict[str, Any]], call: Call) -> dict[str, Any]:
@@ -68,22 +93,26 @@ async def _durable(pending: Future[dict[str, Any]], call: Call) -> dict[str, Any
         ) from None
 
 
+def _is_cheap(body: bytes) -> bool:
+    """Whether a batch is read so quickly that no other request waits for it, whatever it holds."""
+    return len(body) <= MAX_INLINE_BYTES and body.count(b",") + body.count(b"\n") <= MAX_INLINE_SEPARATORS
+
+
 def _check_number(body: bytes, lines: bool, limit: int) -> None:
-    """Refuse a batch with far too many events before anything is built of it."""
-    if len(body) <= 2 * limit:
-        return
+    """Refuse a batch with too many events before any of them is read: a bad one costs more than a good one."""
     if lines:
-        if body.count(b"\n") > 2 * limit:
+        if body.count(b"\n") >= limit and sum(not line.isspace() for line in body.split(b"\n") if line) > limit:
             raise _too_many(limit)
         return
     commas = body.count(b",")
-    if commas > SEPARATORS * limit:
+    if commas > MAX_COMMAS_PER_EVENT * limit:
         raise _too_many(limit)
-    if commas >= limit and body.lstrip()[:1] == b"[":
+    if commas >= limit:
         try:
-            number = len(msgspec.json.decode(body, type=list[msgspec.Raw]))
-        except msgspec.DecodeError:
-            return  # said properly by whoever reads it
+            is_array = body.lstrip()[:1] == b"["
+            number = len(_RAW_ARRAY.decode(body) if is_array else _RAW_BATCH.decode(body).events)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # the decoder of events explains it
         if number > limit:
             raise _too_many(limit)
 

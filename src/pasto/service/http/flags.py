@@ -105,7 +105,7 @@ async def _unit(call: Call) -> str:
         asked = await call.reading(body, read)
     except msgspec.ValidationError as error:
         raise Unfit("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unfit("PARSE_ERROR", f"the body is no JSON: {error}") from None
     context = None if asked is None else asked.context
     unit = None if context is None or context is msgspec.UNSET else context.targetingKey

@@ -12,7 +12,6 @@ from pasto.service.settings import Settings, is_loopback
 from pasto.store import KeyRow
 
 CHALLENGE = ((b"www-authenticate", b'Bearer realm="pasto"'),)
-FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"))
 LOCAL = "local"
 """Who did it, where nobody needs a key."""
 
@@ -49,15 +48,6 @@ class Guard:
         if not permits(key, scopes):
             raise Refused(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
         return key
-
-    def near(self, client: tuple[str, int] | None, headers: Sent) -> bool:
-        """Whether the caller is on this machine and nobody passed its request on."""
-        return (
-            client is not None
-            and is_loopback(client[0])
-            and is_loopback(_host(headers.get(b"host", b"")))
-            and not any(name in headers for name in FORWARDED)
-        )
 
     def _check_host(self, headers: Sent) -> None:
         """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""

@@ -34,8 +34,9 @@ class Meters(Collector):
     True
     """
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, suppressed_lines: Callable[[], Mapping[int, int]] = dict) -> None:
         self._look = look
+        self._suppressed_lines = suppressed_lines
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._seconds: dict[tuple[str, str], float] = {}
@@ -94,7 +95,12 @@ class Meters(Collector):
         decisions = CounterMetricFamily("pasto_decisions", "Units assigned over HTTP.", labels=["study", "via"])
         for place, number in list(self._decisions.items()):
             decisions.add_metric([*place], number)
-        yield from (requests, seconds, events, decisions)
+        suppressed = CounterMetricFamily(
+            "pasto_suppressed_log_lines", "Refused requests that were not logged one by one.", labels=["status"]
+        )
+        for status, number in self._suppressed_lines().items():
+            suppressed.add_metric([str(status)], number)
+        yield from (requests, seconds, events, decisions, suppressed)
         gauges: dict[str, GaugeMetricFamily] = {}
         for name, meaning, value, study in self._look():
             gauge = gauges.get(name)

@@ -47,8 +47,7 @@ async def _source_warnings(call: Call) -> list[str]:
     if not failing:
         return []
     try:
-        if not context.guard.near(call.scope.get("client"), call.headers):
-            context.guard.admit(call.headers, ("read",))
+        context.guard.admit(call.headers, ("read",))
     except Refused:
         return [f"studies whose source cannot be read: {len(failing)}; ask with a key that may read to see which"]
     return [f"study {name!r} since round {found['round']}: {found['message']}" for name, found in failing.items()]
@@ -72,6 +71,8 @@ async def interface(call: Call) -> Answer:
 def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[str, str] | None]]:
     """What is looked up when Prometheus asks: (name, meaning, value, and its study, its labels, or None) each."""
     yield "pasto_requests_in_work", "Requests in work now.", context.working, None
+    waiting = context.threads["questions"].waiting
+    yield "pasto_questions_waiting", "Slow questions that wait for a thread.", waiting, None
     yield "pasto_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None

@@ -257,11 +257,11 @@ class Assignments(Struct):
 
 
 class RefusedEvent(Struct):
-    """An event that was not taken."""
+    """An event that was not taken; after the first 100 of an answer without an id, and with an empty reason."""
 
     index: int
-    id: str | None
     reason: str
+    id: str | None = None
 
 
 class Taken(Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -33,6 +34,8 @@ from pasto.service.webhook import Webhook
 from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
+ANSWER_BEFORE_END = 0.8
+"""The part of `shutdown_timeout` that questions under way are given; the rest is for their callers to be answered."""
 ADDRESS = "service.json"
 """The file in an embedded store's directory that says where its service listens."""
 
@@ -82,6 +85,8 @@ class Running:
         try:
             check_safe(Keys(store), settings)
             self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
+            if self._webhook is not None:
+                self._webhook.check()
             archive = Archive(settings.archive) if settings.archive else None
             notify = (lambda message: None) if self._webhook is None else self._webhook.send
             self.service = Service(store, notify=notify, archive=archive)
@@ -101,9 +106,7 @@ class Running:
         except BaseException:
             store.close()
             raise
-        self._server = Quiet(
-            _config(self.application, settings, self.connections), self.application.context.waiting.end
-        )
+        self._server = Quiet(_config(self.application, settings, self.connections), self._send_away)
         self._said = _say(settings.store, self.url)
 
     @property
@@ -147,8 +150,22 @@ class Running:
         if self._webhook is not None:
             self._webhook.stop()
         self.service.shutdown()
-        self.application.context.threads.shutdown(wait=False, cancel_futures=True)
+        self.application.context.threads.shutdown()
         self._socket.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether threads still work for requests that were given up."""
+        return self.application.context.threads.is_busy
+
+    def _send_away(self) -> None:
+        """Answer those who wait for a policy or for a thread now, and those who wait for a long answer in time."""
+        context = self.application.context
+        context.waiting.end()
+        context.threads["questions"].close()
+        asyncio.get_running_loop().call_later(
+            ANSWER_BEFORE_END * self.settings.shutdown_timeout, context.questions.close
+        )
 
     def stop(self) -> None:
         """End `serve` from another thread."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pasto.service.http.answers import Answer, Headers, Refused, answer, retry
+from pasto.service.http.answers import Answer, Headers, Refused, answer
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.calls import Call
 from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
@@ -148,33 +148,30 @@ async def report(call: Call) -> Answer:
         told = text(found) if form == "text" else page(found)
         return Answer(200, told.encode(), FORMS[form])
 
-    return await call.run(work)
+    return await call.ask("report", name, work, form)
 
 
 async def what_if(call: Call) -> Answer:
     """Another question, answered from what was learned."""
     name = call.path("name")
     asked = await call.json(WHAT_IF)
-    return answer(await call.run(lambda: call.service.what_if(name, **msgspec.structs.asdict(asked))))
+    question = msgspec.structs.asdict(asked)
+    parts = tuple((part, tuple(texts)) for part, texts in question.items())
+    return await call.ask("what-if", name, lambda: answer(call.service.what_if(name, **question)), parts, cache=True)
 
 
 async def replay(call: Call) -> Answer:
     """Compute every policy again from the log, and compare."""
     name = call.path("name")
     await call.json(NOTHING, empty=b"{}")
-    context = call.context
-    if context.replays >= max(1, call.settings.threads // 4):
-        raise Refused(
-            503,
-            "too_busy",
-            "other studies are being replayed; come back later",
-            headers=retry(call.settings.retry_after),
-        )
-    context.replays += 1
-    try:
-        return answer(await call.run(lambda: call.service.replay(name), patience=REPLAY_PATIENCE))
-    finally:
-        context.replays -= 1
+    return await replayed(call, name)
+
+
+async def replayed(call: Call, name: str) -> Answer:
+    """Replay a study; equal replays share one computation, and some question threads are left to others."""
+    limit = max(1, call.settings.question_threads // 2)
+    work = lambda: answer(call.service.replay(name))  # noqa: E731
+    return await call.ask("replay", name, work, patience=REPLAY_PATIENCE, limit=limit)
 
 
 async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from pasto.service.http import events, flags, keeping, key_desk, operations, policies, schemas, studies
 from pasto.service.http.answers import Answer
 from pasto.service.http.calls import Call
+from pasto.service.http.worker_pools import PoolName
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Route:
     """Reached without the router, and not logged."""
     waits: bool = False
     """Whether it may take its time, and is not counted among the requests in work."""
-    near: bool = False
-    """Whether callers on this machine need no key."""
+    pool: PoolName = "general"
+    """The threads that do its slow work."""
     errors: Callable[[Answer], Answer] | None = None
     """Rewrites errors into another protocol's form."""
 
@@ -97,6 +98,7 @@ ROUTES: tuple[Route, ...] = (
         studies.change,
         {200: schemas.Study},
         schemas.Change,
+        pool="changes",
     ),
     Route(
         "PUT",
@@ -116,6 +118,7 @@ ROUTES: tuple[Route, ...] = (
         studies.delete,
         {200: schemas.DeletedStudy},
         query=(REASON,),
+        pool="changes",
     ),
     Route(
         "GET",
@@ -136,6 +139,7 @@ ROUTES: tuple[Route, ...] = (
         {200: dict[str, Any]},
         schemas.Close,
         optional=True,
+        pool="changes",
     ),
     Route(
         "POST",
@@ -145,6 +149,7 @@ ROUTES: tuple[Route, ...] = (
         studies.resolve,
         {200: schemas.Study},
         schemas.Resolve,
+        pool="changes",
     ),
     Route(
         "GET",
@@ -156,6 +161,7 @@ ROUTES: tuple[Route, ...] = (
         query=(WAIT,),
         hot=True,
         waits=True,
+        pool="ingest",
     ),
     Route(
         "POST",
@@ -166,6 +172,7 @@ ROUTES: tuple[Route, ...] = (
         {200: (schemas.Assignment, schemas.Assignments)},
         schemas.Units,
         hot=True,
+        pool="ingest",
     ),
     Route(
         "POST",
@@ -176,6 +183,7 @@ ROUTES: tuple[Route, ...] = (
         {200: schemas.Taken, 422: schemas.Taken},
         "Events",
         hot=True,
+        pool="ingest",
     ),
     Route(
         "POST",
@@ -227,7 +235,15 @@ ROUTES: tuple[Route, ...] = (
         optional=True,
         waits=True,
     ),
-    Route("GET", "/v1/keys", ADMIN, "List every key by its prefix.", key_desk.listed, {200: schemas.KeyList}),
+    Route(
+        "GET",
+        "/v1/keys",
+        ADMIN,
+        "List every key by its prefix.",
+        key_desk.listed,
+        {200: schemas.KeyList},
+        pool="changes",
+    ),
     Route(
         "POST",
         "/v1/keys",
@@ -236,6 +252,7 @@ ROUTES: tuple[Route, ...] = (
         key_desk.create,
         {201: schemas.MadeKey},
         schemas.NewKey,
+        pool="changes",
     ),
     Route(
         "POST",
@@ -246,8 +263,11 @@ ROUTES: tuple[Route, ...] = (
         {201: schemas.MadeKey},
         schemas.Rotation,
         optional=True,
+        pool="changes",
     ),
-    Route("DELETE", "/v1/keys/{prefix}", ADMIN, "Revoke a key.", key_desk.revoke, {200: schemas.Revoked}),
+    Route(
+        "DELETE", "/v1/keys/{prefix}", ADMIN, "Revoke a key.", key_desk.revoke, {200: schemas.Revoked}, pool="changes"
+    ),
     Route(
         "POST",
         "/ofrep/v1/evaluate/flags/{key}",
@@ -258,6 +278,7 @@ ROUTES: tuple[Route, ...] = (
         schemas.FlagRequest,
         hot=True,
         errors=flags.told,
+        pool="ingest",
     ),
     Route(
         "POST",
@@ -269,8 +290,9 @@ ROUTES: tuple[Route, ...] = (
         schemas.FlagRequest,
         hot=True,
         errors=flags.told,
+        pool="ingest",
     ),
-    Route("GET", "/metrics", READ, "Counters for Prometheus.", operations.metrics, {200: "text/plain"}, near=True),
+    Route("GET", "/metrics", READ, "Counters for Prometheus.", operations.metrics, {200: "text/plain"}),
     Route("GET", "/healthz", (), "Whether the process answers.", operations.healthy, {200: schemas.Health}),
     Route(
         "GET",

@@ -14,6 +14,7 @@ from pasto.measure import Moments
 from pasto.report.measured import MeasuredRound
 from pasto.service.board import Standing
 from pasto.service.details import Details, Frozen
+from pasto.service.generation_cache import GenerationCache
 from pasto.service.spec import Spec
 from pasto.service.trust.believed import Believed, believed
 from pasto.service.trust.confirmation import confirmation
@@ -35,20 +36,14 @@ class Trust:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._readers: dict[int, Reader] = {}
-        self._known: dict[int, tuple[int, dict[str, Any]]] = {}
+        self._computed: GenerationCache[dict[str, Any]] = GenerationCache()
         self._lock = Lock()
 
     def told(self, standing: Standing, report: Mapping[str, Any]) -> dict[str, Any]:
         """The keys that a report gains; `report` is what it has already."""
         row, spec = standing.row, standing.spec
         measured = self.measured(row)
-        with self._lock:
-            known = self._known.get(row.number)
-        if known is None or known[0] != row.generation:
-            known = row.generation, self._computed(standing, measured, report)
-            with self._lock:
-                self._known[row.number] = known
-        found = known[1]
+        found = self._computed.get(row.number, row.generation, lambda: self._compute(standing, measured, report))
         phase = found["confirmation"] if row.state in ("confirming", "deployed") else None
         ratio = (phase or found["learning"])["sample_ratio"]
         return {
@@ -93,7 +88,7 @@ class Trust:
         saved = self._store.learner(standing.row.number) if standing.row.version else None
         return None if saved is None else Study.from_state(json.loads(saved))
 
-    def _computed(self, standing: Standing, measured: Measured, report: Mapping[str, Any]) -> dict[str, Any]:
+    def _compute(self, standing: Standing, measured: Measured, report: Mapping[str, Any]) -> dict[str, Any]:
         spec, details = standing.spec, Details.from_text(standing.row.details)
         study, frozen = self._study(standing), details.frozen
         names = () if study is None else tuple(study.candidates.names)
