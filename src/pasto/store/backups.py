@@ -22,11 +22,12 @@ TABLES: Final = {
     "audit": "sequence, study, at, who, action, reason, detail",
     "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
-    "received_at",
+    "received_at, key_prefix",
     "latest": "study, unit, version, arm, candidate, sequence",
     "tallies": "study, version, source, position, assigned, dropped",
     "rejected_reasons": "study, kind, reason, events, first_at",
     "rejected_numbers": "study, source, events, first_position, last_position",
+    "rejected_keys": "study, key_prefix, events",
 }
 """Everything that is kept, with its columns."""
 

@@ -24,6 +24,8 @@ class Batch:
     events: Sequence[EventRow]
     tallies: Sequence[TallyRow] = ()
     rejections: Rejections = NO_REJECTIONS
+    key: str | None = None
+    """Prefix of the API key that sent it."""
     future: Future[Appended] = field(default_factory=Future)
 
     @property
@@ -37,7 +39,7 @@ class Plan:
     """The rows to write, in order."""
 
     events: list[Row]
-    """sequence, study, the event's own fields, received_at."""
+    """sequence, study, the event's own fields, received_at, key_prefix."""
     latest: list[Row]
     """study, unit, version, arm, candidate, sequence."""
     tallies: list[Row]
@@ -46,6 +48,8 @@ class Plan:
     """study, kind, reason, events, first_at."""
     rejected_numbers: list[Row]
     """study, source, events, first_position, last_position."""
+    rejected_keys: list[Row]
+    """study, key_prefix, events."""
     answers: list[Appended]
     """By batch."""
 
@@ -102,18 +106,23 @@ def plan(
             new.append(True)
             last = next(numbers)
             if event[1] == EXPOSURE:
-                rows.append((last, study, *event, received_at))
+                rows.append((last, study, *event, received_at, batch.key))
                 if not event[8]:
                     moved[study, event[2]] = (study, event[2], event[3], event[4], event[5], last)
             elif event[3] is None:
                 unit = (study, event[2])
                 latest = moved.get(unit)
                 credit = latest[2:5] if latest is not None else credits.get(unit, (None, None, None))
-                rows.append((last, study, *event[:3], *credit, *event[6:], received_at))
+                rows.append((last, study, *event[:3], *credit, *event[6:], received_at, batch.key))
             else:
-                rows.append((last, study, *event, received_at))
+                rows.append((last, study, *event, received_at, batch.key))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
         answers.append(Appended(tuple(new), last))
     reasons = sorted((batch.study, *row[:3], received_at) for batch in batches for row in batch.rejections.reasons)
     numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.numbers)
-    return Plan(rows, sorted(moved.values()), tallies, reasons, numbers_rejected, answers)
+    keys_rejected = sorted(
+        (batch.study, batch.key, sum(row.events for row in batch.rejections.reasons))
+        for batch in batches
+        if batch.key is not None and batch.rejections.reasons
+    )
+    return Plan(rows, sorted(moved.values()), tallies, reasons, numbers_rejected, keys_rejected, answers)

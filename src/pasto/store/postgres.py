@@ -178,6 +178,8 @@ class PostgresStore(RelationalStore):
             self._do(connection, statements.ADD_REJECTED_REASON, reason)
         for sender in planned.rejected_numbers:
             self._do(connection, statements.ADD_REJECTED_NUMBERS, sender)
+        for key in planned.rejected_keys:
+            self._do(connection, statements.ADD_REJECTED_KEY, key)
         return planned
 
     def _move(self, connection: Any, planned: Plan) -> bool:
@@ -186,7 +188,7 @@ class PostgresStore(RelationalStore):
             return True
         connection.execute("SAVEPOINT events")
         with connection.cursor() as cursor:
-            with cursor.copy("COPY staging FROM STDIN") as copy:
+            with cursor.copy(f"COPY staging ({TABLES['events']}) FROM STDIN") as copy:
                 for row in planned.events:
                     copy.write_row(row)
             if cursor.execute(_MOVE).rowcount == len(planned.events):

@@ -158,6 +158,7 @@ class SqliteStore(RelationalStore):
             self._connection.executemany(statements.SET_TALLY, planned.tallies)
             self._connection.executemany(statements.ADD_REJECTED_REASON, planned.rejected_reasons)
             self._connection.executemany(statements.ADD_REJECTED_NUMBERS, planned.rejected_numbers)
+            self._connection.executemany(statements.ADD_REJECTED_KEY, planned.rejected_keys)
         return planned.answers
 
     def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:

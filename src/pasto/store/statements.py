@@ -81,6 +81,11 @@ ADD_REJECTED_REASON: Final = (
     "INSERT INTO rejected_reasons (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (study, kind) DO UPDATE SET events = rejected_reasons.events + excluded.events"
 )
+REJECTED_KEYS: Final = "SELECT key_prefix, events FROM rejected_keys WHERE study = ?"
+ADD_REJECTED_KEY: Final = (
+    "INSERT INTO rejected_keys (study, key_prefix, events) VALUES (?, ?, ?) "
+    "ON CONFLICT (study, key_prefix) DO UPDATE SET events = rejected_keys.events + excluded.events"
+)
 REJECTED_NUMBERS: Final = "SELECT source, events, first_position, last_position FROM rejected_numbers WHERE study = ?"
 ADD_REJECTED_NUMBERS: Final = (
     "INSERT INTO rejected_numbers (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
@@ -97,7 +102,7 @@ SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (nam
 LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
-    "position, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "position, received_at, key_prefix) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ARCHIVED: Final = (
     "UPDATE events SET unit = '', name = NULL, fields = NULL "
