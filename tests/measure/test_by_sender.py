@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from pasto.measure.by_sender import MAX_SOURCES
 from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, Store, StudyRow, open_store
 
 LIKES = (Column("likes", "like", None, "count"),)
-SPAN = {"study": 1, "version": 1, "after": 0, "until": 10**9}
+SPAN: dict[str, Any] = {"study": 1, "version": 1, "after": 0, "until": 10**9}
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.services)])

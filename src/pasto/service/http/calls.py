@@ -85,6 +85,11 @@ class Call:
         """The caller as the audit log names it, with the name that the header Pasto-Who gives."""
         return who(self.key, unquote(self.header(b"pasto-who") or ""))
 
+    @property
+    def key_prefix(self) -> str | None:
+        """The public part of the caller's key; None if it needs no key."""
+        return None if self.key is None else self.key.prefix
+
     def path(self, name: str) -> str:
         """A part of the path that the route leaves open."""
         found: str = self.scope["path_params"][name]

@@ -42,7 +42,7 @@ async def events(call: Call) -> Answer:
         batch = call.service.decode(body, lines=lines)
         if len(batch) > limit:
             raise _too_many(limit)
-        return call.service.ingest(name, batch)
+        return call.service.ingest(name, batch, key=call.key_prefix)
 
     try:
         pending = await call.reading(body, work)

@@ -49,11 +49,12 @@ class Express:
         ):
             return None
         try:
-            context.guard.admit(sent, self._route.scopes)
+            key = context.guard.admit(sent, self._route.scopes)
             asked = read_json(body, UNITS, context.settings.depth_limit)
             if asked.unit is msgspec.UNSET or asked.units is not msgspec.UNSET:
                 return None
-            told = decided(context, name, context.service.board.current(name), asked.unit)
+            prefix = None if key is None else key.prefix
+            told = decided(context, name, context.service.board.current(name), asked.unit, prefix)
         except Exception:  # the endpoint meets it again, explains it, and logs what nobody foresaw
             return None
         if dated is not self._dated:
