@@ -34,7 +34,9 @@ class Intake:
         self.failures: Counter[str] = Counter()
         """Exposures of the service's own that were not kept, by study."""
 
-    def ingest(self, name: str, events: Sequence[Event | Refusal], key: str | None = None) -> Future[dict[str, Any]]:
+    def ingest(
+        self, name: str, events: Sequence[Event | Refusal], key: str | None = None, *, hides_draw: bool = False
+    ) -> Future[dict[str, Any]]:
         """Take a batch that came with a key; the answer is there when what was accepted is durable."""
         standing = self._board.standing(name)
         try:
@@ -42,9 +44,9 @@ class Intake:
         except WrongState:  # another node may have started it just now
             standing = self._board.reread(name)
             check_open(standing)
-        sifted = self._sieve(name, standing).sift(events)
+        sifted = self._sieve(name, standing).sift(events, hides_draw=hides_draw)
         number = standing.row.number
-        rejections = self._rejections.count(number, sifted.refused)
+        rejections = self._rejections.count(number, [*sifted.refused, *sifted.hidden])
         answer: Future[dict[str, Any]] = Future()
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
         taken = bool(sifted.rows or sifted.tallies)

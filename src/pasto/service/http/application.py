@@ -22,6 +22,7 @@ from pasto.service.http.express import Express
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
+from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.http.waiting import Waiting
 from pasto.service.http.watching import Watch
@@ -59,6 +60,7 @@ class Application:
             waiting=Waiting(),
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
+            rate_limit=RateLimit(settings.key_rate),
             scheduler=scheduler,
             looks=[Watch(service).look],
         )

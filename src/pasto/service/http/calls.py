@@ -19,6 +19,7 @@ from pasto.service.http.answers import CLOSE, Answer, Refused, explained, proble
 from pasto.service.http.body import Receive, Sent, content_type, drained, read_body, read_json
 from pasto.service.http.guard import Guard, who
 from pasto.service.http.meters import Look, Meters
+from pasto.service.http.rate_limit import RateLimit
 from pasto.service.keys import Keys
 from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
@@ -53,6 +54,7 @@ class Context:
     waiting: Waiting
     exposures: Exposures
     threads: ThreadPoolExecutor
+    rate_limit: RateLimit
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
