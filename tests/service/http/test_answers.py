@@ -145,7 +145,7 @@ def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch:
     site = serve(request_timeout=0.2)
     site.study()
     never: Future[Any] = Future()
-    monkeypatch.setattr(site.running.service, "ingest", lambda *_: never)
+    monkeypatch.setattr(site.running.service, "ingest", lambda *_, **__: never)
     answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert told(answer) == (503, "store_busy")
     assert not never.cancelled()

@@ -16,6 +16,7 @@ from pasto.assign import Published
 from pasto.errors import StoreError
 from pasto.estimate.sender_departure import Departure, SenderCells, SenderEvidence, update_evidence
 from pasto.measure import OTHER_SOURCES, Moments, measure_by_sender
+from pasto.measure.by_sender import STORES
 from pasto.service.details import Waiting
 from pasto.service.spec import Spec
 from pasto.store import Store
@@ -96,10 +97,10 @@ def add_round(
 ) -> SenderRecord:
     """Add a round to the record, or a look at a phase, and find senders that depart.
 
-    A study that reads a team's own tables has no senders.
+    A study that reads a team's own tables has no senders, and neither has a simulated store.
     """
     one, moments = measured
-    if spec.source is not None or not moments:
+    if spec.source is not None or store.dialect not in STORES or not moments:
         return record
     row = store.policy(study, one.round)
     if row is None:
