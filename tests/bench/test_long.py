@@ -44,7 +44,8 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     clock.now += HOUR
     with counted(service, monkeypatch) as read:
         assert service.close_round(NAME, who="ann")["problems"] == []
-    assert read == [1 + MAX_EARLIER_ROUNDS]  # what was closed is told, and the round is compared with the latest ones
+    # What was closed is told, its senders are added to the last record, and it is compared with the latest rounds.
+    assert read == [2 + MAX_EARLIER_ROUNDS]
     with counted(service, monkeypatch) as read:
         report = service.report(NAME)
     assert report["learning"]["rounds"][-1] == rounds

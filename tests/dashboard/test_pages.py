@@ -293,6 +293,29 @@ def test_no_certificate_is_shown_after_the_breaker_tripped(
     assert "ertified" not in text
 
 
+def test_a_sender_that_departs_is_a_warning(
+    browser: Any, service: Service, learned: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = service.report("feed")
+    departure = {
+        "kind": "key",
+        "sender": "ab12",
+        "round": 2,
+        "test": "effect",
+        "p_value": 1e-9,
+        "arm": "learner",
+        "candidate": "w=0",
+        "metric": "watch",
+        "effect": 31.5,
+        "others": -0.5,
+    }
+    accounting = {**report["accounting"], "departures": [departure]}
+    monkeypatch.setattr(service, "report", lambda name: {**report, "accounting": accounting})
+    text = browser.get("/studies/feed/answer").text
+    assert "key ab12: watch of w=0 is +31.5 from its own mean, of other senders -0.5, since round 2" in text
+    assert "Units and events by key" in text
+
+
 def test_files_of_others_are_what_was_published() -> None:
     folder = files("pasto.dashboard").joinpath("static", "vendor")
     lines = [line.split() for line in folder.joinpath("MANIFEST").read_text().splitlines() if not line.startswith("#")]

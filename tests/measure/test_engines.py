@@ -63,8 +63,9 @@ class Table:
         """Replace what is there, in this order of arrival."""
         self.connection.execute("DELETE FROM events")
         marks = ", ".join([self.mark] * 14)
+        names = ", ".join(column.split()[0] for column in Lake.columns.split(","))
         rows = [event.row(place) for place, event in enumerate(events, start=1)]
-        self.connection.cursor().executemany(f"INSERT INTO events VALUES ({marks})", rows)  # noqa: S608
+        self.connection.cursor().executemany(f"INSERT INTO events ({names}) VALUES ({marks})", rows)  # noqa: S608
 
     def count(self) -> int:
         """How many events there are."""

@@ -98,6 +98,31 @@ def test_forged_exposures_are_refused(learning: Service) -> None:
     assert _rows(learning) == []
 
 
+def test_a_caller_that_may_not_know_the_draw_cannot_tell_right_from_wrong(learning: Service) -> None:
+    event, cell = _drawn(learning)
+    metric = {"type": "metric", "unit": "ann", "name": "like", "version": 1}
+
+    def send(event: dict[str, Any]) -> dict[str, Any]:
+        batch = learning.decode(json.dumps([event]).encode())
+        return learning.ingest("feed", batch, key="ab12", hides_draw=True).result(timeout=60)
+
+    for kind in (event, metric):
+        answers = [
+            [send({**kind, "id": f"{kind['type']}/{name}", "candidate": name}) for _ in range(2)]
+            for name in ("w=0", "w=1", "w=2", "w=3", "w=9")
+        ]
+        assert all(answer == answers[0] for answer in answers), answers
+        assert [one["accepted"] for one in answers[0]] == [1, 0]
+    excluded = {row[0]: row[5] for row in _rows(learning)}
+    assert [name for name, is_excluded in excluded.items() if not is_excluded] == [
+        f"exposure/{cell.name}",
+        f"metric/{cell.name}",
+    ]
+    assert learning.store.rejected_keys(1) == {"ab12": 8}, "a resend is not counted again"
+    rejected = learning.report("feed")["accounting"]["rejected"]
+    assert any("is not what version" in one["reason"] for one in rejected["reasons"])
+
+
 def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> None:
     event, cell = _drawn(learning)
     other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)

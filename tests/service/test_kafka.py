@@ -114,10 +114,10 @@ def test_a_busy_store_makes_the_topic_wait(
     send(producer, "busy", [json.dumps(event).encode() for event in events])
     real, refusals = learning.ingest, iter(range(2))
 
-    def busy(name: str, batch: Any) -> Any:
+    def busy(name: str, batch: Any, **options: Any) -> Any:
         if next(refusals, None) is not None:
             raise StoreBusy("too much is waiting")
-        return real(name, batch)
+        return real(name, batch, **options)
 
     monkeypatch.setattr(learning, "ingest", busy)
     taken = consume(learning, "feed", consumers("busy"), stop=until(learning, len(events)))
@@ -215,10 +215,10 @@ def test_a_message_that_no_store_keeps_is_passed_over(
     events = traffic(learning, 6)
     real = learning.ingest
 
-    def picky(name: str, batch: Any) -> Any:
+    def picky(name: str, batch: Any, **options: Any) -> Any:
         if any(getattr(event, "id", None) == events[3]["id"] for event in batch):
             raise StoreError("this cannot be written")
-        return real(name, batch)
+        return real(name, batch, **options)
 
     monkeypatch.setattr(learning, "ingest", picky)
     topic = Topic(*(json.dumps(event).encode() for event in events))

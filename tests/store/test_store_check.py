@@ -53,9 +53,13 @@ def fill(store: Store, units: int = 3) -> StudyRow:
 
 def test_a_checksum_is_the_same_in_every_version() -> None:
     # Stored checksums must stay valid: where this fails the encoding changed, and old rows would all look damaged.
-    row = (7, 1, "é", 0, "unit 1", None, "learner", 3, None, '{"a":1}', 0, "s", 2**40, 1700000000.25)
-    assert row_checksum(row) == row_checksum(list(row)) == -901494947
-    assert stored_checksum("events", row) == event_checksum(event_base(1, 1700000000.25), 7, row[2:13]) == -1644498853
+    row = (7, 1, "é", 0, "unit 1", None, "learner", 3, None, '{"a":1}', 0, "s", 2**40, 1700000000.25, "pasto_ab")
+    assert row_checksum(row) == row_checksum(list(row)) == 210661592
+    assert (
+        stored_checksum("events", row)
+        == event_checksum(event_base(1, 1700000000.25, "pasto_ab"), 7, row[2:13])
+        == 1060414761
+    )
 
 
 @pytest.mark.parametrize(

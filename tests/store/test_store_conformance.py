@@ -249,6 +249,22 @@ def test_rejections_add_up_by_reason_and_by_sender(store: Store, study: StudyRow
     assert store.rejected_reasons(other.number) == []
 
 
+def test_events_and_rejections_have_the_key_that_sent_them(store: Store, study: StudyRow) -> None:
+    rejections = Rejections((RejectedReason("r", "r", 2), RejectedReason("q", "q", 1)))
+    liked = EventRow("m", METRIC, "ann", None, None, None, "like")
+    store.append(study.number, [exposure("1"), liked], (), rejections, "ab12").result()
+    store.append(study.number, [exposure("2")], (), Rejections((RejectedReason("r", "r", 4),)), "ab12").result()
+    store.append(study.number, [exposure("3"), exposure("1")], (), rejections).result()
+    assert query(store, "SELECT id, key_prefix FROM events ORDER BY sequence") == [
+        ("1", "ab12"),
+        ("m", "ab12"),
+        ("2", "ab12"),
+        ("3", None),
+    ]
+    assert store.rejected_keys(study.number) == {"ab12": 7}
+    assert store.rejected_keys(study.number + 1) == {}
+
+
 def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) -> None:
     other = store.create(replace(study, name="other"), audit())
     assert store.append(study.number, [exposure("1"), exposure("2"), exposure("1")]).result().new == (True, True, False)
@@ -475,10 +491,13 @@ def everything(store: Store) -> list[Any]:
     found: list[Any] = [study, store.policies(number), store.closes(number), store.learner(number), store.audit(number)]
     found += [store.keys(), store.tallies(number, 1), store.high_water(number)]
     found.append(
-        query(store, "SELECT sequence, id, unit, version, arm, candidate, name, received_at FROM events ORDER BY 1")
+        query(
+            store,
+            "SELECT sequence, id, unit, version, arm, candidate, name, received_at, key_prefix FROM events ORDER BY 1",
+        )
     )
     found.append(query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest ORDER BY unit"))
-    found += [store.rejected_reasons(1), store.rejected_numbers(1)]
+    found += [store.rejected_reasons(1), store.rejected_numbers(1), store.rejected_keys(1)]
     return found
 
 

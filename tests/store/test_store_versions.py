@@ -47,7 +47,7 @@ def lived(folder: Path) -> str:
     liked = [EventRow(f"m{i}", METRIC, f"unit {i}", None, None, None, "like", '{"value": 0.1}') for i in range(4)]
     rejections = Rejections((RejectedReason("no unit", "no unit", 2),), (RejectedNumbers("s", 2, 6, 7),))
     tallies = [TallyRow("s", 1, 5, '{"a": 5}', "{}")]
-    store.append(before.number, [*shown, *liked], tallies, rejections).result()
+    store.append(before.number, [*shown, *liked], tallies, rejections, "ab12").result()
     checksum = hashlib.sha256(TEXT.encode()).hexdigest()
     store.commit(
         before,

@@ -21,6 +21,7 @@ from pasto.bench import (
     monte_carlo,
     rounds,
     safety,
+    senders,
     serve,
     solve,
     trust,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         measure.BENCHMARK,
         trust.BENCHMARK,
         missing_data.BENCHMARK,
+        senders.BENCHMARK,
         long.BENCHMARK,
     )
 }

@@ -38,7 +38,7 @@ class Benchmark:
     >>> from pasto.bench import BENCHMARKS
     >>> list(BENCHMARKS)
     ['solve', 'monte-carlo', 'learners', 'rounds', 'certificates', 'demo', 'safety', 'drift', 'continuous', 'serve',
-     'measure', 'trust', 'missing-data', 'long']
+     'measure', 'trust', 'missing-data', 'senders', 'long']
     """
 
     name: str

@@ -11,6 +11,7 @@ import jinja2
 
 from pasto.report.confidence import stated
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
+from pasto.report.sender_text import departure_text
 from pasto.service.http.answers import Answer, Headers
 
 POLICY = (
@@ -124,6 +125,7 @@ TEMPLATES.filters.update(
     basis=basis_text,
     certificate=certificate_text,
     verdict=verdict_text,
+    departure=departure_text,
 )
 
 

@@ -13,6 +13,8 @@ from pasto.errors import StoreError
 from pasto.service.books import Book, Books, Sender
 from pasto.service.packing import clipped_of
 from pasto.service.rejections import rejected_events
+from pasto.service.rounds.sender_check import SenderRecord, SenderTotals
+from pasto.service.sender_lines import sender_lines
 from pasto.store import RejectedNumbers, Store
 from pasto.store.statements import LAST_SEQUENCE
 
@@ -53,6 +55,14 @@ SELECT kind, version, candidate, arm, excluded, numbered, events FROM archived_c
 _ARCHIVED_SOURCES = """
 SELECT source, events, first_position, last_position FROM archived_sources WHERE study = ? ORDER BY source
 """
+_ARCHIVED_SENDERS = """
+SELECT key_prefix, source, kind, events FROM archived_senders WHERE study = ? ORDER BY source, key_prefix, kind
+"""
+_BY_SENDER = """
+SELECT key_prefix, source, kind, COUNT(*)
+FROM events WHERE study = ? AND sequence > ? AND sequence <= ?
+GROUP BY key_prefix, source, kind ORDER BY source, key_prefix, kind
+"""
 # Events are gone through once, however many rounds they belong to: SQLite keeps the order of a cross join.
 _LATE = """
 WITH marks(version, mark) AS (VALUES {marks})
@@ -79,8 +89,8 @@ class Ledger:
         """Up to which close and event a note is in the store."""
         self._lock = Lock()
 
-    def shown(self, names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
-        """Bring the books up to date and show them."""
+    def shown(self, names: Sequence[str], columns: Sequence[str], record: SenderRecord | None = None) -> dict[str, Any]:
+        """Bring the books up to date and show them; `record` has the senders of rounds that were learned."""
         with self._lock:
             books = self._refresh()
             return {
@@ -89,6 +99,7 @@ class Ledger:
                 "versions": [self._version(version, names) for version in sorted(books.versions)[-SHOWN:]],
                 "senders": _senders(books, self._store.rejected_numbers(self._study)),
                 "rejected": rejected_events(self._store, self._study),
+                **self._by_sender(books, record, columns),
                 "late": {
                     "events": sum(sum(late.values()) for late in books.late.values()),
                     "rounds": [_late(one, books.late[one]) for one in sorted(books.late)[-SHOWN:]],
@@ -141,6 +152,7 @@ class Ledger:
         books.events.update(older.events)
         books.candidates.add(older.candidates)
         _follow(books, self._rows(connection, _ARCHIVED_SOURCES))
+        _count_senders(books, self._rows(connection, _ARCHIVED_SENDERS))
         return books
 
     def _begun(self, last: int) -> Books:
@@ -191,6 +203,7 @@ class Ledger:
         overtaken = {version: mark for version, mark in books.unsettled.items() if mark < since}
         counts = self._rows(connection, _COUNTS, since, until)
         senders = self._rows(connection, _SENDERS, since, until)
+        by_sender = self._rows(connection, _BY_SENDER, since, until)
         came = {row[1] for row in counts if row[1]} - set(overtaken)
         others = {version: books.observed[version] for version in came if version in books.observed}
         late += self._late(connection, overtaken, min(overtaken.values(), default=since), until)
@@ -198,6 +211,7 @@ class Ledger:
         books.unsettled.clear()
         _count(books, counts)
         _follow(books, senders)
+        _count_senders(books, by_sender)
         for version, kind, arm, count in late:
             counter = books.late.setdefault(version, Counter())
             counter[("metrics" if kind else "exposures"), arm or "none"] += count
@@ -219,6 +233,16 @@ class Ledger:
             return rows
         finally:
             cursor.close()
+
+    def _by_sender(self, books: Books, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
+        """Return the largest senders by key and by source, the rest of each as one."""
+        labels = {key.prefix: key.name for key in self._store.keys()}  # noqa: SIM118 -- a store's question, no dict's
+        groups: Mapping[str, Mapping[str, SenderTotals]] = {} if record is None else record.groups
+        rejected = {row.source: row.events for row in self._store.rejected_numbers(self._study)}
+        keys = sender_lines(
+            books.by_key, groups.get("keys", {}), self._store.rejected_keys(self._study), columns, labels
+        )
+        return {"keys": keys, "sources": sender_lines(books.by_source, groups.get("sources", {}), rejected, columns)}
 
     def _version(self, version: int, names: Sequence[str]) -> dict[str, Any]:
         """One policy's books: what senders decided, less what they dropped and what arrived, is the gap."""
@@ -264,6 +288,15 @@ def _follow(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
         books.senders[source] = sender
     while len(books.senders) > MOST_SENDERS:
         del books.senders[next(iter(books.senders))]
+
+
+def _count_senders(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+    for key, source, kind, count in rows:
+        for senders, name in ((books.by_key, key or ""), (books.by_source, source or "")):
+            exposures, metrics = senders.pop(name, (0, 0))
+            senders[name] = (exposures, metrics + count) if kind else (exposures + count, metrics)
+    while len(books.by_source) > MOST_SENDERS:
+        del books.by_source[next(iter(books.by_source))]
 
 
 def _senders(books: Books, rejected: Iterable[RejectedNumbers]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(slots=True)
@@ -83,6 +83,10 @@ class Books:
     candidates: Book = field(default_factory=Book)
     versions: dict[int, Book] = field(default_factory=dict)
     senders: dict[str, Sender] = field(default_factory=dict)
+    by_key: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By the prefix of an API key, empty without one: exposures and metric events."""
+    by_source: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The same by the sender's own name."""
     late: dict[int, Counter[tuple[str, str]]] = field(default_factory=dict)
     """By round: events behind the mark up to which it was learned, by kind and arm."""
     clipped: Counter[int] = field(default_factory=Counter)
@@ -102,6 +106,8 @@ class Books:
             "candidates": self.candidates.written(),
             "versions": [[version, book.written()] for version, book in self.versions.items()],
             "senders": {name: [one.events, one.first, one.last] for name, one in self.senders.items()},
+            "by_key": self.by_key,
+            "by_source": self.by_source,
             "late": [[round, [[*key, count] for key, count in counts.items()]] for round, counts in self.late.items()],
             "clipped": list(self.clipped.items()),
             "correctable": [[round, list(counts.items())] for round, counts in self.correctable.items()],
@@ -127,6 +133,8 @@ class Books:
             Book.read(plain["candidates"]),
             {version: Book.read(book) for version, book in plain["versions"]},
             {name: Sender(*counts) for name, counts in plain["senders"].items()},
+            {name: (counts[0], counts[1]) for name, counts in plain["by_key"].items()},
+            {name: (counts[0], counts[1]) for name, counts in plain["by_source"].items()},
             {round: Counter({(kind, arm): count for kind, arm, count in counts}) for round, counts in plain["late"]},
             Counter(dict(plain["clipped"])),
             {round: Counter(dict(counts)) for round, counts in plain["correctable"]},

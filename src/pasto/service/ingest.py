@@ -34,6 +34,19 @@ class Sifted:
     """Of the rows, in the batch."""
     tallies: list[TallyRow] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    hidden: list[Refusal] = field(default_factory=list)
+    """Events that do not count and are answered as if they did, with the reason that reports give."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WrongCandidate:
+    """An event whose candidate is not what its policy draws: the reason, and the row that excludes it."""
+
+    reason: str
+    row: EventRow
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def needs(spec: Spec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
@@ -68,14 +81,18 @@ class Sieve:
         rows = standing.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
 
-    def sift(self, events: Sequence[Event | Refusal]) -> Sifted:
-        """Part a batch; every refusal has its event's place and a reason."""
+    def sift(self, events: Sequence[Event | Refusal], *, hides_draw: bool = False) -> Sifted:
+        """Part a batch; every refusal has its event's place and a reason.
+
+        With `hides_draw`, an event with a wrong candidate is stored as excluded instead: its answer, and that of the
+        same event sent again, are those of a right one.
+        """
         sifted = Sifted()
         rows, indexes, refused = sifted.rows, sifted.indexes, sifted.refused
         policies: dict[int, Published | None] = {}
         for index, event in enumerate(events):
             kind = type(event)
-            result: EventRow | TallyRow | str
+            result: EventRow | TallyRow | str | _WrongCandidate
             if kind is Exposure:
                 result = self._exposure(event, policies)  # type: ignore[arg-type]
             elif kind is Measurement:
@@ -90,6 +107,9 @@ class Sieve:
                 indexes.append(index)
             elif type(result) is TallyRow:
                 sifted.tallies.append(result)
+            elif type(result) is _WrongCandidate and hides_draw:
+                rows.append(result.row)
+                sifted.hidden.append(Refusal(index, event.id, result.reason))  # its number came: the row has it
             else:
                 if type(result) is EventRow:
                     result = f"id begins with {OWN_IDS!r}, as only those of the service itself do; choose another id"
@@ -97,7 +117,7 @@ class Sieve:
                 refused.append(Refusal(index, event.id, str(result), event.source, sequence))
         return sifted
 
-    def _exposure(self, event: Exposure, policies: dict[int, Published | None]) -> EventRow | str:
+    def _exposure(self, event: Exposure, policies: dict[int, Published | None]) -> EventRow | str | _WrongCandidate:
         version = event.version
         policy = policies[version] if version in policies else self._policy(version, policies)
         if event.fallback or event.override:
@@ -109,7 +129,10 @@ class Sieve:
         except BadInput as error:
             return str(error)
         if cell.name != event.candidate:
-            return _mismatch(event.candidate, version, policy)
+            row = EventRow(
+                event.id, EXPOSURE, event.unit, version, None, None, None, None, 1, event.source, event.sequence
+            )
+            return _WrongCandidate(_mismatch(event.candidate, version, policy), row)
         return EventRow(
             event.id,
             EXPOSURE,
@@ -124,7 +147,9 @@ class Sieve:
             event.sequence,
         )
 
-    def _measurement(self, event: Measurement, policies: dict[int, Published | None]) -> EventRow | str:
+    def _measurement(
+        self, event: Measurement, policies: dict[int, Published | None]
+    ) -> EventRow | str | _WrongCandidate:
         required = self._needs.get(event.name)
         if required is None:
             known = ", ".join(map(repr, sorted(self._needs)))
@@ -150,7 +175,20 @@ class Sieve:
                 except BadInput as error:
                     return str(error)
                 if event.candidate is not None and cell.name != event.candidate:
-                    return _mismatch(event.candidate, version, policy)
+                    row = EventRow(
+                        event.id,
+                        METRIC,
+                        event.unit,
+                        version,
+                        None,
+                        None,
+                        event.name,
+                        _text(fields).decode() if fields else None,
+                        1,
+                        event.source,
+                        event.sequence,
+                    )
+                    return _WrongCandidate(_mismatch(event.candidate, version, policy), row)
                 arm, candidate = cell.arm, cell.candidate
         elif event.candidate is not None:
             return "candidate is named without a version; send both as the assignment had them, or neither"

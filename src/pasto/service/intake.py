@@ -34,17 +34,19 @@ class Intake:
         self.failures: Counter[str] = Counter()
         """Exposures of the service's own that were not kept, by study."""
 
-    def ingest(self, name: str, events: Sequence[Event | Refusal]) -> Future[dict[str, Any]]:
-        """Take a batch; the answer is there when what was accepted is durable."""
+    def ingest(
+        self, name: str, events: Sequence[Event | Refusal], key: str | None = None, *, hides_draw: bool = False
+    ) -> Future[dict[str, Any]]:
+        """Take a batch that came with a key; the answer is there when what was accepted is durable."""
         standing = self._board.standing(name)
         try:
             check_open(standing)
         except WrongState:  # another node may have started it just now
             standing = self._board.reread(name)
             check_open(standing)
-        sifted = self._sieve(name, standing).sift(events)
+        sifted = self._sieve(name, standing).sift(events, hides_draw=hides_draw)
         number = standing.row.number
-        rejected = self._rejections.take_new(number, sifted.refused)
+        rejected = self._rejections.take_new(number, [*sifted.refused, *sifted.hidden])
         rejections = self._rejections.count(number, rejected)
         answer: Future[dict[str, Any]] = Future()
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
@@ -63,7 +65,7 @@ class Intake:
             answer.set_result(_answer(sifted, None))
             return answer
         try:
-            self._store.append(number, sifted.rows, sifted.tallies, rejections).add_done_callback(kept)
+            self._store.append(number, sifted.rows, sifted.tallies, rejections, key).add_done_callback(kept)
         except StoreError:
             self._rejections.forget(number, rejected)
             if taken:
@@ -71,8 +73,8 @@ class Intake:
             answer.set_result(_answer(sifted, None))
         return answer
 
-    def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
-        """Log exposures that the service itself decided: each policy and unit once, without waiting."""
+    def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]], key: str | None = None) -> None:
+        """Log exposures that the service decided for the caller with a key: each policy and unit once."""
         version = policy.version
         rows: list[EventRow] = []
         exposed = self._exposed
@@ -83,20 +85,20 @@ class Intake:
             return
         with self._lock:
             for unit, cell in drawn:
-                key = (number, version, unit)
-                if key in exposed:
-                    exposed.move_to_end(key)
+                place = (number, version, unit)
+                if place in exposed:
+                    exposed.move_to_end(place)
                 elif "\0" in unit:  # which no store can keep
                     self.failures[name] += 1
                 else:
-                    exposed[key] = None
+                    exposed[place] = None
                     rows.append(EventRow(_identity(version, unit), EXPOSURE, unit, version, cell.arm, cell.candidate))
             while len(exposed) > REMEMBERED:
                 exposed.popitem(last=False)
         if not rows:
             return
         try:
-            kept = self._store.append(number, rows)
+            kept = self._store.append(number, rows, key=key)
             kept.add_done_callback(lambda done: self._settle(name, number, rows, done))
         except PastoError:
             self._forget(name, number, rows)

@@ -23,6 +23,8 @@ BATCH = 1000
 """Messages that are taken in together."""
 PATIENCE = 0.2
 """Seconds to wait before a store that is busy, or out of reach, is asked again."""
+SENDER = "kafka"
+"""What stands in the place of an API key for events from a topic."""
 SHOWN = 10
 """Refusals of a batch that are logged."""
 
@@ -129,7 +131,7 @@ def _ingested(
     for study, events in _by_study(service, studies, messages).items():
         while True:
             try:
-                answer = service.ingest(study, events).result()
+                answer = service.ingest(study, events, key=SENDER).result()
             except (UnknownStudy, WrongState) as error:
                 reason = str(error) if study else "it names no study; send a field study, or say whose its topic is"
                 answer = {"accepted": 0, "duplicates": 0, "refused": [{"reason": reason}] * len(events)}

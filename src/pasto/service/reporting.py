@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -13,6 +14,7 @@ from pasto.service.details import Details
 from pasto.service.generation_cache import GenerationCache
 from pasto.service.overview import closed
 from pasto.service.rounds.held_rounds import held_rounds
+from pasto.service.rounds.sender_check import SenderRecord, describe_departures, read_record
 from pasto.service.rounds.step import unchanged
 from pasto.store import Store
 
@@ -26,6 +28,7 @@ class Reporter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._learned: GenerationCache[tuple[dict[str, Any], tuple[str, ...]]] = GenerationCache()
+        self._records: dict[int, tuple[int, SenderRecord | None]] = {}
         self._ledgers: dict[int, Ledger] = {}
         self._lock = Lock()
 
@@ -33,7 +36,6 @@ class Reporter:
         """Everything that is known of a study."""
         row, spec = standing.row, standing.spec
         learned, names = self._learned.get(row.number, row.generation, lambda: self._fresh(standing))
-        ledger = self._ledger(row.number)
         return {
             "name": row.name,
             "state": row.state,
@@ -41,8 +43,20 @@ class Reporter:
             "version": row.version,
             "metrics": list(spec.metrics),
             **learned,
-            "accounting": ledger.shown(names, [column.name for column in spec.columns]) if row.version else None,
+            "accounting": self._accounting(standing, names) if row.version else None,
         }
+
+    def _accounting(self, standing: Standing, names: Sequence[str]) -> dict[str, Any]:
+        row, spec = standing.row, standing.spec
+        with self._lock:
+            known = self._records.get(row.number)
+        if known is None or known[0] != row.generation:
+            known = row.generation, read_record(self._store, row.number, row.round - 1)
+            with self._lock:
+                self._records[row.number] = known
+        record = known[1]
+        shown = self._ledger(row.number).shown(names, [column.name for column in spec.columns], record)
+        return {**shown, "departures": [] if record is None else describe_departures(spec, record, names)}
 
     def keep_up(self, study: int) -> None:
         """Bring a study's books up to date."""

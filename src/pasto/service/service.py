@@ -362,17 +362,25 @@ class Service:
         """Read a batch off the wire; what is no event is a refusal in its place."""
         return decode(body, lines=lines)
 
-    def ingest(self, name: str, events: Sequence[Event | Refusal]) -> Future[dict[str, Any]]:
-        """Take a batch in: {"accepted", "duplicates", "refused"}, there when what was accepted is durable."""
-        return self._intake.ingest(name, events)
+    def ingest(
+        self, name: str, events: Sequence[Event | Refusal], *, key: str | None = None, hides_draw: bool = False
+    ) -> Future[dict[str, Any]]:
+        """Take a batch in: {"accepted", "duplicates", "refused"}, there when what was accepted is durable.
+
+        `key` is the prefix of the API key that it came with. With `hides_draw`, an event whose candidate is not what
+        its policy draws is answered like any other; it is counted as rejected and never learned from.
+        """
+        return self._intake.ingest(name, events, key, hides_draw=hides_draw)
 
     def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
         self._intake.expose(name, policy, [(unit, cell)])
 
-    def expose_all(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]]) -> None:
+    def expose_all(
+        self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]], *, key: str | None = None
+    ) -> None:
         """Log many exposures of one policy together, as `expose` does each."""
-        self._intake.expose(name, policy, drawn)
+        self._intake.expose(name, policy, drawn, key)
 
     # What is kept
 

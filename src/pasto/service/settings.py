@@ -170,6 +170,9 @@ class Settings:
     )
     body_limit: int = _setting(5_000_000, "Bytes of a request's body, unpacked.", 1_000, 1_000_000_000)
     batch_limit: int = _setting(10_000, "Events, or units to assign, in one request.", 1, 1_000_000)
+    key_rate: int = _setting(
+        0, "Events per second that one API key may send, saved up for 10 seconds; 0 for no limit.", 0, 100_000_000
+    )
     depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)
     inflate_ratio: int = _setting(20, "How many times larger a gzip body may become, once it is beyond 1 MB.", 1, 1100)
     request_timeout: float = _setting(

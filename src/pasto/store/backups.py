@@ -22,15 +22,17 @@ TABLES: Final = {
     "audit": "sequence, study, at, who, action, reason, detail, row_checksum",
     "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
-    "received_at, row_checksum",
+    "received_at, key_prefix, row_checksum",
     "event_ids": "digest, content",
     "archived_rounds": "study, version, until_sequence, events, first_sequence, last_sequence",
     "archived_counts": "study, version, kind, candidate, arm, excluded, numbered, events",
     "archived_sources": "study, source, events, first_position, last_position",
+    "archived_senders": "study, key_prefix, source, kind, events",
     "latest": "study, unit, version, arm, candidate, sequence",
     "tallies": "study, version, source, position, assigned, dropped",
     "rejected_reasons": "study, kind, reason, events, first_at",
     "rejected_numbers": "study, source, events, first_position, last_position",
+    "rejected_keys": "study, key_prefix, events",
 }
 """Everything that is kept, with its columns."""
 

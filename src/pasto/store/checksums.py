@@ -13,7 +13,7 @@ _HALF: Final = 1 << 31
 
 COLUMNS: Final = {
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
-    "received_at",
+    "received_at, key_prefix",
     "policies": "study, version, round, learned, text, checksum, after_sequence, published_at",
     "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at",
     "audit": "study, at, who, action, reason, detail",
@@ -34,9 +34,9 @@ def row_checksum(values: Sequence[Any]) -> int:
     return crc32(_encode(values)) - _HALF
 
 
-def event_base(study: int, received_at: float) -> int:
+def event_base(study: int, received_at: float, key_prefix: str | None) -> int:
     """Return what the checksums of a batch's events begin with: what all of them have in common."""
-    return crc32(_encode((study, received_at)))
+    return crc32(_encode((study, received_at, key_prefix)))
 
 
 def event_checksum(base: int, sequence: int, event: Sequence[Any]) -> int:
@@ -50,6 +50,6 @@ def event_checksum(base: int, sequence: int, event: Sequence[Any]) -> int:
 def stored_checksum(table: str, values: Sequence[Any]) -> int:
     """Return the checksum of a stored row of a table, from its values in the order of COLUMNS."""
     if table == "events":
-        sequence, study, *event, received_at = values
-        return event_checksum(event_base(study, received_at), sequence, event)
+        sequence, study, *event, received_at, key_prefix = values
+        return event_checksum(event_base(study, received_at, key_prefix), sequence, event)
     return row_checksum(values)

@@ -104,6 +104,7 @@ class LettingGo(ABC):
         """Delete events, and add them to the counts in the same transaction."""
         self._do(connection, statements.COUNT_ARCHIVED, values)
         self._do(connection, statements.COUNT_ARCHIVED_SOURCES, values)
+        self._do(connection, statements.COUNT_ARCHIVED_SENDERS, values)
         self._do(connection, statements.ADD_ARCHIVED_ROUND, (until, *values))
         return self._changed(connection, statements.DELETE_ARCHIVED, values)
 

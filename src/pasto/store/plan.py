@@ -36,6 +36,8 @@ class Batch:
     events: Sequence[EventRow]
     tallies: Sequence[TallyRow] = ()
     rejections: Rejections = NO_REJECTIONS
+    key: str | None = None
+    """Prefix of the API key that sent it."""
     future: Future[Appended] = field(default_factory=Future)
     _identities: Sequence[Identity] | None = None
 
@@ -57,7 +59,7 @@ class Plan:
     """The rows to write, in order."""
 
     events: list[Row]
-    """sequence, study, the event's own fields, received_at, row_checksum."""
+    """sequence, study, the event's own fields, received_at, key_prefix, row_checksum."""
     ids: list[Identity]
     """Digest and content of each event that is new, in the order of the digests."""
     latest: list[Row]
@@ -68,6 +70,8 @@ class Plan:
     """study, kind, reason, events, first_at."""
     rejected_numbers: list[Row]
     """study, source, events, first_position, last_position."""
+    rejected_keys: list[Row]
+    """study, key_prefix, events."""
     answers: list[Appended]
     """By batch."""
 
@@ -116,7 +120,8 @@ def plan(
     reasons: list[Row] = []
     for batch in batches:
         study = batch.study
-        base = event_base(study, received_at)
+        key = batch.key
+        base = event_base(study, received_at, key)
         new: list[bool] = []
         conflicts: list[int] = []
         for event, (digest, content) in zip(batch.events, batch.identities, strict=True):
@@ -130,7 +135,7 @@ def plan(
             new.append(True)
             last = next(numbers)
             if event[1] == EXPOSURE:
-                rows.append((last, study, *event, received_at, event_checksum(base, last, event)))
+                rows.append((last, study, *event, received_at, key, event_checksum(base, last, event)))
                 if not event[8]:
                     moved[study, event[2]] = (study, event[2], event[3], event[4], event[5], last)
             elif event[3] is None:
@@ -138,13 +143,27 @@ def plan(
                 latest = moved.get(unit)
                 credit = latest[2:5] if latest is not None else credits.get(unit, (None, None, None))
                 credited = (*event[:3], *credit, *event[6:])
-                rows.append((last, study, *credited, received_at, event_checksum(base, last, credited)))
+                rows.append((last, study, *credited, received_at, key, event_checksum(base, last, credited)))
             else:
-                rows.append((last, study, *event, received_at, event_checksum(base, last, event)))
+                rows.append((last, study, *event, received_at, key, event_checksum(base, last, event)))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
         answers.append(Appended(tuple(new), last, tuple(conflicts)))
         reasons.extend((study, *row[:3], received_at) for row in batch.rejections.reasons)
         if conflicts:
             reasons.append((study, CONFLICT, CONFLICT_REASON, len(conflicts), received_at))
     numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.numbers)
-    return Plan(rows, sorted(seen.items()), sorted(moved.values()), tallies, sorted(reasons), numbers_rejected, answers)
+    keys_rejected = sorted(
+        (batch.study, batch.key, sum(row.events for row in batch.rejections.reasons))
+        for batch in batches
+        if batch.key is not None and batch.rejections.reasons
+    )
+    return Plan(
+        rows,
+        sorted(seen.items()),
+        sorted(moved.values()),
+        tallies,
+        sorted(reasons),
+        numbers_rejected,
+        keys_rejected,
+        answers,
+    )

@@ -37,7 +37,7 @@ _ADD_IDS = (
 )
 _ADD_EVENTS = (
     "COPY events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
-    "received_at) FROM STDIN"
+    "received_at, key_prefix) FROM STDIN"
 )
 _SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest(%s::text[]) AS name"
 _SET_LATEST = (
@@ -220,6 +220,8 @@ class PostgresStore(RelationalStore):
             self._do(connection, statements.ADD_REJECTED_REASON, reason)
         for sender in planned.rejected_numbers:
             self._do(connection, statements.ADD_REJECTED_NUMBERS, sender)
+        for key in planned.rejected_keys:
+            self._do(connection, statements.ADD_REJECTED_KEY, key)
         return planned
 
     def _move(self, connection: Any, planned: Plan) -> bool:

@@ -125,6 +125,7 @@ class Store(Protocol):
         events: Sequence[EventRow],
         tallies: Sequence[TallyRow] = (),
         rejections: Rejections = NO_REJECTIONS,
+        key: str | None = None,
     ) -> Future[Appended]:
         """Keep a batch: counted once by source and id for the study's life, done when durable.
 
@@ -133,7 +134,7 @@ class Store(Protocol):
         before it in the batch included; without any, it is kept uncredited. Excluded exposures credit nothing. Raises
         StoreBusy, and takes nothing, when too much is waiting; the future raises StoreError, and nothing of the batch
         was kept, when it could not be written. A batch whose future is cancelled in time is not written. `rejections`
-        are added to those of the study so far.
+        are added to those of the study so far. `key` is the prefix of the API key that sent the batch.
         """
         ...
 
@@ -196,6 +197,10 @@ class Store(Protocol):
 
     def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
         """The rejected events of each numbered stream."""
+        ...
+
+    def rejected_keys(self, study: int) -> dict[str, int]:
+        """Return how many events of each API key were rejected, by its prefix."""
         ...
 
     # Keys

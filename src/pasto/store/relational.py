@@ -221,9 +221,10 @@ class RelationalStore(LettingGo):
         events: Sequence[EventRow],
         tallies: Sequence[TallyRow] = (),
         rejections: Rejections = NO_REJECTIONS,
+        key: str | None = None,
     ) -> Future[Appended]:
         """Keep a batch: counted once by id for the study's life, done when durable."""
-        return self._writer.append(Batch(study, events, tallies, rejections))
+        return self._writer.append(Batch(study, events, tallies, rejections, key))
 
     @property
     def waiting(self) -> int:
@@ -241,6 +242,10 @@ class RelationalStore(LettingGo):
     def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
         """The rejected events of each numbered stream."""
         return sorted(RejectedNumbers(*row) for row in self._all(statements.REJECTED_NUMBERS, (study,)))
+
+    def rejected_keys(self, study: int) -> dict[str, int]:
+        """Return how many events of each API key were rejected, by its prefix."""
+        return {str(prefix): int(events) for prefix, events in self._all(statements.REJECTED_KEYS, (study,))}
 
     # Keys
 

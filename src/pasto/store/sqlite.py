@@ -246,6 +246,7 @@ class SqliteStore(RelationalStore):
             self._connection.executemany(statements.SET_TALLY, planned.tallies)
             self._connection.executemany(statements.ADD_REJECTED_REASON, planned.rejected_reasons)
             self._connection.executemany(statements.ADD_REJECTED_NUMBERS, planned.rejected_numbers)
+            self._connection.executemany(statements.ADD_REJECTED_KEY, planned.rejected_keys)
         if self._files is not None:
             self._files.mark.advance(events=planned.answers[-1].last)
             self._files.refill_reserve()

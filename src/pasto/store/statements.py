@@ -83,6 +83,11 @@ ADD_REJECTED_REASON: Final = (
     "INSERT INTO rejected_reasons (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (study, kind) DO UPDATE SET events = rejected_reasons.events + excluded.events"
 )
+REJECTED_KEYS: Final = "SELECT key_prefix, events FROM rejected_keys WHERE study = ?"
+ADD_REJECTED_KEY: Final = (
+    "INSERT INTO rejected_keys (study, key_prefix, events) VALUES (?, ?, ?) "
+    "ON CONFLICT (study, key_prefix) DO UPDATE SET events = rejected_keys.events + excluded.events"
+)
 REJECTED_NUMBERS: Final = "SELECT source, events, first_position, last_position FROM rejected_numbers WHERE study = ?"
 ADD_REJECTED_NUMBERS: Final = (
     "INSERT INTO rejected_numbers (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
@@ -105,7 +110,7 @@ LAST_SEQUENCE: Final = (
 )
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
-    "position, received_at, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "position, received_at, key_prefix, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ADD_ID: Final = "INSERT INTO event_ids (digest, content) VALUES (?, ?)"
 
@@ -132,6 +137,12 @@ COUNT_ARCHIVED_SOURCES: Final = (
     "THEN excluded.first_position ELSE archived_sources.first_position END, "
     "last_position = CASE WHEN excluded.last_position > archived_sources.last_position "
     "THEN excluded.last_position ELSE archived_sources.last_position END"
+)
+COUNT_ARCHIVED_SENDERS: Final = (
+    "INSERT INTO archived_senders (study, key_prefix, source, kind, events) "  # noqa: S608
+    f"SELECT study, coalesce(key_prefix, ''), coalesce(source, ''), kind, count(*) FROM events WHERE {_ARCHIVED} "
+    "GROUP BY 1, 2, 3, 4 "
+    "ON CONFLICT (study, key_prefix, source, kind) DO UPDATE SET events = archived_senders.events + excluded.events"
 )
 ADD_ARCHIVED_ROUND: Final = (
     "INSERT INTO archived_rounds (study, version, until_sequence, events, first_sequence, last_sequence) "  # noqa: S608

@@ -149,7 +149,7 @@ def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch:
     site.client.get("/v1/studies/feed/policy").raise_for_status()  # from now on the study is known
     site.limit_time(0.2)
     never: Future[Any] = Future()
-    monkeypatch.setattr(site.running.service, "ingest", lambda *_: never)
+    monkeypatch.setattr(site.running.service, "ingest", lambda *_, **__: never)
     answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert told(answer) == (503, "store_busy")
     assert not never.cancelled()

@@ -19,6 +19,14 @@ CREATE TABLE archived_rounds (
     last_sequence INTEGER NOT NULL,
     PRIMARY KEY (study, version, until_sequence)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE archived_senders (
+    study INTEGER NOT NULL,
+    key_prefix TEXT NOT NULL,
+    source TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (study, key_prefix, source, kind)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE archived_sources (
     study INTEGER NOT NULL,
     source TEXT NOT NULL,
@@ -78,16 +86,16 @@ CREATE TABLE events (
     source TEXT,
     position INTEGER,
     received_at REAL NOT NULL
-, row_checksum INTEGER) STRICT;
-INSERT INTO "events" VALUES(1,1,'e0',0,'unit 0',1,'learner',0,NULL,NULL,0,'s',0,1700000000.25,-660315233);
-INSERT INTO "events" VALUES(2,1,'e1',0,'unit 1',1,'learner',1,NULL,NULL,0,'s',1,1700000000.25,709689069);
-INSERT INTO "events" VALUES(3,1,'e2',0,'unit 2',1,'learner',0,NULL,NULL,0,'s',2,1700000000.25,1906003475);
-INSERT INTO "events" VALUES(4,1,'e3',0,'unit 0',1,'learner',1,NULL,NULL,0,'s',3,1700000000.25,-790001435);
-INSERT INTO "events" VALUES(5,1,'e4',0,'unit 1',1,'learner',0,NULL,NULL,0,'s',4,1700000000.25,-1526345142);
-INSERT INTO "events" VALUES(6,1,'m0',1,'unit 0',1,'learner',1,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,858693043);
-INSERT INTO "events" VALUES(7,1,'m1',1,'unit 1',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,142300121);
-INSERT INTO "events" VALUES(8,1,'m2',1,'unit 2',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-28310596);
-INSERT INTO "events" VALUES(9,1,'m3',1,'unit 3',NULL,NULL,NULL,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,2054301822);
+, row_checksum INTEGER, key_prefix TEXT) STRICT;
+INSERT INTO "events" VALUES(1,1,'e0',0,'unit 0',1,'learner',0,NULL,NULL,0,'s',0,1700000000.25,-938159073,'ab12');
+INSERT INTO "events" VALUES(2,1,'e1',0,'unit 1',1,'learner',1,NULL,NULL,0,'s',1,1700000000.25,989612397,'ab12');
+INSERT INTO "events" VALUES(3,1,'e2',0,'unit 2',1,'learner',0,NULL,NULL,0,'s',2,1700000000.25,1744571879,'ab12');
+INSERT INTO "events" VALUES(4,1,'e3',0,'unit 0',1,'learner',1,NULL,NULL,0,'s',3,1700000000.25,-963720431,'ab12');
+INSERT INTO "events" VALUES(5,1,'e4',0,'unit 1',1,'learner',0,NULL,NULL,0,'s',4,1700000000.25,-1246403126,'ab12');
+INSERT INTO "events" VALUES(6,1,'m0',1,'unit 0',1,'learner',1,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,1026321215,'ab12');
+INSERT INTO "events" VALUES(7,1,'m1',1,'unit 1',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-1291732269,'ab12');
+INSERT INTO "events" VALUES(8,1,'m2',1,'unit 2',1,'learner',0,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,1160440502,'ab12');
+INSERT INTO "events" VALUES(9,1,'m3',1,'unit 3',NULL,NULL,NULL,'like','{"value": 0.1}',0,NULL,NULL,1700000000.25,-1320278311,'ab12');
 CREATE TABLE keys (
     prefix TEXT PRIMARY KEY,
     digest TEXT NOT NULL,
@@ -132,6 +140,13 @@ CREATE TABLE policies (
     PRIMARY KEY (study, version)
 ) STRICT;
 INSERT INTO "policies" VALUES(1,1,1,1,'{"format":1,"note":"naïve"}','73bd07691c4e5fed5480feb54fd4e55dd413b47a43f367e10e2781a57940eef6',0,1700000001.0,1454017297);
+CREATE TABLE rejected_keys (
+    study INTEGER NOT NULL,
+    key_prefix TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (study, key_prefix)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "rejected_keys" VALUES(1,'ab12',2);
 CREATE TABLE rejected_numbers (
     study INTEGER NOT NULL,
     source TEXT NOT NULL,

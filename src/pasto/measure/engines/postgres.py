@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pasto.measure.definitions import Column, Condition
-from pasto.measure.engines.request import Request
+from pasto.measure.engines.request import Request, sender_label
 from pasto.measure.moments import Moments
 from pasto.measure.sql import Draft, Relation, moments_from, sums_query, units_query
 
@@ -99,9 +99,13 @@ def _relation_query(draft: Draft, relation: Relation, columns: tuple[Column, ...
 
 def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:
     """The query for some of the products, and what is bound in it; nothing in its text was written by a user."""
-    span = [request.study, request.version, request.after, request.until]
+    span: Parameters = [request.study, request.version, request.after, request.until]
     places = range(len(request.columns))
+    arm = "arm"
     parameters: Parameters = [*span]
+    if request.sources is not None:
+        arm = sender_label("chr(31)", "chr(30)", "source = ANY(%s::text[])")
+        parameters = [list(request.sources), *span]
     picked = []
     for place, column in enumerate(request.columns):
         picked += _picked(place, column, request, parameters)
@@ -129,7 +133,7 @@ def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:
     ]
     query = f"""
 WITH population AS (
-    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, min(received_at) AS seen
+    SELECT unit, min({arm}) AS arm, min(candidate) AS candidate, min(received_at) AS seen
     FROM events WHERE {_SPAN} AND kind = 0 GROUP BY unit
 ), picked AS (
     SELECT unit, {", ".join(picked)} FROM {_SOURCE[request.timed]}

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from pasto.measure.definitions import Column
 
+SEPARATOR, OTHER_SOURCES = "\x1f", "\x1e"
+"""Between the parts of a sender's label, and in the place of a source that is not told apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Before:
@@ -32,6 +35,8 @@ class Request:
     columns: tuple[Column, ...]
     before: Before | None = None
     """Needed where a column looks back."""
+    sources: tuple[str, ...] | None = None
+    """Sources to tell apart, if units are measured by sender: arms are then labels of `sender_label`."""
 
     @property
     def events(self) -> list[str]:
@@ -48,3 +53,20 @@ class Request:
         """The part of the log before the round; empty where no column looks back."""
         looking = any(column.lookback is not None for column in self.columns)
         return self.before if looking and self.before is not None else Before(0, 0, 0.0)
+
+
+def sender_label(separator: str, other: str, listed: str) -> str:
+    """Return SQL for an exposure's key, source and arm in one text; `listed` is SQL for whether a source is listed."""
+    source = f"CASE WHEN source IS NULL THEN '' WHEN {listed} THEN source ELSE {other} END"
+    return f"coalesce(key_prefix, '') || {separator} || {source} || {separator} || arm"
+
+
+def split_label(label: str) -> tuple[str, str, str]:
+    r"""Return the key, source and arm of a label.
+
+    >>> split_label("ab12\x1fweb\x1flearner")
+    ('ab12', 'web', 'learner')
+    """
+    key, _, rest = label.partition(SEPARATOR)
+    source, _, arm = rest.rpartition(SEPARATOR)
+    return key, source, arm

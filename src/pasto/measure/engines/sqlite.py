@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.measure.definitions import Column, Condition
-from pasto.measure.engines.request import Request
+from pasto.measure.engines.request import Request, sender_label
 from pasto.measure.moments import Array, Moments, moments
 
 AT_ONCE = 2_000
@@ -133,13 +133,20 @@ def _round(
     timed = any(request.columns[place].window is not None for place in own)
     asked = [
         Asked("unit", "kind = 0", [], met),
-        Asked("arm", "kind = 0", [], arms),
+        _arm(request, arms),
         Asked("candidate", "kind = 0", [], _whole),
         *([Asked(_TICK, "kind = 0", [], _whole)] if timed else []),
     ]
     bound: Parameters = [request.study, request.version]
     lists, picks = _listed(connection, request, own, asked, (_ROUND, bound, request.after, request.until), met, timed)
     return lists, picks
+
+
+def _arm(request: Request, arms: Met) -> Asked:
+    if request.sources is None:
+        return Asked("arm", "kind = 0", [], arms)
+    listed = f"source IN ({', '.join('?' * len(request.sources))})"
+    return Asked(sender_label("char(31)", "char(30)", listed), "kind = 0", [*request.sources], arms)
 
 
 def _past(connection: sqlite3.Connection, request: Request, met: Met) -> dict[int, Pick]:

@@ -16,6 +16,7 @@ from pasto.report.guardrail_text import (
     verdict_text,
 )
 from pasto.report.missing_data_text import amount
+from pasto.report.sender_text import departure_text
 
 Table = Sequence[Sequence[str]]
 SHOWN = 20
@@ -80,6 +81,9 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         yield _trade_off(report["trade_off"])
     if report.get("quality"):
         yield _quality(report["quality"])
+    for label, lines in (("key", "keys"), ("source", "sources")):
+        if (report.get("accounting") or {}).get(lines):
+            yield _senders(label, report["accounting"][lines])
     if (report.get("accounting") or {}).get("candidates"):
         yield _books(report["accounting"])
     if report.get("history"):
@@ -298,6 +302,7 @@ def _quality(told: Mapping[str, Any]) -> Section:
         if suspect is not None:
             said = f"wrong: {suspect['arm']} / {suspect['candidate'] or 'all candidates'}"
         rows.append(("sample ratio", f"{said} (p = {ratio['p_value']:.2g})"))
+    rows += [("sender departs", departure_text(one)) for one in told.get("departures", ())]
     if "understated_errors" in told:
         factors = told["understated_errors"]
         said = f"too small: {understated_text(factors)}; nothing is certified" if factors else "as rounds scatter"
@@ -320,6 +325,19 @@ def _quality(told: Mapping[str, Any]) -> Section:
     ):
         rows.append((label, f"{told[key]:,}"))
     return Section("Quality of the data", (), ("", ""), tuple(rows))
+
+
+def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> Section:
+    columns = list(dict.fromkeys(column for line in lines for column in line["means"]))
+    rows = []
+    for line in lines:
+        name = line["sender"] or "none"
+        name = f"{line['name']} ({name})" if line["name"] else name
+        counts = (f"{line[key]:,}" for key in ("units", "exposures", "metrics", "rejected"))
+        means = (f"{line['means'][column]:.4g}" if column in line["means"] else "" for column in columns)
+        rows.append((f"{name}, departs" if line["departs"] else name, *counts, *means))
+    header = (kind, "units learned", "exposures", "events", "rejected", *(f"mean {column}" for column in columns))
+    return Section(f"Senders by {kind}", (), header, tuple(rows))
 
 
 def _books(accounting: Mapping[str, Any]) -> Section:

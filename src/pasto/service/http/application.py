@@ -23,6 +23,7 @@ from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
 from pasto.service.http.questions import Questions
+from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
 from pasto.service.http.store_health import StoreHealth
 from pasto.service.http.table import ROUTES, Route
@@ -68,6 +69,7 @@ class Application:
             health=StoreHealth(service.store),
             log=requests,
             questions=Questions(pools["questions"]),
+            rate_limit=RateLimit(settings.key_rate),
             scheduler=scheduler,
             looks=[Watch(service).look],
         )

@@ -19,6 +19,7 @@ from pasto.service.http.body import Receive, Sent, content_type, drained, inflat
 from pasto.service.http.guard import Guard, who
 from pasto.service.http.meters import Look, Meters
 from pasto.service.http.questions import Questions
+from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
 from pasto.service.http.worker_pools import PoolFullError, PoolName, WorkerPools
 from pasto.service.keys import Keys
@@ -60,6 +61,7 @@ class Context:
     health: StoreHealth
     questions: Questions
     log: RequestLog
+    rate_limit: RateLimit
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
@@ -98,6 +100,11 @@ class Call:
     def who(self) -> str:
         """The caller as the audit log names it, with the name that the header Pasto-Who gives."""
         return who(self.key, unquote(self.header(b"pasto-who") or ""))
+
+    @property
+    def key_prefix(self) -> str | None:
+        """The public part of the caller's key; None if it needs no key."""
+        return None if self.key is None else self.key.prefix
 
     def path(self, name: str) -> str:
         """A part of the path that the route leaves open."""

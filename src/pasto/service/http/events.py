@@ -11,6 +11,7 @@ import msgspec
 from pasto.service.http.answers import Answer, Refused, answer, retry
 from pasto.service.http.body import content_type
 from pasto.service.http.calls import MAX_INLINE_BYTES, Call
+from pasto.service.keys import permits
 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""
@@ -45,22 +46,33 @@ async def events(call: Call) -> Answer:
             field="content-type",
             rest=True,
         )
+    key, limit = call.key_prefix or "", call.context.rate_limit
+    if seconds := limit.wait_seconds(key):
+        raise Refused(
+            429,
+            "too_fast",
+            f"a key may send {call.settings.key_rate} events a second and this one sent more; send them again later",
+            headers=retry(seconds),
+            rest=True,
+        )
     body = await call.body()
     await call.met(name)
     call.context.exposures.flush()  # an event may be of a unit that was assigned a moment ago
-    limit = call.settings.batch_limit
+    most = call.settings.batch_limit
+    hides = call.key is not None and not permits(call.key, ("evaluate",))
 
-    def work() -> Future[dict[str, Any]]:
-        _check_number(body, lines, limit)
+    def work() -> tuple[int, Future[dict[str, Any]]]:
+        _check_number(body, lines, most)
         batch = call.service.decode(body, lines=lines)
-        if len(batch) > limit:
-            raise _too_many(limit)
-        return call.service.ingest(name, batch)
+        if len(batch) > most:
+            raise _too_many(most)
+        return len(batch), call.service.ingest(name, batch, key=call.key_prefix, hides_draw=hides)
 
     try:
-        pending = work() if _is_cheap(body) else await call.run(work)
+        number, pending = work() if _is_cheap(body) else await call.run(work)
     except RecursionError:
         raise Refused(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
+    limit.take(key, number)
     told = await _durable(pending, call)
     call.context.meters.events(name, told)
     nothing = told["refused"] and not told["accepted"] and not told["duplicates"]

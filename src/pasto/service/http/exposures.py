@@ -14,20 +14,21 @@ MANY = 1_000
 
 
 class Exposures:
-    """Gathers exposures by study, and hands them on before any event that comes after them."""
+    """Gathers exposures by study and key, and hands them on before any event that comes after them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._waiting: dict[str, tuple[Published, list[tuple[str, Cell]]]] = {}
+        self._waiting: dict[tuple[str, str | None], tuple[Published, list[tuple[str, Cell]]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, policy: Published, unit: str, cell: Cell) -> None:
-        """Take in one exposure."""
-        found = self._waiting.get(policy.study)
+    def add(self, policy: Published, unit: str, cell: Cell, key: str | None = None) -> None:
+        """Take in one exposure, decided for the caller with a key."""
+        place = (policy.study, key)
+        found = self._waiting.get(place)
         if found is None or found[0] is not policy:
             if found is not None:
                 self.flush()
-            found = self._waiting[policy.study] = (policy, [])
+            found = self._waiting[place] = (policy, [])
         found[1].append((unit, cell))
         if len(found[1]) >= MANY:
             self.flush()
@@ -40,5 +41,5 @@ class Exposures:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, {}
-        for study, (policy, drawn) in waiting.items():
-            self._service.expose_all(study, policy, drawn)
+        for (study, key), (policy, drawn) in waiting.items():
+            self._service.expose_all(study, policy, drawn, key=key)

@@ -50,7 +50,7 @@ class FastAssign:
         message: MutableMapping[str, Any] | None = None
         context.working += 1
         try:
-            context.guard.admit(headers, self._route.scopes)
+            key = context.guard.admit(headers, self._route.scopes)
             message = await receive()
             body: bytes = message["body"]
             if message["more_body"] or len(body) > self._body_limit:
@@ -60,7 +60,8 @@ class FastAssign:
                 if asked.unit is msgspec.UNSET or asked.units is not msgspec.UNSET:
                     answer = None
                 else:
-                    answer = decided(context, name, context.service.board.current(name), asked.unit)
+                    prefix = None if key is None else key.prefix
+                    answer = decided(context, name, context.service.board.current(name), asked.unit, prefix)
         except Exception:  # the endpoint meets it again, and answers or logs it
             answer = None
         finally:

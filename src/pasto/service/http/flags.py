@@ -45,7 +45,7 @@ async def single(call: Call) -> Answer:
     except Unfit as unfit:
         return _error(404 if unfit.code == "FLAG_NOT_FOUND" else 400, unfit.code, unfit.details, key)
     if call.settings.ofrep_exposures != "none":
-        call.context.exposures.add(policy, unit, cell)
+        call.context.exposures.add(policy, unit, cell, call.key_prefix)
     call.context.meters.decisions(name, "ofrep")
     return Answer(200, flags[cell.arm, cell.candidate])
 
@@ -64,7 +64,7 @@ async def bulk(call: Call) -> Answer:
     tag = f'"{digest.hexdigest()[:32]}"'
     if call.settings.ofrep_exposures == "all":
         for policy, cell in zip(policies, cells, strict=True):
-            call.context.exposures.add(policy, unit, cell)
+            call.context.exposures.add(policy, unit, cell, call.key_prefix)
     if tag in (call.header(b"if-none-match") or ""):
         return Answer(304, b"", ((b"etag", tag.encode()),))
     flags = [

@@ -58,7 +58,7 @@ async def assign(call: Call) -> Answer:
     asked = await call.json(UNITS)
     current = await call.policy(name)
     if asked.unit is not msgspec.UNSET and asked.units is msgspec.UNSET:
-        return Answer(200, decided(call.context, name, current, asked.unit))
+        return Answer(200, decided(call.context, name, current, asked.unit, call.key_prefix))
     if asked.units is msgspec.UNSET or asked.unit is not msgspec.UNSET:
         raise Refused(400, "bad_request", "name one unit under unit, or several under units", field="unit")
     if len(asked.units) > call.settings.batch_limit:
@@ -71,7 +71,7 @@ async def assign(call: Call) -> Answer:
 
     def work() -> list[bytes]:
         drawn = list(zip(units, current.draw_many(units), strict=True))
-        call.service.expose_all(name, current, drawn)
+        call.service.expose_all(name, current, drawn, key=call.key_prefix)
         return [b'{"unit":%b,%b}' % (encode(unit), parts[cell.arm, cell.candidate]) for unit, cell in drawn]
 
     written = await call.run(work) if len(units) > MANY else work()
@@ -79,10 +79,10 @@ async def assign(call: Call) -> Answer:
     return Answer(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
 
 
-def decided(context: Context, name: str, current: Published, unit: str) -> bytes:
-    """Decide for one unit, log that it was exposed, and say what it gets."""
+def decided(context: Context, name: str, current: Published, unit: str, key: str | None) -> bytes:
+    """Decide for one unit of the caller with a key, log that it was exposed, and say what it gets."""
     cell = current.draw(unit)
-    context.exposures.add(current, unit, cell)
+    context.exposures.add(current, unit, cell, key)
     context.meters.decisions(name, "assign")
     head, parts = _parts(current)
     return b"%b%b,%b}" % (head, encode(unit), parts[cell.arm, cell.candidate])

@@ -32,7 +32,7 @@ class Watch:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._store = service.store
-        self._balance: dict[int, tuple[int, bool]] = {}
+        self._alarms: dict[int, tuple[int, bool, bool]] = {}
 
     def look(self) -> Iterator[Told]:
         """Everything, as (name, meaning, value, and its study or None) each."""
@@ -68,17 +68,20 @@ class Watch:
         if row.state == "learning" and every is not None:
             late = max(0.0, now - row.opened_at - every)
             yield "pasto_round_overdue_seconds", "How long a round should have been closed.", late, row.name
-        known = self._balance.get(row.number)
+        known = self._alarms.get(row.number)
         if may_compute and (known is None or known[0] != row.generation):
-            known = self._balance[row.number] = row.generation, self._unbalanced(row.name)
+            known = self._alarms[row.number] = row.generation, *self._quality_alarms(row.name)
         if known is not None:
             meaning = "1 while candidates or arms get other shares of the sample than the policy gave them."
             yield "pasto_sample_ratio_alarm", meaning, float(known[1]), row.name
+            meaning = "1 while units of one key or source depart from those of the others."
+            yield "pasto_sender_alarm", meaning, float(known[2]), row.name
 
-    def _unbalanced(self, name: str) -> bool:
+    def _quality_alarms(self, name: str) -> tuple[bool, bool]:
+        """Return whether the sample ratio is wrong, and whether a sender departs."""
         try:
             quality: Any = self._service.report(name).get("quality") or {}
         except PastoError:  # nothing is learned yet, or the study has just gone
-            return False
+            return False, False
         ratio = quality.get("sample_ratio") or {}
-        return bool(ratio.get("alarm"))
+        return bool(ratio.get("alarm")), bool(quality.get("departures"))

@@ -75,6 +75,8 @@ class Turn:
     """Guardrails that it warns of, and did not before."""
     trip: str | None = None
     """Why it pulls traffic now."""
+    newly_departed: frozenset[tuple[str, str]] = frozenset()
+    """Senders that depart from the others since this close, by kind and name."""
 
 
 def learns(before: str, terms: Terms) -> bool:
@@ -179,6 +181,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
         look=seen.look,
         warned=newly_warned(details.breaker, judged.said),
         trip=trip,
+        newly_departed=seen.newly_departed,
     )
 
 
@@ -302,6 +305,8 @@ def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: An
     ended += [{"round": one.round, "after": one.after, "until": seen.high_water} for one in seen.checked.discarded]
     if ended:
         told["settled"] = ended
+    if seen.senders is not None:
+        told["senders"] = seen.senders.plain()
     if seen.look is not None:
         told["look"] = {"elapsed": seen.look.elapsed, "moments": write_cells(seen.look.moments)}
     return json.dumps(told, separators=(",", ":"), allow_nan=False)

@@ -16,6 +16,7 @@ from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.judging import lengthened, look_elapsed
 from pasto.service.rounds.late import Corrections, corrections
 from pasto.service.rounds.past import dealt_first, past_of
+from pasto.service.rounds.sender_check import SenderRecord, add_round, read_record
 from pasto.service.spec import Spec
 from pasto.store import Store, StudyRow
 
@@ -44,6 +45,10 @@ class Gathered:
     look: Look | None
     problems: tuple[str, ...] = ()
     """What is held back, in sentences."""
+    senders: SenderRecord | None = None
+    """Senders after this close; None before the first round that has any."""
+    newly_departed: frozenset[tuple[str, str]] = frozenset()
+    """Senders that depart from the others since this close, by kind and name."""
 
     @property
     def matured(self) -> tuple[tuple[Waiting, tuple[Moments, ...]], ...]:
@@ -87,8 +92,8 @@ def gather(
 
     waiting = details.waiting
     if row.state == "learning" and serving.learned is not None:
-        served = max(0.0, now - serving.published_at)
-        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now, served))
+        seconds = max(0.0, now - serving.published_at)
+        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now, seconds))
     checked, problems = CheckedRounds(), []
     late = Corrections(details.correctable)
     if learning:
@@ -103,11 +108,30 @@ def gather(
         waiting = tuple(held.get(one.round, one) for one in waiting if one not in matured or one.round in held)
         problems += [describe_held(number, one.missing.findings) for number, one in held.items() if one.missing]
     look = None
+    whole = Waiting(row.version, 0, serving.after, now)
     if phase:
         elapsed = look_elapsed(spec, serving.published_at, now)
-        whole = Waiting(row.version, 0, serving.after, now)
         look = Look(elapsed, moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water))
-    return Gathered(high_water, saved, waiting, checked, late, look, tuple(problems))
+    known = read_record(store, row.number, row.round - 1) or SenderRecord()
+    senders = known
+    for learned in checked.learned:
+        senders = add_round(store, spec, row.number, senders, learned, until=high_water, closing=row.round)
+    if look is not None:
+        stretched, served = lengthened(spec, look.elapsed), (whole, look.moments)
+        senders = add_round(
+            store, stretched, row.number, senders, served, until=high_water, closing=row.round, is_phase=True
+        )
+    return Gathered(
+        high_water,
+        saved,
+        waiting,
+        checked,
+        late,
+        look,
+        tuple(problems),
+        senders if senders.places["keys"] else None,
+        frozenset(senders.departed - known.departed),
+    )
 
 
 def moments_of(

@@ -10,6 +10,7 @@ from pasto.errors import BadOption, WrongState
 from pasto.report.guardrail_text import verdict_text
 from pasto.service.lifecycle import UNCONFIRMED
 from pasto.service.rounds.close import Turn
+from pasto.service.rounds.sender_check import show_sender
 from pasto.service.trust.confirmation import ENOUGH, enough
 
 DAY = 86400.0
@@ -67,7 +68,7 @@ def check_confirmed(name: str, turned: Turn, verdict: Mapping[str, Any]) -> None
 
 
 def messages(study: str, turned: Turn) -> Iterator[dict[str, Any]]:
-    """What a webhook is told of a close: that the breaker warns, that it tripped, that a round is held back."""
+    """Return what a webhook gets of a close: warnings, a trip, senders that depart, and rounds that are held back."""
     about = {"study": study, "round": turned.after.round, "version": turned.after.version, "state": turned.after.state}
     verdicts = [dict(verdict) for verdict in turned.breaker.verdicts]
     if turned.trip is not None:
@@ -76,6 +77,9 @@ def messages(study: str, turned: Turn) -> Iterator[dict[str, Any]]:
         names = ", ".join(turned.warned)
         reason = f"breaker: {names} may be about to fall through its floor"
         yield {"event": "warning", **about, "reason": reason, "verdicts": verdicts}
+    for kind, name in sorted(turned.newly_departed):
+        reason = f"units of {kind[:-1]} {show_sender(name) or 'none'} depart from those of other senders"
+        yield {"event": "sender", **about, "reason": reason, kind[:-1]: show_sender(name)}
     if turned.newly_held:
         reason = f"held back for lack of events: round {', '.join(map(str, turned.newly_held))}"
         yield {"event": "held", **about, "reason": reason, "held": list(turned.newly_held)}

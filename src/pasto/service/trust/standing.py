@@ -80,5 +80,6 @@ def quality(spec: Spec, rounds: Sequence[MeasuredRound], accounting: Mapping[str
         "excluded": events.get("excluded", 0),
         "rejected": (accounting or {}).get("rejected", {"events": 0, "reasons": []}),
         "missing": (accounting or {}).get("senders", {}).get("missing", 0),
+        "departures": (accounting or {}).get("departures", []),
         "gap": sum(version["gap"] for version in (accounting or {}).get("versions", ())),
     }

@@ -1,0 +1,261 @@
+"""Sender check: find the sender whose units depart from those of the others, at every look.
+
+A sender may have any level and any users. Two things must agree with the other senders all the same:
+
+- its shares over cells, with the shares that the policy draws;
+- its effects, the means of its cells around its own level, with the others' effects in the same rounds.
+
+Effects may differ between senders for good reasons. An effect therefore departs only if it lies outside the range from
+none to twice the others' effect, scaled by the senders' levels, by more than a slack. One who moves a candidate's mean
+by the difference between candidates with a tenth of all units needs ten times that difference.
+
+Both tests hold over all looks and all senders together: the i-th sender and the t-th look get 1/(i (i + 1)) and
+1/(t (t + 1)) of the allowed false alarms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, stdtr
+
+Array = NDArray[np.float64]
+CellKey = tuple[str, int]
+"""Arm and candidate."""
+
+MAX_FALSE_EFFECTS = 0.002
+MAX_FALSE_SHARES = 0.0005
+"""The largest chances of a false alarm over a whole study, for one way of telling senders apart."""
+MAX_EFFECT_FACTOR = 2.0
+"""How many times the others' effect a sender's effect may be."""
+MAX_LEVEL_FACTOR = 5.0
+"""How far effects are scaled with a sender's level at most."""
+SLACK_EFFECTS, SLACK_DEVIATIONS = 0.5, 0.05
+"""Slack, in standard deviations of the others' effects and of their units."""
+MIN_CELL_UNITS = 10
+MIN_ROUND_CELL_UNITS = 2
+"""Units that a cell needs in a round to count: the scatter of one unit is unknown."""
+MAX_CELLS = 32
+"""Cells that are remembered for a sender, those with most units."""
+SHARE_FACTORS = np.array([0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0, 16.0])
+"""By how much a sender's share of a cell is wrong, in the alternatives that are tried."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SenderCells:
+    """Units of one sender in a round, by cell."""
+
+    units: Array
+    """(cells,)."""
+    mean: Array
+    """(cells, columns)."""
+    scatter: Array
+    """(cells, columns): Σ (x − mean)² over the cell's units."""
+
+    @classmethod
+    def pooled(cls, senders: Sequence[SenderCells]) -> SenderCells:
+        """Return the units of several senders together.
+
+        >>> import numpy as np
+        >>> alone = [SenderCells(np.array([2.0]), np.array([[mean]]), np.array([[1.0]])) for mean in (1.0, 3.0)]
+        >>> both = SenderCells.pooled(alone)
+        >>> both.mean[0, 0], both.scatter[0, 0]
+        (np.float64(2.0), np.float64(6.0))
+        """
+        units = np.sum([one.units for one in senders], axis=0)
+        sums = np.sum([one.units[:, None] * one.mean for one in senders], axis=0)
+        mean = sums / np.maximum(units, 1.0)[:, None]
+        scatter = np.sum([one.scatter + one.units[:, None] * (one.mean - mean) ** 2 for one in senders], axis=0)
+        return cls(np.asarray(units), np.asarray(mean), np.asarray(scatter))
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The first look at which a sender departed from the others."""
+
+    test: str
+    """"shares" or "effect"."""
+    p_value: float
+    """Corrected for looks and senders."""
+    cell: CellKey | None = None
+    column: int | None = None
+    effect: float | None = None
+    """The sender's mean in the cell around its own level."""
+    others: float | None = None
+    """The same of the other senders."""
+
+
+@dataclass(frozen=True, slots=True)
+class SenderEvidence:
+    """Everything that is remembered of one sender between looks; plain values, to be stored as JSON.
+
+    Sums over rounds are weighted by the sender's units in the cell.
+    """
+
+    place: int
+    """Among the senders of the study, in the order of their first look, from 1."""
+    looks: int = 0
+    share_evidence: float = 0.0
+    """Average likelihood ratio for wrong shares."""
+    cells: tuple[CellKey, ...] = ()
+    units: tuple[float, ...] = ()
+    """By cell."""
+    sums: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """By cell: effect, the others' effect, and both variances, by column each."""
+    level: tuple[tuple[float, ...], ...] = field(default=())
+    """Σ units × the sender's level, the others' level, and the others' variance of a unit, by column each."""
+    departure: Departure | None = None
+
+
+def share_log_ratio(units: Array, shares: Array) -> float:
+    """Return the logarithm of the likelihood ratio of wrong shares in one round, averaged over cells and factors.
+
+    Its mean is 1 if the units were drawn with the shares, whatever the number of units. `shares` sum to one.
+
+    >>> import numpy as np
+    >>> round(share_log_ratio(np.array([60.0, 0.0]), np.array([0.5, 0.5])), 1)
+    38.8
+    """
+    total = units.sum()
+    tested = (shares > 0) & (shares < 1)
+    if not total or not tested.any():
+        return np.inf if (units[shares <= 0] > 0).any() else 0.0
+    if (units[shares <= 0] > 0).any():
+        return np.inf
+    # A whole cell can take part only if its share times the factor is a share.
+    allowed = tested[:, None] & (shares[:, None] * SHARE_FACTORS < 1.0)
+    factors = np.where(allowed, SHARE_FACTORS, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(units[:, None] > 0, units[:, None] * np.log(factors), 0.0)
+        rest = (total - units)[:, None] * np.log((1.0 - shares[:, None] * factors) / (1.0 - shares[:, None]))
+        rest = np.where((total - units)[:, None] > 0, rest, 0.0)
+    ratios = np.where(allowed, own + rest, 0.0)
+    return float(logsumexp(ratios[tested]) - np.log(ratios[tested].size))
+
+
+def update_evidence(
+    evidence: SenderEvidence,
+    own: SenderCells,
+    others: SenderCells,
+    keys: Sequence[CellKey],
+    shares: Array,
+    *,
+    accumulate: bool = True,
+) -> SenderEvidence:
+    """Add a round's units of a sender, and look.
+
+    `own` and `others` have a row for each of `keys`, and `shares` are the policy's. Without `accumulate` the round
+    replaces what was there: its units are those of earlier rounds, or contain them.
+    """
+    looks = evidence.looks + 1
+    ratio = float(np.exp(min(share_log_ratio(own.units, shares), 600.0)))
+    weight = 1.0 / (looks * (looks + 1))
+    before = evidence.share_evidence
+    # Rounds of new units multiply from any first round on; others are averaged, which needs no independence.
+    share_evidence = min(ratio * (before + weight) if accumulate else before + weight * ratio, 1e300)
+    added = _effect_sums(own, others, keys)
+    if accumulate:
+        added = _merged(evidence, added)
+    cells = sorted(added[0], key=lambda cell: (-added[0][cell][0], cell))[:MAX_CELLS]
+    looked = replace(
+        evidence,
+        looks=looks,
+        share_evidence=share_evidence,
+        cells=tuple(cells),
+        units=tuple(added[0][cell][0] for cell in cells),
+        sums=tuple(tuple(map(tuple, added[0][cell][1].tolist())) for cell in cells),
+        level=tuple(map(tuple, added[1].tolist())),
+    )
+    if looked.departure is not None:
+        return looked
+    return replace(looked, departure=_find_departure(looked))
+
+
+_Sums = tuple[dict[CellKey, tuple[float, Array]], Array]
+
+
+def _effect_sums(own: SenderCells, others: SenderCells, keys: Sequence[CellKey]) -> _Sums:
+    """Return one round's sums by cell, and of the levels; empty if fewer than two cells can be compared."""
+    width = own.mean.shape[1]
+    used = (own.units >= MIN_ROUND_CELL_UNITS) & (others.units >= MIN_ROUND_CELL_UNITS)
+    if used.sum() < 2:
+        return {}, np.zeros((3, width))
+    units, their_units = own.units[used], others.units[used]
+    weights = (units / units.sum())[:, None]
+    mean, their_mean = own.mean[used], others.mean[used]
+    pooled = own.scatter[used].sum(axis=0) / (units.sum() - len(units))
+    their_pooled = others.scatter[used].sum(axis=0) / (their_units.sum() - len(units))
+    least = 1e-3 * SenderCells.pooled([own, others]).scatter[used].sum(axis=0) / (units.sum() + their_units.sum())
+    # The largest of three scatters: an outlier raises the mean and its error alike, and its absence lowers neither.
+    floor = np.maximum(np.maximum(pooled, their_pooled), least)
+    variance = np.maximum(own.scatter[used] / (units - 1.0)[:, None], floor) / units[:, None]
+    their_floor = np.maximum(their_pooled, least)
+    their_variance = np.maximum(others.scatter[used] / (their_units - 1.0)[:, None], their_floor)
+    their_variance /= their_units[:, None]
+    level, their_level = (weights * mean).sum(axis=0), (weights * their_mean).sum(axis=0)
+    variance = variance + (weights**2 * variance).sum(axis=0)
+    their_variance = their_variance + (weights**2 * their_variance).sum(axis=0)
+    count = units[:, None]
+    sums = np.stack(
+        [count * (mean - level), count * (their_mean - their_level), count**2 * variance, count**2 * their_variance],
+        axis=1,
+    )
+    names = [key for key, is_used in zip(keys, used.tolist(), strict=True) if is_used]
+    cells = {name: (float(number), part) for name, number, part in zip(names, units.tolist(), sums, strict=True)}
+    return cells, units.sum() * np.stack([level, their_level, their_pooled])
+
+
+def _merged(evidence: SenderEvidence, added: _Sums) -> _Sums:
+    cells = dict(added[0])
+    for cell, units, sums in zip(evidence.cells, evidence.units, evidence.sums, strict=True):
+        here = cells.get(cell)
+        there = np.array(sums)
+        cells[cell] = (units, there) if here is None else (units + here[0], there + here[1])
+    return cells, added[1] + np.array(evidence.level) if evidence.level else added[1]
+
+
+def _find_departure(evidence: SenderEvidence) -> Departure | None:
+    """Compare a sender's evidence with its part of the allowed false alarms."""
+    part = 1.0 / (evidence.place * (evidence.place + 1))
+    by_shares = 1.0 / max(evidence.share_evidence, 1.0) / part
+    if by_shares <= MAX_FALSE_SHARES:
+        return Departure("shares", by_shares)
+    found = _largest_effect(evidence)
+    if found is None:
+        return None
+    corrected = found.p_value / part * evidence.looks * (evidence.looks + 1)
+    return replace(found, p_value=corrected) if corrected <= MAX_FALSE_EFFECTS else None
+
+
+def _largest_effect(evidence: SenderEvidence) -> Departure | None:
+    """Return the effect that departs most, with a p-value corrected for cells and columns."""
+    places = [place for place, units in enumerate(evidence.units) if units >= MIN_CELL_UNITS]
+    if len(evidence.cells) < 2 or not places:
+        return None
+    all_units, sums = np.array(evidence.units), np.array(evidence.sums)
+    own_level, their_level, their_variance = np.array(evidence.level) / all_units.sum()
+    ratio = np.abs(own_level) / np.maximum(np.abs(their_level), 1e-300)
+    scale = np.clip(ratio, 1.0, MAX_LEVEL_FACTOR)
+    effects = sums / all_units[:, None, None] ** np.array([1, 1, 2, 2])[:, None]
+    spread = np.sqrt((all_units[:, None] * effects[:, 1] ** 2).sum(axis=0) / all_units.sum())
+    slack = SLACK_EFFECTS * scale * spread + SLACK_DEVIATIONS * np.sqrt(their_variance)
+    own, theirs, variance, their_error = effects[places].transpose(1, 0, 2)
+    bound = MAX_EFFECT_FACTOR * scale * theirs
+    excess = np.maximum(own - np.maximum(bound, 0.0), np.minimum(bound, 0.0) - own) - slack
+    error = np.sqrt(variance + (MAX_EFFECT_FACTOR * scale) ** 2 * their_error)
+    tested = error > 0
+    statistic = np.divide(np.maximum(excess, 0.0), error, out=np.zeros_like(excess), where=tested)
+    degrees = (all_units[places] - 1.0)[:, None]
+    p_values = 2.0 * stdtr(np.broadcast_to(degrees, statistic.shape), -statistic)
+    cell, column = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    return Departure(
+        "effect",
+        float(min(1.0, p_values[cell, column] * p_values.size)),
+        evidence.cells[places[int(cell)]],
+        int(column),
+        float(own[cell, column]),
+        float(theirs[cell, column]),
+    )

@@ -1,0 +1,22 @@
+"""Sentences about senders whose units depart from those of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def departure_text(departure: Mapping[str, Any]) -> str:
+    """Return what departs, in one sentence.
+
+    >>> departure_text({"kind": "key", "sender": "ab12", "round": 3, "test": "shares", "p_value": 1e-9})
+    "key ab12: its shares of candidates are not the policy's, since round 3 (p = 1e-09)"
+    """
+    who = f"{departure['kind']} {departure['sender'] or 'none'}"
+    since = f"since round {departure['round']} (p = {departure['p_value']:.2g})"
+    if departure["test"] == "shares":
+        return f"{who}: its shares of candidates are not the policy's, {since}"
+    return (
+        f"{who}: {departure['metric']} of {departure['candidate'] or 'a candidate'} is {departure['effect']:+.4g} from "
+        f"its own mean, of other senders {departure['others']:+.4g}, {since}"
+    )

@@ -1,0 +1,52 @@
+"""Rate limit: the events per second that one API key may send, as a token bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import ceil
+
+BURST_SECONDS = 10.0
+"""Seconds of events that a key may save up."""
+MAX_KEYS = 10_000
+"""Keys that are remembered; a full bucket need not be."""
+
+
+class RateLimit:
+    """Token buckets of keys.
+
+    A batch is taken while its key has any tokens left, and may leave it in debt: so one that is larger than the bucket
+    gets through, and the key waits all the longer afterwards.
+
+    >>> now = [0.0]
+    >>> limit = RateLimit(100, clock=lambda: now[0])
+    >>> limit.wait_seconds("ab12"), limit.take("ab12", 1500), limit.wait_seconds("ab12")
+    (0, None, 6)
+    >>> now[0] = 6.0
+    >>> limit.wait_seconds("ab12")
+    0
+    """
+
+    def __init__(self, per_second: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = per_second
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def wait_seconds(self, key: str) -> int:
+        """Return the whole seconds until a key may send again; 0 if it may now."""
+        tokens = self._tokens(key)
+        return 0 if not self._rate or tokens > 0 else ceil(-tokens / self._rate) + 1
+
+    def take(self, key: str, events: int) -> None:
+        """Charge a key for a batch."""
+        if not self._rate:
+            return
+        if len(self._buckets) >= MAX_KEYS and key not in self._buckets:
+            full = self._rate * BURST_SECONDS
+            self._buckets = {one: kept for one, kept in self._buckets.items() if self._tokens(one) < full}
+        self._buckets[key] = (self._tokens(key) - events, self._clock())
+
+    def _tokens(self, key: str) -> float:
+        full = self._rate * BURST_SECONDS
+        tokens, at = self._buckets.get(key, (full, 0.0))
+        return min(full, tokens + (self._clock() - at) * self._rate)

@@ -1,0 +1,103 @@
+"""The sender check rings for invented units, and hardly ever for honest ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pasto.bench.senders import ATTACKS, HEALTHY, attacked_study, healthy_study, look, tabulate
+from pasto.estimate.sender_departure import SenderEvidence, share_log_ratio, update_evidence
+
+KEYS = [("learner", 0), ("learner", 1), ("learner", 2)]
+SHARES = np.array([0.5, 0.3, 0.2])
+
+
+def test_the_share_ratio_has_mean_one_on_honest_units() -> None:
+    rng = np.random.default_rng(5)
+    ratios = [np.exp(share_log_ratio(rng.multinomial(12, SHARES).astype(float), SHARES)) for _ in range(20_000)]
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+def test_units_in_a_cell_without_a_share_are_certain_evidence() -> None:
+    assert share_log_ratio(np.array([3.0, 1.0]), np.array([1.0, 0.0])) == np.inf
+    assert share_log_ratio(np.array([3.0, 0.0]), np.array([1.0, 0.0])) == 0.0
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_invented_units_are_found_within_three_rounds(attack: str) -> None:
+    found = [attacked_study(attack, np.random.default_rng([3, run]), rounds=3) for run in range(10)]
+    assert all(found), found
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_healthy_studies_stay_quiet(kind: str) -> None:
+    assert not any(healthy_study(HEALTHY[kind], np.random.default_rng([4, run])) for run in range(4))
+
+
+def test_a_weak_attack_is_found_by_all_rounds_together() -> None:
+    """It turns the answer slowly: two points of ten, of which one round of 60 units shows little."""
+    rng = np.random.default_rng(8)
+    known: dict[int, SenderEvidence] = {}
+    shares = np.full(3, 1.0 / 3.0)
+    rang = []
+    for _ in range(25):
+        cells = {}
+        for sender, size in ((0, 540), (1, 60)):
+            drawn = rng.choice(3, size, p=shares)
+            raised = np.where((drawn == 0) & (sender == 1), 8.0, 0.0)
+            cells[sender] = tabulate(drawn, (rng.normal(30.0, 10.0, size) + raised)[:, None], 3)
+        rang.append(look(known, cells, shares))
+    assert not rang[0]
+    assert rang[-1]
+
+
+def test_a_sender_of_another_level_with_effects_in_proportion_is_left_alone() -> None:
+    rng = np.random.default_rng(9)
+    known: dict[int, SenderEvidence] = {}
+    means = np.array([10.0, 12.0, 14.0])
+    for _ in range(10):
+        cells = {}
+        for sender, level in ((0, 1.0), (1, 3.0)):
+            drawn = rng.choice(3, 2_000, p=SHARES)
+            cells[sender] = tabulate(drawn, (level * rng.normal(means[drawn], 4.0))[:, None], 3)
+        assert not look(known, cells, SHARES)
+
+
+def test_opposite_effects_are_a_departure() -> None:
+    rng = np.random.default_rng(10)
+    known: dict[int, SenderEvidence] = {}
+    rang = False
+    for _ in range(20):
+        cells = {}
+        for sender, means in ((0, np.array([10.0, 12.0, 14.0])), (1, np.array([14.0, 12.0, 10.0]))):
+            drawn = rng.choice(3, 600, p=SHARES)
+            cells[sender] = tabulate(drawn, rng.normal(means[drawn], 4.0)[:, None], 3)
+        rang = look(known, cells, SHARES)
+    assert rang
+    departure = known[1].departure
+    assert departure is not None
+    assert (departure.test, departure.column) == ("effect", 0)
+    assert departure.cell in (("learner", 0), ("learner", 2))
+
+
+def test_an_outlier_is_not_a_departure() -> None:
+    rng = np.random.default_rng(11)
+    known: dict[int, SenderEvidence] = {}
+    cells = {}
+    for sender in (0, 1):
+        drawn = rng.choice(3, 300, p=SHARES)
+        values = rng.normal(10.0, 1.0, 300)
+        values[0] += 1e6 * sender
+        cells[sender] = tabulate(drawn, values[:, None], 3)
+    assert not look(known, cells, SHARES)
+
+
+def test_without_accumulation_a_look_replaces_the_one_before() -> None:
+    rng = np.random.default_rng(12)
+    drawn = rng.choice(3, 300, p=SHARES)
+    cells = tabulate(drawn, rng.normal(10.0, 1.0, (300, 1)), 3)
+    once = update_evidence(SenderEvidence(1), cells, cells, KEYS, SHARES, accumulate=False)
+    twice = update_evidence(once, cells, cells, KEYS, SHARES, accumulate=False)
+    assert (twice.looks, twice.units, twice.sums) == (2, once.units, once.sums)
+    added = update_evidence(once, cells, cells, KEYS, SHARES)
+    assert added.units == tuple(2.0 * units for units in once.units)
