@@ -167,4 +167,4 @@ def _write_ballast(disk: Path) -> None:
                 continue
 
 
-SCENARIOS = (Scenario("disk", "full disk", fill_disk, 4, 2),)
+SCENARIOS = (Scenario("disk", "full disk", fill_disk, 6, 2),)

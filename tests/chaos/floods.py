@@ -35,7 +35,7 @@ HEAD_MEMORY_MB = 32.0
 FLOOD_MEMORY_MB = 256.0
 LATENCY_RATIO = 2.0
 INGEST_RATIO = 3.0
-NOTICEABLE_SECONDS = 0.25
+NOTICEABLE_SECONDS = 0.1
 """A neighbour that waits less than this is not disturbed, however quick it was alone."""
 PAUSE_SECONDS = 0.5
 SLOW_CALLERS = 600

@@ -86,8 +86,8 @@ def kill_one_of_two_nodes(workshop: Workshop, outcome: Outcome, repetitions: int
 
 
 SCENARIOS = (
-    Scenario("kills", "kill -9 under load", kill_under_load, 12, 2, STORES),
-    Scenario("kills", "SIGTERM under load", stop_under_load, 6, 1, STORES),
-    Scenario("kills", "crash of PostgreSQL", crash_postgres, 5, 1, (POSTGRES,)),
-    Scenario("kills", "kill of one of two nodes", kill_one_of_two_nodes, 6, 2, (POSTGRES,)),
+    Scenario("kills", "kill -9 under load", kill_under_load, 50, 2, STORES),
+    Scenario("kills", "SIGTERM under load", stop_under_load, 20, 1, STORES),
+    Scenario("kills", "crash of PostgreSQL", crash_postgres, 15, 1, (POSTGRES,)),
+    Scenario("kills", "kill of one of two nodes", kill_one_of_two_nodes, 24, 2, (POSTGRES,)),
 )

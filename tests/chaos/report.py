@@ -69,6 +69,7 @@ def is_server_error(status: int) -> bool:
     return status >= 500 and status not in (503, 507)
 
 
+NOTES_PER_SCENARIO = 5
 HEADINGS = (
     "scenario",
     "store",
@@ -143,8 +144,11 @@ def _notes(outcomes: Iterable[Outcome]) -> list[str]:
     lines: list[str] = []
     for outcome in outcomes:
         name = f"{outcome.scenario} ({outcome.store})"
-        for promise, count in Counter(outcome.broken).items():
+        broken = Counter(outcome.broken)
+        for promise, count in broken.most_common(NOTES_PER_SCENARIO):
             lines.append(f"RED {name}: {promise}" + (f" ({count} times)" if count > 1 else ""))
+        if len(broken) > NOTES_PER_SCENARIO:
+            lines.append(f"RED {name}: and {len(broken) - NOTES_PER_SCENARIO} more; --json has them all")
         if outcome.left_out is not None:
             lines.append(f"left out: {name}: {outcome.left_out}")
     return ["", *lines] if lines else []
