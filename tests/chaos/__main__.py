@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -77,6 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for scenario in SCENARIOS:
             sys.stdout.write(f"{scenario.group:14} {scenario.name} ({', '.join(scenario.stores)})\n")
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends what the campaign started
     began = time.monotonic()
     outcomes: list[Outcome] = []
     with Workshop(seed=options.seed, is_quick=options.quick, judges_latency=not options.no_latency) as workshop:

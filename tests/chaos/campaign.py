@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from tests.conftest import PostgresServer
 
 SQLITE, POSTGRES = "sqlite", "postgres"
 STORES = (SQLITE, POSTGRES)
+SCENARIO_SECONDS, QUICK_SECONDS = 40.0, 10.0
+"""Time after which a scenario begins no further repetition: a slow machine repeats less often."""
 
 
 class Workshop:
@@ -72,6 +75,14 @@ class Workshop:
             yield node.start()
         finally:
             node.close()
+
+    def turns(self, repetitions: int) -> Iterator[int]:
+        """Yield the numbers of the repetitions, until there were enough or the scenario's time is over."""
+        until = time.monotonic() + (QUICK_SECONDS if self.is_quick else SCENARIO_SECONDS)
+        for turn in range(repetitions):
+            if turn and time.monotonic() > until:
+                return
+            yield turn
 
     def random(self, name: str) -> random.Random:
         """Return the random numbers of a scenario, the same for the same seed."""

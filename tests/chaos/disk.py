@@ -37,7 +37,7 @@ def fill_disk(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
         node.make_key("campaign", "admin")
         create_studies(node)
         sender = _Sender(node, ledger)
-        for turn in range(repetitions):
+        for turn in workshop.turns(repetitions):
             prefix, key = node.make_key(f"stolen {turn}", "read")
             sender.send(5)
             _write_ballast(disk)

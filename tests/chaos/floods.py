@@ -70,7 +70,7 @@ def flood_trailers(workshop: Workshop, outcome: Outcome, repetitions: int) -> No
 def _flood_head(workshop: Workshop, outcome: Outcome, repetitions: int, start: bytes, piece: bytes) -> None:
     """Send a head piece by piece, then as fast as it is taken; neighbours and memory must not notice."""
     with _service(workshop, outcome) as node:
-        for _ in range(repetitions):
+        for _ in workshop.turns(repetitions):
             accepted, answer = send_until_closed(node.url, start, piece)
             outcome.repetitions += 1
             outcome.require(accepted <= PACED_LIMIT_BYTES, f"{accepted:,} bytes of a head were taken and not refused")
@@ -121,7 +121,7 @@ def flood_slow_callers(workshop: Workshop, outcome: Outcome, repetitions: int) -
     body = head + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
     count = SLOW_CALLERS // (4 if workshop.is_quick else 1)
     with _service(workshop, outcome) as node:
-        for _ in range(repetitions):
+        for _ in workshop.turns(repetitions):
             with measured_attack(workshop, node, outcome, memory_mb=FLOOD_MEMORY_MB), ExitStack() as stack:
                 opened = [stack.enter_context(connect(node.url)) for _ in range(count)]
                 for place, connection in enumerate(opened):
@@ -146,7 +146,7 @@ def flood_waiting_callers(workshop: Workshop, outcome: Outcome, repetitions: int
     idle = 100 if workshop.is_quick else IDLE_CONNECTIONS
     _raise_descriptor_limit()
     with _service(workshop, outcome) as node, node.client() as client:
-        for turn in range(repetitions):
+        for turn in workshop.turns(repetitions):
             tag = client.get(f"/v1/studies/{STUDY}/policy").headers["etag"]
             poll = (
                 f"GET /v1/studies/{STUDY}/policy?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {tag}\r\n\r\n"
@@ -205,7 +205,7 @@ def ask_slow_questions(workshop: Workshop, outcome: Outcome, repetitions: int) -
         pauses: list[float] = []
         statuses: list[int] = []
         with _questions(node.url, statuses), Neighbour(node.url, INGEST) as neighbour:
-            for _ in range(repetitions):
+            for _ in workshop.turns(repetitions):
                 time.sleep(1.0)
                 pauses.append(_time_pause(node.url, outcome))
                 outcome.repetitions += 1

@@ -18,7 +18,7 @@ def kill_under_load(workshop: Workshop, outcome: Outcome, repetitions: int) -> N
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)
     with Load([node], ledger, seed=workshop.seed) as load:
-        for _ in range(repetitions):
+        for _ in workshop.turns(repetitions):
             load.wait_until_acknowledged(rng.randrange(EVENTS_BETWEEN_KILLS))
             node.kill()
             outcome.repetitions += 1
@@ -34,7 +34,7 @@ def stop_under_load(workshop: Workshop, outcome: Outcome, repetitions: int) -> N
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)
     with Load([node], ledger, seed=workshop.seed) as load:
-        for _ in range(repetitions):
+        for _ in workshop.turns(repetitions):
             load.wait_until_acknowledged(rng.randrange(EVENTS_BETWEEN_KILLS))
             code, seconds = node.stop()
             outcome.require(code == 0, f"SIGTERM ended with code {code}")
@@ -53,7 +53,7 @@ def crash_postgres(workshop: Workshop, outcome: Outcome, repetitions: int) -> No
     node = workshop.node(workshop.store(outcome.store)).start()
     create_studies(node)
     with Load([node], ledger, seed=workshop.seed) as load:
-        for _ in range(repetitions):
+        for _ in workshop.turns(repetitions):
             load.wait_until_acknowledged(rng.randrange(EVENTS_BETWEEN_KILLS))
             workshop.postgres.stop("immediate")
             workshop.postgres.start()
@@ -73,7 +73,7 @@ def kill_one_of_two_nodes(workshop: Workshop, outcome: Outcome, repetitions: int
     for node in nodes:
         node.wait_for(node.is_ready, "the second node was not ready")
     with Load(nodes, ledger, seed=workshop.seed, closers=2) as load:
-        for turn in range(repetitions):
+        for turn in workshop.turns(repetitions):
             load.wait_until_acknowledged(rng.randrange(EVENTS_BETWEEN_KILLS))
             nodes[turn % 2].kill()
             outcome.repetitions += 1

@@ -40,7 +40,7 @@ def invent_units(workshop: Workshop, outcome: Outcome, repetitions: int) -> None
         main_key = node.make_key("main", "ingest")
         other_key = node.make_key("partner", "ingest")
         names = {"partner", "partner-1", other_key[0]}
-        for turn in range(repetitions):
+        for turn in workshop.turns(repetitions):
             for is_poisoned in (False, True):
                 study = f"{'poisoned' if is_poisoned else 'healthy'}-{turn}"
                 _create(node, study, turn)
@@ -62,7 +62,7 @@ def take_ids(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
     with workshop.serving(workshop.store(outcome.store)) as node, node.client() as client:
         create_studies(node)
         policy = Published.from_text(client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text)
-        for turn in range(repetitions):
+        for turn in workshop.turns(repetitions):
             numbers = range(turn * TAKEN_BATCHES, (turn + 1) * TAKEN_BATCHES)
             events = [event for number in numbers for event in batch(policy, None, number)]
             taken = [
