@@ -10,7 +10,7 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -152,9 +152,17 @@ def flood_waiting_callers(workshop: Workshop, outcome: Outcome, repetitions: int
                 f"GET /v1/studies/{STUDY}/policy?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {tag}\r\n\r\n"
             ).encode()
             with ExitStack() as stack:
-                with measured_attack(workshop, node, outcome, memory_mb=FLOOD_MEMORY_MB, refuse_none=True):
-                    waiting = _open_many(stack, node.url, polls, poll)
+                waiting: list[socket.socket] = []
+
+                def open_all(
+                    stack: ExitStack = stack, poll: bytes = poll, waiting: list[socket.socket] = waiting
+                ) -> None:
+                    waiting += _open_many(stack, node.url, polls, poll)
                     _open_many(stack, node.url, idle, b"")
+
+                with measured_attack(
+                    workshop, node, outcome, memory_mb=FLOOD_MEMORY_MB, refuse_none=True, prepare=open_all
+                ):
                     time.sleep(1.0 if workshop.is_quick else 3.0)
                 outcome.require(len(waiting) == polls, f"only {len(waiting):,} of {polls:,} long polls were accepted")
                 action = "resume" if turn % 2 else "pause"
@@ -294,12 +302,22 @@ def _service(workshop: Workshop, outcome: Outcome) -> Iterator[ServiceProcess]:
 
 @contextmanager
 def measured_attack(
-    workshop: Workshop, node: ServiceProcess, outcome: Outcome, *, memory_mb: float, refuse_none: bool = False
+    workshop: Workshop,
+    node: ServiceProcess,
+    outcome: Outcome,
+    *,
+    memory_mb: float,
+    refuse_none: bool = False,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Measure a neighbour and the memory, first in peace and then during the block."""
+    """Measure a neighbour and the memory, first in peace and then during the block.
+
+    What `prepare` does counts for the memory, and not for the neighbour.
+    """
     quiet = measure_quiet(node.url, ASSIGN, 1.5)
     memory = node.memory_mb()
     node.reset_peak_memory()
+    prepare()
     with Neighbour(node.url, ASSIGN) as neighbour:
         yield
         attacked = neighbour.report()
