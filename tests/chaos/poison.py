@@ -19,7 +19,8 @@ from tests.system.mortal import batch
 HONEST_UNITS, INVENTED_UNITS = 600, 60
 HONEST_MEANS = {"a=0": 30.0, "a=1": 33.0, "a=2": 36.0}
 LARGEST_VALUE = 100.0
-HEALTHY_ROUNDS, POISONED_ROUNDS = 2, 3
+WORST, WORST_SHARE = "a=0", 0.5
+ROUNDS = 3
 """The alarm must be there after three poisoned rounds."""
 TAKEN_BATCHES = 25
 DOCUMENT: dict[str, Any] = {
@@ -34,6 +35,15 @@ DOCUMENT: dict[str, Any] = {
 
 def invent_units(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
     """Invent 10 % of the units with an ingest key: the report must name the sender, and name no honest one."""
+    _invent_units(workshop, outcome, repetitions, honest_rounds=0)
+
+
+def invent_units_later(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
+    """Do the same after honest rounds: the report must name the sender, or the answer must not turn to the worst."""
+    _invent_units(workshop, outcome, repetitions, honest_rounds=2)
+
+
+def _invent_units(workshop: Workshop, outcome: Outcome, repetitions: int, *, honest_rounds: int) -> None:
     rng = workshop.random("poison")
     with workshop.serving(workshop.store(outcome.store)) as node:
         node.make_key("campaign", "admin")
@@ -44,13 +54,13 @@ def invent_units(workshop: Workshop, outcome: Outcome, repetitions: int) -> None
             for is_poisoned in (False, True):
                 study = f"{'poisoned' if is_poisoned else 'healthy'}-{turn}"
                 _create(node, study, turn)
-                for number in range(HEALTHY_ROUNDS + POISONED_ROUNDS):
+                for number in range(honest_rounds + ROUNDS):
                     _play_round(node, outcome, study, main_key[1], _honest(rng, "main", HONEST_UNITS))
-                    is_attack = is_poisoned and number >= HEALTHY_ROUNDS
+                    is_attack = is_poisoned and number >= honest_rounds
                     events = _invented if is_attack else _honest(rng, "partner", INVENTED_UNITS)
                     _play_round(node, outcome, study, other_key[1], events)
                     _close(node, study)
-                _judge(node, outcome, study, names, is_poisoned=is_poisoned)
+                _judge(node, outcome, study, names, is_poisoned=is_poisoned, may_be_silent=honest_rounds > 0)
             outcome.repetitions += 1
 
 
@@ -154,8 +164,8 @@ def _invented(policy: Published) -> list[Event]:
     for number in range(INVENTED_UNITS):
         unit = f"invented {policy.version}/{number}"
         for place, name in enumerate(HONEST_MEANS):
-            value = LARGEST_VALUE if name == "a=0" else 0.0
-            events += _unit_events("partner-1", policy.version, unit, name, value, 8 * number + 2 * place)
+            made = _unit_events("partner-1", policy.version, unit, name, LARGEST_VALUE, 8 * number + 2 * place)
+            events += made if name == WORST else made[:1]
     return events
 
 
@@ -175,18 +185,31 @@ def _unit_events(source: str, version: int, unit: str, candidate: str, value: fl
     ]
 
 
-def _judge(node: ServiceProcess, outcome: Outcome, study: str, names: set[str], *, is_poisoned: bool) -> None:
+def _judge(
+    node: ServiceProcess, outcome: Outcome, study: str, names: set[str], *, is_poisoned: bool, may_be_silent: bool
+) -> None:
     """Look for warnings that name the sender in the report, and replay the study."""
     with node.client() as client:
         report = client.get(f"/v1/studies/{study}/report").raise_for_status().json()
         warnings = list(find_warnings(report, names))
-        if is_poisoned:
-            promise = f"no warning names the sender that invents units, {POISONED_ROUNDS} rounds after it began"
+        if is_poisoned and may_be_silent and not warnings:
+            share = _worst_share(client, study)
+            outcome.require(
+                share <= WORST_SHARE, f"the answer turned to {WORST} ({share:.0%}), and no warning says why"
+            )
+        elif is_poisoned:
+            promise = f"no warning names the sender that invents units after {ROUNDS} rounds"
             outcome.require(bool(warnings), promise)
             _require_shown(outcome, client, study, names)
         else:
             outcome.require(not warnings, f"a warning names an honest sender: {warnings[:1]}")
         verify_replay(outcome, client, study)
+
+
+def _worst_share(client: httpx.Client, study: str) -> float:
+    """Return the share of traffic that the policy gives to the candidate that is truly the worst."""
+    policy = Published.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
+    return sum(cell.propensity for cell in policy.cells if cell.name == WORST)
 
 
 def _require_shown(outcome: Outcome, client: httpx.Client, study: str, names: set[str]) -> None:
@@ -197,5 +220,6 @@ def _require_shown(outcome: Outcome, client: httpx.Client, study: str, names: se
 
 SCENARIOS = (
     Scenario("poison", "invented units", invent_units, 3, 1, STORES),
+    Scenario("poison", "invented units, later", invent_units_later, 3),
     Scenario("poison", "ids taken in advance", take_ids, 3, 1, STORES),
 )
