@@ -331,6 +331,9 @@ def measured_attack(
 
 def _compare(workshop: Workshop, outcome: Outcome, quiet: Latencies, busy: Latencies, *, ratio: float) -> None:
     """Note the ratio of the neighbour's latencies, and whether it noticed the attack."""
+    if not quiet.seconds or not busy.seconds:
+        outcome.broken.append("no request of the neighbour was answered")
+        return
     before, during = quiet.quantile(0.99), busy.quantile(0.99)
     found = during / before
     if outcome.latency_ratio is None or found > outcome.latency_ratio:

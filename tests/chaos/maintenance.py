@@ -121,7 +121,7 @@ def archive_and_compact(workshop: Workshop, outcome: Outcome, repetitions: int) 
             client.post(f"/v1/studies/{STUDY}/events/archive", json={}).raise_for_status()
         node.stop()
         compact = run_pasto("store", "compact", "--store", node.store)
-        outcome.require(compact.returncode == 0, f"store compact failed: {compact.stderr.strip()[-80:]}")
+        outcome.require(compact.returncode == 0, f"store compact failed: {compact.stderr.strip().splitlines()[-1:]}")
         allowed = BYTES_PER_EVENT * len(ledger.acknowledged) + ROUNDS_BYTES
         remaining = _file_bytes(node.store) - empty
         per_event = remaining / len(ledger.acknowledged)
