@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("pasto", deadline=None)
+# How long an example takes says more about the machine than about the code, and a run must be the same everywhere:
+# `--hypothesis-profile=default` looks for examples that were never tried.
+settings.register_profile("pasto", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pasto")
 
 

@@ -239,3 +239,53 @@ def test_an_observed_frame_that_does_not_fit_is_refused(frame: Frame) -> None:
     clash = pasto.Study([{"w": 0}], pasto.maximize("units"), seed=1)
     with pytest.raises(BadMeasurement, match="'units' is called like a column"):
         clash.observe(frame(columns))
+
+
+def test_series_by_name_must_have_one_index_which_names_the_candidates() -> None:
+    names = ["clips", "friends", "fresh"]
+    truth = {name: pd.Series(values, index=names) for name, values in MEANS.items()}
+    assert pasto.solve(truth, OBJECTIVE).names == tuple(names)
+    truth["likes"] = truth["likes"].iloc[::-1]
+    with pytest.raises(BadTruth, match="'watch_time' and 'likes' have different indexes"):
+        pasto.solve(truth, OBJECTIVE)
+    counted = {name: pd.Series(values) for name, values in MEANS.items()}
+    assert pasto.solve(counted, OBJECTIVE).names == ("0", "1", "2")
+    counted["likes"] = counted["likes"].sort_values()
+    with pytest.raises(BadTruth, match="different indexes"):
+        pasto.solve(counted, OBJECTIVE)
+
+
+def test_an_index_that_does_not_count_names_the_candidates() -> None:
+    pairs = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
+    assert pasto.solve(pd.DataFrame(MEANS, index=pairs), OBJECTIVE).names == ("a, 1", "a, 2", "b, 1")
+    assert pasto.solve(pd.DataFrame(MEANS, index=[0.5, 1.0, 2.0]), OBJECTIVE).names == ("0.5", "1.0", "2.0")
+    assert pasto.solve(pd.DataFrame(MEANS, index=[7, 3, 5]), OBJECTIVE).names == ("0", "1", "2")
+
+
+def test_rows_by_name_are_solved() -> None:
+    rows = [dict(zip(MEANS, row, strict=True)) for row in zip(*MEANS.values(), strict=True)]
+    assert pasto.solve(rows, OBJECTIVE).probabilities == pasto.solve(MEANS, OBJECTIVE).probabilities
+    named = [{"name": name, **row} for name, row in zip("abc", rows, strict=True)]
+    assert pasto.solve(named, OBJECTIVE).names == ("a", "b", "c")
+    with pytest.raises(BadTruth, match="row 1 has 'watch_time', and row 0 has 'watch_time', 'likes'"):
+        pasto.solve([rows[0], {"watch_time": 3}], OBJECTIVE)
+
+
+def test_columns_by_name_are_told() -> None:
+    frame = {"likes": [1.0, 2.0], "watch_time": [10.0, 20.0]}
+    objective = pasto.maximize("watch_time").keep("likes", at_least=0)
+    told = []
+    for given in (frame, pd.DataFrame(frame), {name: np.array(values) for name, values in frame.items()}):
+        study = pasto.Study(pasto.grid(a=[0, 1]), objective, seed=1)
+        study.tell(study.ask(parallel=2), given, standard_errors={"watch_time": [0.1, 0.2], "likes": [0.3, 0.4]})
+        told.append(study.state())
+    assert told[0] == told[1] == told[2]
+    study = pasto.Study(pasto.grid(a=[0, 1]), objective, seed=1)
+    asked = study.ask(parallel=2)
+    for wrong, says in (
+        ({"likes": [1.0, 2.0], "watch_time": [10.0]}, "differ in length"),
+        ({"likes": [1.0], "watch_time": [10.0]}, "has 1 rows for 2 assignments"),
+        ([[1.0, 2.0], [None, 3.0]], "got None in row 1"),
+    ):
+        with pytest.raises(BadMeasurement, match=says):
+            study.tell(asked, wrong)

@@ -4,7 +4,7 @@ import { Backoff, CLOCK, LEAST } from "./backoff.mjs";
 import { Holder, Remembered } from "./holder.mjs";
 import { Journal, explained } from "./journal.mjs";
 import { Outbox, checkEvent } from "./outbox.mjs";
-import { checkUnit, shown } from "./policy.mjs";
+import { BadPolicy, checkUnit, hasChecksum, shown } from "./policy.mjs";
 import { Requests, codeOf, messageOf } from "./requests.mjs";
 import { BATCH, Sender } from "./sender.mjs";
 
@@ -228,7 +228,7 @@ export class Client {
       const headers = held === null ? {} : { "If-None-Match": `"${held.checksum}"` };
       answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
       if (answer.status === 304 && held !== null) this.#holder.confirm();
-      else if (answer.status === 200) this.#holder.offer(answer.text, checksumOf(answer.tag));
+      else if (answer.status === 200) this.#offer(answer);
       else if (answer.status === 409 && codeOf(answer.text) === "wrong_state") {
         this.#holder.end();
         throw new Error(`${messageOf(answer.text) ?? "the study serves no policy"}; every unit gets the baseline`);
@@ -246,6 +246,18 @@ export class Client {
     return held !== this.#holder.policy || rested ? LEAST : this.#refresh * this.#backoff.jitter();
   }
 
+  /** Take the policy of an answer if it can be checked; throws BadPolicy. */
+  #offer({ text, tag }) {
+    const checksum = checksumOf(tag);
+    if (checksum === undefined && !hasChecksum(text)) {
+      throw new BadPolicy(
+        "the answer cannot be checked: it needs a field sha256 or the document's SHA-256 as its ETag, and has neither; " +
+          "let no proxy change it, or upgrade the service",
+      );
+    }
+    this.#holder.offer(text, checksum);
+  }
+
   /** Wait for a promise, but not longer than this. */
   async #within(seconds, promise) {
     const patience = new AbortController();
@@ -261,9 +273,9 @@ function plainUnit(unit) {
   return plain;
 }
 
-/** The checksum in an entity tag; undefined where a proxy made the tag its own. */
+/** The checksum in an entity tag; undefined if a proxy changed the tag, or a browser hides it. */
 function checksumOf(tag) {
-  return /^(?:W\/)?"([0-9a-f]{64})"$/.exec(tag ?? "")?.[1];
+  return /^(?:W\/)?"([0-9a-f]{64})/.exec(tag ?? "")?.[1];
 }
 
 function atLeast(name, value, least) {

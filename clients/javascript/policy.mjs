@@ -8,6 +8,7 @@ const LONGEST = 256;
 const FORMAT = 1;
 const ARMS = ["control", "learner", "outside", "single", "blend", "held"];
 const HALF_A_PAIR = /\p{Surrogate}/u;
+const OWN_CHECKSUM = /,"sha256":"([0-9a-f]{64})"\}$/;
 const encoder = new TextEncoder();
 
 /** What was given does not fit; the message says what was needed. */
@@ -41,7 +42,14 @@ export class Policy {
         `the policy's checksum should be ${shown(checksum)} and is ${this.checksum}: it was changed or cut short`,
       );
     }
+    const own = OWN_CHECKSUM.exec(text);
+    if (own !== null && own[1] !== hexadecimal(sha256(encoder.encode(`${text.slice(0, own.index)}}`)))) {
+      throw new BadPolicy("the policy is not the text that its sha256 was made of: it was changed on its way");
+    }
     const fields = object(parse(text), "the policy");
+    if (own === null && Object.hasOwn(fields, "sha256")) {
+      throw new BadPolicy("sha256 must be the policy's last field, as published; pass the document on unchanged");
+    }
     if (get(fields, "format") !== FORMAT) {
       throw new BadPolicy(`format is ${shown(fields.format)} and only ${FORMAT} can be read here; upgrade pasto`);
     }
@@ -92,6 +100,11 @@ export class Policy {
   named(name) {
     return this.#named.get(name);
   }
+}
+
+/** Whether a document carries its own checksum, which reading it verifies. */
+export function hasChecksum(text) {
+  return OWN_CHECKSUM.test(text);
 }
 
 /** Who wins a unit within an arm: each candidate's chance is its width's part of the arm's. */

@@ -2,7 +2,7 @@
 
 import { Backoff, LEAST } from "./backoff.mjs";
 import { explained } from "./journal.mjs";
-import { codeOf, parsed } from "./requests.mjs";
+import { codeOf, messageOf, parsed } from "./requests.mjs";
 
 export const BATCH = 1000;
 /** Seconds for an answer. */
@@ -100,7 +100,7 @@ export class Sender {
 
   /** Settle a batch by what the service says of it; throws where it says nothing. */
   #learn(answer, { count, tallies }) {
-    const told = accountOf(answer);
+    const told = accountOf(answer, count + tallies.length);
     if (told !== null) {
       const refused = new Set(told.refused.map(({ index }) => index));
       this.#outbox.settle(refused);
@@ -110,7 +110,9 @@ export class Sender {
     } else if (isAboutTheBatch(answer)) {
       this.#split(count, tallies, answer.status);
     } else {
-      throw new Error(`the service answered ${answer.status} and does not account for the events`);
+      const said = messageOf(answer.text);
+      const why = said ? `: ${said}` : "";
+      throw new Error(`the service answered ${answer.status} and does not account for the events${why}`);
     }
   }
 
@@ -127,16 +129,18 @@ export class Sender {
   }
 }
 
-/** What the service says of a batch; null where it says nothing of it. */
-function accountOf({ status, text }) {
+/** What the service says of a batch; null if it does not account for so many events. */
+function accountOf({ status, text }, events) {
   if (status !== 200 && status !== 422) return null;
   const told = parsed(text);
-  const sound = Number.isInteger(told?.accepted) && Array.isArray(told.refused) && told.refused.every(isRefusal);
-  return sound ? told : null;
+  if (!isCount(told?.accepted) || !isCount(told.duplicates) || !Array.isArray(told.refused)) return null;
+  const places = new Set(told.refused.map((item) => item?.index));
+  const sound = [...places].every((place) => isCount(place) && place < events);
+  return sound && told.accepted + told.duplicates + places.size === events ? told : null;
 }
 
-function isRefusal(item) {
-  return Number.isInteger(item?.index);
+function isCount(value) {
+  return Number.isSafeInteger(value) && value >= 0;
 }
 
 /** Whether it is what was sent that the service will not take, and not something on the way. */

@@ -9,6 +9,7 @@ PastoError
 │   ├── BadState                      a saved state that cannot be read back
 │   ├── BadSpec                       a study file; `problems` names every field that is wrong
 │   ├── BadPolicy                     a published policy that cannot be read or does not add up
+│   ├── BadText                       words for the audit log that cannot be kept or printed as they are
 │   └── BadOption                     a name or setting that does not exist
 ├── Unsupported (TypeError)           the learner cannot take this objective; the message names one that can
 ├── UnknownAssignment (KeyError)      told or dropped, but never asked
@@ -84,6 +85,10 @@ class BadSpec(BadInput):
 
 class BadPolicy(BadInput):
     """A published policy that cannot be read, or does not add up."""
+
+
+class BadText(BadInput):
+    """Words for the audit log that cannot be kept, or printed, as they are."""
 
 
 class BadOption(BadInput):

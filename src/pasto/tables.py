@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Table:
     columns: Mapping[str, Any]
     """Lists of plain values; a missing number is NaN, anything else that is missing None."""
     labels: tuple[str, ...] | None = None
-    """The index of a pandas table if it holds text or has a name; None otherwise."""
+    """The index of a pandas table if it has a name or is not of whole numbers; None otherwise."""
 
     def text_columns(self) -> tuple[str, ...]:
         """Return the columns in which every value is text."""
@@ -89,6 +89,49 @@ def read_table(given: Any, refuse: type[BadInput]) -> Table | None:
     return Table(columns, _labels(nw.maybe_get_index(frame)))
 
 
+def read_columns(given: Mapping[str, Any], refuse: type[BadInput]) -> Table:
+    """Return a mapping of columns as a table; the index that pandas series have in common labels its rows.
+
+    >>> read_columns({"x": [1.0, 2.0]}, BadInput)
+    Table(columns={'x': [1.0, 2.0]}, labels=None)
+    """
+    columns = dict(given)
+    indexes: dict[str, list[Any]] = {}
+    labels: tuple[str, ...] | None = None
+    for name, values in given.items():
+        table = read_table(values, refuse)
+        if table is None or len(table.columns) != 1:
+            continue
+        (columns[name],) = table.columns.values()
+        if (index := getattr(values, "index", None)) is not None and not callable(index):
+            indexes[name], labels = list(index), table.labels
+    for name, index in indexes.items():
+        first = next(iter(indexes))
+        if index != indexes[first]:
+            raise refuse(
+                f"the series {first!r} and {name!r} have different indexes, so their rows may not belong together; "
+                "align them first, as pandas.DataFrame(...) of the same mapping does"
+            )
+    return Table(columns, labels)
+
+
+def read_rows(given: Any, refuse: type[BadInput]) -> Table | None:
+    """Return a list of rows, each a mapping with the same keys, as a table; None for anything else.
+
+    >>> read_rows([{"x": 1.0, "y": 3.0}, {"y": 4.0, "x": 2.0}], BadInput)
+    Table(columns={'x': [1.0, 2.0], 'y': [3.0, 4.0]}, labels=None)
+    """
+    if not isinstance(given, Sequence) or not given or not all(isinstance(row, Mapping) for row in given):
+        return None
+    for place, row in enumerate(given):
+        if row.keys() != given[0].keys():
+            raise refuse(
+                f"row {place} has {', '.join(map(repr, row)) or 'nothing'}, and row 0 has "
+                f"{', '.join(map(repr, given[0])) or 'nothing'}; every row needs the same columns"
+            )
+    return Table({str(name): [row[name] for row in given] for name in given[0]})
+
+
 def is_text(values: Any) -> bool:
     """Return whether a column holds text in every row.
 
@@ -114,6 +157,7 @@ def _labels(index: Any) -> tuple[str, ...] | None:
     if index is None:
         return None
     labels = list(index)
-    if all(name is None for name in index.names) and not any(isinstance(label, str) for label in labels):
+    counts = all(isinstance(label, (int, np.integer)) for label in labels)
+    if counts and all(name is None for name in index.names):
         return None
     return tuple(", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)

@@ -164,9 +164,11 @@ def close_calls(made: Published) -> list[str]:
 def broken() -> Iterator[tuple[str, str]]:
     """What is wrong, and a document in which just that is wrong."""
     good = policy([("control", 0, 0.25), ("learner", 0, 0.25), ("learner", 1, 0.5)])
+    own = f',"sha256":"{json.loads(good.text)["sha256"]}"'
+    plain = good.text.replace(own, "")  # else a change would be found by the checksum, and by nothing else
 
     def changed(*path: str | int, to: object) -> str:
-        document = json.loads(good.text)
+        document = json.loads(plain)
         place: Any = document
         for step in path[:-1]:
             place = place[step]
@@ -180,8 +182,8 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "an empty object", "{}"
     yield "null", "null"
     yield "nested too deep", "[" * 100_000
-    for field in json.loads(good.text):
-        yield f"{field} missing", json.dumps({k: v for k, v in json.loads(good.text).items() if k != field})
+    for field in json.loads(plain):
+        yield f"{field} missing", json.dumps({k: v for k, v in json.loads(plain).items() if k != field})
         yield f"{field} null", changed(field, to=None)
         yield f"{field} an object", changed(field, to={})
     yield "another format", changed("format", to=2)
@@ -201,8 +203,8 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "expired at birth", changed("expires_after", to=0)
     yield "an expiry below zero", changed("expires_after", to=-1)
     yield "an expiry in words", changed("expires_after", to="86400")
-    yield "an expiry that is no number", good.text.replace("86400", "NaN")
-    yield "an endless expiry", good.text.replace("86400", "1e999")
+    yield "an expiry that is no number", plain.replace("86400", "NaN")
+    yield "an endless expiry", plain.replace("86400", "1e999")
     yield "valid from true", changed("valid_from", to=True)
     yield "no candidates", changed("candidates", to=[])
     yield "candidates by name", changed("candidates", to={"c0": {}})
@@ -217,7 +219,7 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "values in a list", changed("candidates", 0, "values", to=[1])
     yield "a value that is a list", changed("candidates", 0, "values", "weight", to=[1])
     yield "a value that is null", changed("candidates", 0, "values", "weight", to=None)
-    yield "a value beyond every float", good.text.replace('"weight":0.25', '"weight":1e999')
+    yield "a value beyond every float", plain.replace('"weight":0.25', '"weight":1e999')
     yield "a value with half a surrogate pair", changed("candidates", 0, "values", "weight", to="\udc00")
     yield "a parameter with half a surrogate pair", changed("candidates", 0, "values", "\ud83d", to=1)
     yield "no cells", changed("cells", to=[])
@@ -235,6 +237,12 @@ def broken() -> Iterator[tuple[str, str]]:
     yield "cuts that fall", changed("cells", 0, "until", to=2**53 - 1)
     yield "a line that ends early", changed("cells", 2, "until", to=2**53 - 1)
     yield "a line that ends late", changed("cells", 2, "until", to=2**53 + 2)
+    yield "another version than its sha256 was made of", good.text.replace('"version":1', '"version":999')
+    yield "the sha256 of another text", good.text.replace(own, f',"sha256":"{"0" * 64}"')
+    yield "a sha256 in capitals", good.text.replace(own, own.replace(own[11:-1], own[11:-1].upper()))
+    yield "a sha256 null", changed("sha256", to=None)
+    yield "a sha256 that is not last", "{" + own[1:] + "," + plain[1:]
+    yield "a sha256 behind a space", good.text.replace(own, f', "sha256":"{json.loads(good.text)["sha256"]}"')
 
 
 def text() -> str:

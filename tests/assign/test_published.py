@@ -59,8 +59,26 @@ def test_the_checksum_is_that_of_the_text_and_is_checked(made: Make) -> None:
         Published.from_text(policy.text, "")
 
 
+def unchecked(policy: Published) -> dict[str, Any]:
+    """Return the document's fields without its checksum, so that they can be changed."""
+    fields: dict[str, Any] = json.loads(policy.text)
+    del fields["sha256"]
+    return fields
+
+
+def test_a_document_carries_the_checksum_of_its_other_fields(made: Make) -> None:
+    text = made(THREE).text
+    digest = json.loads(text)["sha256"]
+    assert text.endswith(f',"sha256":"{digest}"}}')
+    assert digest == hashlib.sha256(text.replace(f',"sha256":"{digest}"', "").encode()).hexdigest()
+    with pytest.raises(BadPolicy, match="changed on its way"):
+        Published.from_text(text.replace('"version":', '"version":9'))
+    with pytest.raises(BadPolicy, match="last field"):
+        Published.from_text(json.dumps(json.loads(text)))
+
+
 def test_fields_of_a_later_release_are_ignored(made: Make) -> None:
-    document = json.loads(made(THREE).text)
+    document = unchecked(made(THREE))
     document["signature"] = "…"
     document["candidates"][0]["colour"] = None
     document["cells"][0]["since"] = 3
@@ -77,14 +95,14 @@ def test_what_is_no_text_is_refused(text: Any) -> None:
 
 @pytest.mark.parametrize("field", ["version", "baseline", "round"])
 def test_a_whole_number_is_not_written_as_a_fraction(made: Make, field: str) -> None:
-    document = json.loads(made(THREE).text)
+    document = unchecked(made(THREE))
     document[field] = float(document[field])
     with pytest.raises(BadPolicy, match=f"{field} must be a whole number"):
         Published.from_text(json.dumps(document))
 
 
 def test_a_value_beyond_every_float_is_refused(made: Make) -> None:
-    document = json.loads(made(THREE).text)
+    document = unchecked(made(THREE))
     document["candidates"][0]["values"]["weight"] = 10**400
     with pytest.raises(BadPolicy, match="finite number"):
         Published.from_text(json.dumps(document))
@@ -99,7 +117,7 @@ json_values = st.recursive(
 
 @given(st.data())
 def test_a_broken_document_is_refused_or_adds_up(made: Make, data: st.DataObject) -> None:
-    document = json.loads(made(THREE).text)
+    document = unchecked(made(THREE))
     for _ in range(data.draw(st.integers(1, 2))):
         place: Any = document
         while True:

@@ -47,7 +47,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     folder = tmp_path_factory.mktemp("bare")
     (folder / "means.csv").write_text("name,watch\na,1\nb,2\n")
     (folder / "study.yaml").write_text("name: feed\n")
-    lines = [*NEED_SERVE, "solve means.csv --maximize watch", "plan --units 2000 --deviation 3 --effect 1 --rounds 2"]
+    lines = [
+        *NEED_SERVE,
+        "bench --help",
+        "solve means.csv --maximize watch",
+        "plan --units 2000 --deviation 3 --effect 1 --rounds 2",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", BARE], cwd=folder, input=json.dumps(lines), capture_output=True, text=True, check=False
     )
@@ -91,3 +96,10 @@ def test_the_first_pages_install_from_a_clone_with_the_extra(page: str) -> None:
 def test_no_page_installs_from_an_index_that_lacks_pasto() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert [page.name for page in pages if "install 'pasto[" in page.read_text(encoding="utf-8")] == []
+
+
+def test_help_needs_no_extra(answers: dict[str, tuple[int, str, str]]) -> None:
+    code, output, _ = answers["bench --help"]
+    assert code == 0
+    assert output.startswith("Usage:")
+    assert "pip install '.[serve]'" in " ".join(output.split())

@@ -26,7 +26,7 @@ labels = st.text(st.characters(codec="utf-8", categories=["L"]), min_size=1, max
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     names=st.lists(labels.map("c".__add__), min_size=1, max_size=5, unique=True),
     metrics=st.lists(labels, min_size=1, max_size=4, unique=True),
@@ -48,7 +48,7 @@ def test_what_was_written_is_read_in_every_format(
     assert read(tmp_path, json.dumps({"candidate!": names, **columns}), ending="json") == meant
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_no_file_whatever_breaks_the_reader(tmp_path: Path, noise: bytes) -> None:
     with contextlib.suppress(PastoError):

@@ -17,7 +17,7 @@ def test_looking_where_nothing_is_leaves_nothing(words: tuple[str, ...], tmp_pat
     place = tmp_path / "none"
     told = CliRunner().invoke(main, [*words, "--store", str(place)])
     assert told.exit_code == 2
-    assert f"there is no store in {place}; `pasto study create` or `pasto serve` begins one" in told.stderr
+    assert f"there is no store in {place}; name another with --store, or a running service with --url" in told.stderr
     assert not place.exists()
 
 

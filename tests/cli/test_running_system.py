@@ -51,7 +51,7 @@ def service(feed: Path) -> Iterator[str]:
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_example_is_not_written_over(run: Any, place: Path) -> None:
@@ -110,7 +110,8 @@ def test_a_held_round_is_told_and_resolved(run: Any, place: Path) -> None:
     assert told.stdout == "feed: round 1 will be left out when the next round is closed\n"
     run("round", "close", "feed")
     assert json.loads(run("study", "show", "feed", "--json").stdout)["held"] == []
-    assert "resolve" in run("study", "audit", "feed").stdout
+    assert "resolve 1 discard  nothing was sent" in run("study", "audit", "feed").stdout
+    assert "held back" in run("round", "list", "feed").stdout.splitlines()[1]
     assert "every policy identical" in run("study", "replay", "feed").stdout
 
 

@@ -51,7 +51,7 @@ def test_a_table_of_percentages_says_how_it_was_read(run: Any, tmp_path: Path) -
     place.write_text(",name,x,rate\n0,bold,2,2%\n1,careful,0,4%\n")
     result = run("solve", place, "--maximize", "x", "--keep", "rate >= 0.03")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: 'rate' came in percent and is read as a share: 3% is 0.03.")
+    assert result.stderr.startswith("note: percentages are read as shares, 3% as 0.03, in 'rate'.")
     assert row(result.stdout, "blend") == ["100%", "1", "0.03"]
     assert row(result.stdout, "bold") == ["50.0%", "2", "0.02", "rate"]
 
@@ -187,3 +187,18 @@ def test_colour_only_where_it_is_wanted(run: Any, means: Path) -> None:
     assert "\x1b[" not in run(*words).stdout
     assert "\x1b[32m" in run(*words, env={"FORCE_COLOR": "1", "TERM": "xterm"}).stdout
     assert "\x1b[32m" not in run(*words, env={"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm"}).stdout
+
+
+def test_messages_speak_of_the_command_line(run: Any, tmp_path: Path) -> None:
+    place = tmp_path / "means.csv"
+    place.write_text("name,watch_time,likes\na,6,3\nb,4,4\n")
+    percent = run("solve", place, "--maximize", "watch_time", "--keep", "likes >= -2%")
+    assert "with --baseline" in percent.stderr
+    misspelt = run("solve", place, "--maximize", "wach_time")
+    assert f"{place} has no metric 'wach_time'; it has 'watch_time', 'likes'; did you mean 'watch_time'?" in (
+        misspelt.stderr
+    )
+    place.write_text('name,x\na,"1,200"\nb,\u22123\n')
+    assert "write it without commas" in run("solve", place, "--maximize", "x").stderr
+    place.write_text("name,x\na,2\nb,\u22123\n")
+    assert json.loads(run("solve", place, "--minimize", "x", "--json").stdout)["metrics"] == {"x": -3}

@@ -41,7 +41,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_fits_is_listed_and_nothing_is_created(run: Run, file: Path) -> None:
     told = run("study", "check", file)
     assert told.exit_code == 0, told.output
-    assert "the study 'feed' can be created; nothing was" in told.stdout
+    assert "the file is valid, and the study 'feed' can be created. Nothing was created." in told.stdout
     assert "person VARCHAR, policy BIGINT, secs DOUBLE" in told.stdout
     assert not Path("pasto-data").exists()
     found = json.loads(run("study", "check", file, "--json").stdout)
@@ -61,7 +61,9 @@ def test_what_does_not_fit_is_named_with_the_columns_there_are(run: Run, file: P
 
 def test_a_store_with_a_study_is_left_as_it_is_and_shows_a_failing_source(run: Run, file: Path) -> None:
     assert run("study", "create", file, "--start").exit_code == 0
-    assert run("study", "check", file).exit_code == 0
+    told = run("study", "check", file)
+    assert told.exit_code == 0
+    assert "the file is valid, and a study 'feed' exists (learning). Nothing was created." in told.stdout
     assert len(json.loads(run("study", "list", "--json").stdout)) == 1
     Path("lake/plays.csv").write_text("person,policy,seks\nann,1,3.5\n")
     assert run("round", "close", "feed").exit_code == 2

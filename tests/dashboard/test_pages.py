@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 from importlib.resources import files
@@ -19,6 +20,51 @@ def test_an_empty_service_invites_to_write_a_study(browser: Any) -> None:
     assert page.status_code == 200
     assert "No study yet" in page.text
     assert 'href="/new"' in page.text
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/nowhere", 404, "there is no page at this address"),
+        ("GET", "/studies/feed/nothing", 404, "there is no page at this address"),
+        ("GET", "/v1studies", 404, "there is no page at this address"),
+        ("GET", "/logout", 405, "this address takes POST, not GET"),
+        ("POST", "/", 405, "this address takes "),
+    ],
+)
+def test_a_browser_gets_a_page_for_an_address_that_is_not_there(
+    browser: Any, method: str, path: str, status: int, message: str
+) -> None:
+    page = browser.ask(method, path, headers={"accept": BROWSER})
+    assert page.status_code == status
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"] == POLICY
+    assert message in page.text
+    assert 'href="/static/app.css"' in page.text
+    assert ("allow" in page.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "status"),
+    [
+        ("GET", "/nowhere", "*/*", 404),
+        ("GET", "/nowhere", "application/json", 404),
+        ("GET", "/v1", BROWSER, 404),
+        ("GET", "/v1/nothing", BROWSER, 404),
+        ("GET", "/ofrep/v1/nothing", BROWSER, 404),
+        ("DELETE", "/v1/studies", BROWSER, 405),
+        ("GET", "/logout", "*/*", 405),
+    ],
+)
+def test_programs_get_json_for_an_address_that_is_not_there(
+    browser: Any, method: str, path: str, accept: str, status: int
+) -> None:
+    answer = browser.ask(method, path, headers={"accept": accept})
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == {404: "not_found", 405: "wrong_method"}[status]
 
 
 def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service) -> None:
@@ -117,6 +163,33 @@ def test_a_draft_is_deleted_by_a_form(browser: Any, service: Service) -> None:
     assert (gone.status_code, gone.headers["location"]) == (303, "/")
     assert service.studies() == []
     assert browser.get("/studies/feed").status_code == 404
+
+
+def test_a_draft_is_edited_by_a_form(browser: Any, service: Service) -> None:
+    browser.post("/new", {"token": browser.token("/new"), "text": EXAMPLE})
+    before = service.show("feed")["document"]
+    assert 'href="/studies/feed/edit"' in browser.get("/studies/feed").text
+    form = browser.get("/studies/feed/edit").text
+    text = html.unescape(form.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0])
+    token = browser.token("/studies/feed/edit")
+    same = browser.post("/studies/feed/edit", {"token": token, "text": text})
+    assert (same.status_code, same.headers["location"]) == (303, "/studies/feed")
+    assert service.show("feed")["document"] == before
+    longer = text.replace("every: 3600.0", "every: 2h").replace("every: 1h", "every: 2h")
+    browser.post("/studies/feed/edit", {"token": token, "text": longer, "reason": "slower"})
+    assert service.show("feed")["document"]["rounds"] != before["rounds"]
+    assert service.audit("feed")[-1]["reason"] == "slower"
+    for wrong, status, says in (
+        (text.replace("maximize", "maximise"), 422, "did you mean &#39;maximize&#39;?"),
+        (text.replace("name: feed", "name: food"), 400, "a draft keeps its name"),
+    ):
+        told = browser.post("/studies/feed/edit", {"token": token, "text": wrong})
+        assert told.status_code == status
+        assert says in told.text
+        assert 'action="/studies/feed/edit"' in told.text
+    service.change("feed", "start", who="ann")
+    assert browser.get("/studies/feed/edit").status_code == 409
+    assert "/edit" not in browser.get("/studies/feed").text
 
 
 def test_what_cannot_be_done_is_told_above_the_study(browser: Any, learned: Service) -> None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import hmac
 import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +125,41 @@ def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Serv
     application.context.threads.shutdown()
 
 
+def log_out(browser: Any) -> str:
+    """Log out, and return the cookie that was valid until then."""
+    stolen: str = browser.cookies[COOKIE]
+    assert browser.post("/logout", {"token": browser.token("/")}).status_code == 303
+    return stolen
+
+
+def test_a_stolen_cookie_opens_nothing_after_the_logout(browser: Any, application: Application) -> None:
+    text = key(application, "admin")
+    log_in(browser, text)
+    other = browser.cookies[COOKIE]
+    browser.cookies.clear()
+    log_in(browser, text)
+    stolen = log_out(browser)
+    browser.cookies.clear()
+    assert browser.get("/", headers={"cookie": f"{COOKIE}={stolen}"}).status_code == 303
+    browser.cookies.clear()
+    assert browser.get("/", headers={"cookie": f"{COOKIE}={other}"}).status_code == 200  # another login of the key
+
+
+def test_a_cookie_cannot_be_made_from_what_a_backup_holds(
+    browser: Any, application: Application, service: Service, tmp_path: Path
+) -> None:
+    text = key(application, "admin")
+    log_in(browser, text)
+    content, _, signature = browser.cookies[COOKIE].rpartition(".")
+    service.store.backup(tmp_path / "backup.db")
+    with closing(sqlite3.connect(tmp_path / "backup.db")) as backup:
+        rows = [*backup.execute("SELECT * FROM keys"), *backup.execute("SELECT * FROM meta")]
+    values = {str(value) for row in rows for value in row}
+    assert hashlib.sha256(text.encode()).hexdigest() in values
+    for secret in values:
+        assert hmac.new(secret.encode(), f"login {content}".encode(), "sha256").hexdigest() != signature
+
+
 def test_a_login_holds_on_every_node(browser: Any, application: Application, learned: Service) -> None:
     """Two nodes on one store, behind a balancer that sends each request to the other one."""
     from pasto.dashboard import Dashboard
@@ -165,8 +204,17 @@ def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: 
     for node in (nodes[1], nodes[0], nodes[1]):
         browser.application = node
         assert browser.get("/").status_code == 200
-    nodes[0].context.keys.revoke(text.split("_")[1])
-    nodes[1].context.keys.refresh()
+    browser.application = nodes[0]
+    stolen = log_out(browser)
+    for node in (nodes[1], nodes[0]):
+        browser.application = node
+        browser.cookies.clear()
+        assert browser.get("/", headers={"cookie": f"{COOKIE}={stolen}"}).status_code == 303
+    browser.cookies.clear()
+    assert browser.post("/login", {"token": browser.token("/login"), "key": text}).status_code == 303
+    nodes[1].context.keys.revoke(text.split("_")[1])
+    assert browser.get("/").status_code == 200
+    nodes[0].context.keys.refresh()
     assert browser.get("/").status_code == 303
     for node, service in zip(nodes, services, strict=True):
         node.context.threads.shutdown()

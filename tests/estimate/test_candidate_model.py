@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from pasto.estimate import ContrastModel, ControlContrasts, Kernel, LevelModel, RoundMeans, SufficientStatistics
+from pasto.estimate import (
+    ContrastModel,
+    ControlContrasts,
+    JointPosterior,
+    Kernel,
+    LevelModel,
+    RoundMeans,
+    SufficientStatistics,
+)
 from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, held_out
 
 
@@ -149,3 +158,31 @@ def test_a_control_without_units_counts_all_its_assignments() -> None:
     cells = RoundMeans(np.array([1, 2, 3, 0]), np.ones((4, 1)), None, covariances, np.array([1.0, 1.0, 1.0, 4.0]))
     model = LevelModel(SufficientStatistics.empty(1, 4), 0)
     assert model.size(cells).units.tolist() == [1.0, 1.0, 1.0, 4.0]  # type: ignore[union-attr]
+
+
+def test_uncertain_kernels_widen_the_posterior_and_the_mixing_keeps_correlations() -> None:
+    rng = np.random.default_rng(11)
+    features = np.linspace(0, 1, 20)[:, None]
+    wave = np.sin(6 * features[:, 0])
+    truth = np.array([wave, -0.8 * wave + 0.3 * np.cos(9 * features[:, 0])])
+    known = LevelModel(SufficientStatistics.empty(2, 20))
+    for _ in range(4):
+        metrics = truth.T + 0.3 * rng.normal(size=(20, 2))
+        known = known.add(RoundMeans(np.arange(20), metrics, np.ones(20), np.tile(0.09 * np.eye(2), (20, 1, 1))))
+    mixing, estimates, noises = known.components()
+    kernels = choose_kernels(features, estimates, noises)
+    assert kernels is not None
+    shared = known.share(kernels, mixing)
+    posterior = shared.posterior(features)
+    assert isinstance(posterior, JointPosterior)
+    assert posterior.shared is not None
+    rows = np.eye(2)
+    certain = replace(posterior, shared=None).variances(rows)
+    assert (posterior.variances(rows) > certain).all()
+    assert (posterior.variances(rows) < 4 * certain).mean() > 0.9
+    assert np.abs(posterior.mean - truth).mean() < 0.15
+    again = LevelModel.from_saved(json.loads(json.dumps(shared.to_saved())), 2)
+    assert_allclose(again.posterior(features).mean, posterior.mean, rtol=0)
+    # Components are uncorrelated under noise and prior; mixed back they are the metrics.
+    metrics_again = mixing @ estimates
+    assert_allclose(metrics_again, known.points()[0], atol=1e-12)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from pasto.estimate import IndependentPosterior, JointPosterior, Prior, SufficientStatistics, learn_prior
+from pasto.estimate.posterior import PRIOR_CANDIDATES, learned_covariance_errors
 from pasto.estimate.sufficient_statistics import regularize
 
 Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -200,3 +201,55 @@ def test_the_prior_finds_the_few_directions_in_which_candidates_differ() -> None
     assert prior is not None
     spread = np.linalg.eigvalsh(prior.covariance)
     assert spread[:2].max() < 0.1 < 5.0 < spread[2]  # the noise of a candidate's mean is 0.1
+
+
+def some_statistics(rng: np.random.Generator, width: int = 2, count: int = 6) -> SufficientStatistics:
+    statistics = SufficientStatistics.empty(width, count)
+    truths = rng.normal(size=(count, width))
+    for _ in range(3):
+        means = truths + 0.5 * rng.normal(size=(count, width))
+        statistics = statistics.add(np.arange(count), means, np.full(count, 4.0), np.tile(np.eye(width), (count, 1, 1)))
+    return statistics
+
+
+def test_the_error_of_a_learned_covariance_moves_the_means_as_a_finite_difference_does() -> None:
+    rng = np.random.default_rng(3)
+    statistics = some_statistics(rng)
+    covariance, error = random_covariance(rng, 2), random_covariance(rng, 2)
+    mean, none = np.zeros(2), 1e-12 * np.eye(2)
+    prior = Prior(mean, covariance, none, covariance_errors=error[None])
+    shared = IndependentPosterior.from_statistics(statistics, prior).shared
+    assert shared is not None
+    step = 1e-4
+    up, down = (
+        IndependentPosterior.from_statistics(statistics, normal_prior(mean, covariance + sign * step * error)).mean
+        for sign in (1.0, -1.0)
+    )
+    assert_allclose(shared[:, :, -1], (up - down).T / (2 * step), rtol=1e-4, atol=1e-7)
+
+
+def test_the_error_of_a_learned_covariance_is_that_of_repeated_studies() -> None:
+    """Fail if the Fisher information, or its inverse root, is wrong: variances of estimates without noise are known."""
+    covariance, count = np.array([[2.0, 0.6], [0.6, 1.0]]), 40
+    errors = learned_covariance_errors(covariance, np.full((count, 2, 2), 0.0), 1e-12 * np.eye(2))
+    total = np.einsum("jab,jcd->abcd", errors, errors)
+    for a, b, c, d in np.ndindex(2, 2, 2, 2):
+        wishart = covariance[a, c] * covariance[b, d] + covariance[a, d] * covariance[b, c]
+        assert total[a, b, c, d] == pytest.approx(wishart / (count + PRIOR_CANDIDATES), rel=1e-4)
+
+
+def test_draws_of_a_joint_posterior_carry_its_shared_covariance() -> None:
+    rng = np.random.default_rng(8)
+    covariances = np.array([random_covariance(rng, 3), random_covariance(rng, 3)])
+    mixing = rng.normal(size=(2, 2))
+    posterior = JointPosterior(rng.normal(size=(2, 3)), covariances, mixing, rng.normal(size=(3, 2, 4)))
+    apart = posterior.draw(rng.standard_normal((200_000, 2, 3))) - posterior.mean
+    rows, weights = np.array([1.0, -0.5]), np.array([0.5, 0.7, -0.2])
+    drawn = np.std(apart.transpose(0, 2, 1) @ rows @ weights)
+    assert drawn == pytest.approx(float(posterior.spread(rows, weights)), rel=0.01)
+    root = posterior.factor(rows)
+    assert float(np.linalg.norm(root.T @ weights)) == pytest.approx(float(posterior.spread(rows, weights)), rel=1e-9)
+    assert_allclose(posterior.variances(rows[None])[0], np.square(root).sum(axis=1), rtol=1e-9)
+    moved = posterior.transform(np.diag([2.0, 3.0]), np.eye(3), np.zeros(2)).take(np.array([0, 1, 2]))
+    expected = posterior.spread(np.array([2.0, -1.5]), weights)
+    assert float(moved.spread(rows, weights)) == pytest.approx(float(expected), rel=1e-9)

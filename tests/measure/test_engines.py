@@ -396,7 +396,9 @@ exposed = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(exposed, st.lists(metric_events, max_size=30))
 def test_moments_agree_with_exact_arithmetic(table: Table, population: list[Event], events: list[Event]) -> None:
     table.fill([*population, *events])
@@ -427,7 +429,9 @@ timed_exposed = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(timed_exposed, st.lists(timed_events, max_size=20), st.lists(timed_events, max_size=20))
 def test_windows_and_covariates_agree_with_exact_arithmetic(
     table: Table, population: list[Event], earlier: list[Event], events: list[Event]

@@ -11,7 +11,7 @@ from pasto.errors import PastoWarning
 from pasto.report.guardrail_text import certificate_text
 from pasto.report.telling import page, sections, text
 from pasto.report.telling.drawings import DRAWINGS, drawing
-from pasto.report.telling.sections import span
+from pasto.report.telling.sections import bounded_words, lift_table, span
 
 
 def estimate(value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
@@ -174,3 +174,17 @@ def test_drawings_do_not_share_ids_and_carry_no_date(report: dict[str, Any]) -> 
 def test_an_end_that_is_not_known_is_told_as_such() -> None:
     assert span(estimate(0.1, None, None), percent=True) == "+10.00% (unknown)"
     assert span(estimate(None, None, None)) == "unknown"
+
+
+def test_an_interval_by_range_without_ends_takes_no_column() -> None:
+    found = {"value": 0.1, "low": 0.05, "high": 0.15}
+    lift = {"target": "the blend", "metric": "x", "relative": found, "absolute": found, "level": 1.0, "control": 1.0}
+    unknown = {**lift, "told": "up", "bounded": {"relative": {**found, "low": None}, "absolute": found}}
+    header, rows = lift_table([unknown])
+    assert "by its range" not in header
+    assert bounded_words([unknown]) == ()
+    known = {**unknown, "bounded": {"relative": found, "absolute": found}}
+    header, rows = lift_table([unknown, known])
+    place = header.index("by its range")
+    assert [row[place] for row in rows] == ["", "+10.00% (+5.00% to +15.00%)"]
+    assert bounded_words([unknown, known])

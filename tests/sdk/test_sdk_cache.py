@@ -116,7 +116,9 @@ def damaged(whole: bytes, kind: str, place: int, noise: bytes) -> bytes:
     }[kind]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     st.sampled_from(["truncated", "garbage", "flipped", "inserted", "zeros", "twice"]),
     st.integers(0, 10**6),
@@ -212,11 +214,17 @@ file, delays = Path(sys.argv[1]), [float(word) for word in sys.argv[2:]]
 texts = {letter * 300_000 for letter in "ab"}
 save(file, Kept("a" * 300_000, 0.0))
 for delay in delays:
+    begun, begins = os.pipe()
     child = os.fork()
     if child == 0:
+        save(file, Kept("b" * 300_000, 1.0))
+        os.write(begins, b"x")
         while True:
             for text in texts:
                 save(file, Kept(text, 1.0))
+    os.read(begun, 1)  # it runs, and writes all the time from now on
+    os.close(begun)
+    os.close(begins)
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -229,7 +237,7 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
     rng = random.Random(7)
     delays = [f"{rng.uniform(0.001, 0.02):.4f}" for _ in range(50)]
     done = subprocess.run(
-        [sys.executable, "-c", WRITER, str(tmp_path / "policy"), *delays], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", WRITER, str(tmp_path / "policy"), *delays], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0  # Some did die while they wrote.

@@ -25,7 +25,7 @@ class Server(Protocol):
 
 
 def run(script: str, *words: str, code: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
     return done.stdout
 
@@ -44,11 +44,13 @@ print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 
 PREFORK = """
 import os, sys
+import pasto.sdk.client
 from pasto.sdk import Client
 
+pasto.sdk.client.AT_EXIT = 60.0
 url, workers = sys.argv[1], int(sys.argv[2])
 client = Client(url, study="feed", cache=None, flush=0.05)
-assert client.ready(20)
+assert client.ready(60)
 for place in range(100):
     client.assign(f"parent {place}")
 children = []
@@ -64,7 +66,7 @@ for worker in range(workers):
     children.append(child)
 for child in children:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert client.close(20)
+assert client.close(60)
 """
 
 
@@ -94,7 +96,7 @@ from pasto.sdk import Client
 
 url = sys.argv[1]
 client = Client(url, study="feed", cache=None, flush=0.01)
-assert client.ready(20)
+assert client.ready(60)
 stop = threading.Event()
 
 def busy(worker):
@@ -112,12 +114,12 @@ for attempt in range(20):
     if child == 0:
         for place in range(20):
             assert client.assign(f"child {attempt} {place}").reason == "SPLIT"
-        os._exit(0 if client.flush(20) else 1)
+        os._exit(0 if client.flush(60) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 stop.set()
 for thread in threads:
     thread.join()
-assert client.close(30)
+assert client.close(60)
 """
 
 
@@ -129,15 +131,17 @@ def test_a_fork_amid_threads_finds_no_lock_held(server: Server) -> None:
 
 AT_EXIT = """
 import signal, sys, time
+import pasto.sdk.client
 from pasto.sdk import Client
 
+pasto.sdk.client.AT_EXIT = 60.0
 client = Client(sys.argv[1], study="feed", cache=None, flush=3600)
-assert client.ready(20)
+assert client.ready(60)
 client.assign("ann").track("like")
 if sys.argv[2] == "SIGTERM":
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 if sys.argv[2] == "error":
     raise ValueError("the caller's own")
 """
@@ -156,7 +160,7 @@ def test_a_term_signal_that_ends_the_process_sends_what_is_left(server: Server) 
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     assert (len(server.service.exposures), len(server.service.metrics)) == (1, 1)
 
 

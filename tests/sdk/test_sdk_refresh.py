@@ -278,6 +278,34 @@ def test_what_is_not_the_policy_asked_for_is_not_taken(
     assert drive.version == 1
 
 
+@pytest.mark.parametrize("tag", [None, "", '"other"'])
+@pytest.mark.parametrize("change", ["version", "no checksum"])
+def test_a_policy_that_cannot_be_checked_is_not_taken(
+    change: str, tag: str | None, service: Rehearsal, clock: Clock, policy: Make
+) -> None:
+    drive = Drive(service, clock)
+    drive.run(30)
+    text = policy(2).text
+    if change == "version":
+        text = text.replace('"version":2', '"version":999')
+    else:
+        text = json.dumps({name: value for name, value in json.loads(text).items() if name != "sha256"})
+    service.fault = answers(200, text.encode(), **({} if tag is None else {"ETag": tag}))
+    drive.run(60)
+    assert drive.version == 1
+    reason = "it was changed on its way" if change == "version" else "the answer cannot be checked"
+    assert reason in (drive.journal.last or "")
+
+
+def test_a_policy_of_an_older_service_is_checked_by_its_tag(service: Rehearsal, clock: Clock, policy: Make) -> None:
+    fields = json.loads(policy(2).text)
+    del fields["sha256"]
+    drive = Drive(service, clock)
+    service.fault = tagged(json.dumps(fields).encode())
+    drive.run(3)
+    assert drive.version == 2
+
+
 @pytest.mark.parametrize("tag", ['W/"{}"', '"{}-gzip"', "", "{}", '"other"'])
 def test_a_tag_that_was_changed_on_the_way_is_no_reason_to_refuse(
     tag: str, service: Rehearsal, clock: Clock, policy: Make

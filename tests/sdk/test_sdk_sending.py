@@ -118,6 +118,12 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
         Response(200, {}, b"welcome to the hotel's network"),
         Response(200, {}, b"{}"),
         Response(200, {}, b'{"accepted": "all", "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 1000000, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": -5, "duplicates": 5, "refused": []}'),
+        Response(200, {}, b'{"accepted": true, "duplicates": 0, "refused": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 0, "reason": "no"}]}'),
+        Response(422, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 9, "reason": "no"}]}'),
         Response(200, {}, b""),
         Response(204),
         Response(302, {"Location": "http://elsewhere"}),
@@ -133,10 +139,10 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
         Response(503, {"Retry-After": "1"}),
         Response(507),
     ],
-    ids=lambda response: f"{response.status} {response.body[:20].decode()}",
+    ids=lambda response: f"{response.status} {response.body[:80].decode()}",
 )
 def test_only_an_account_of_the_batch_settles_it(
-    answer: Response, connect: Connect, service: Rehearsal, clock: Clock
+    answer: Response, connect: Connect, service: Rehearsal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect()
     for place in range(20):
@@ -148,6 +154,8 @@ def test_only_an_account_of_the_batch_settles_it(
         clock.advance(0.1)
     assert len(service.requests) - before <= 31
     assert client.status()["buffered"] == 40
+    assert client.status()["refused"] == {}
+    assert len([record for record in caplog.records if record.name == "pasto.sdk"]) == 1
     service.fault = None
     clock.advance(31)
     assert client.flush()
@@ -443,3 +451,14 @@ def test_an_outage_of_ten_minutes_is_invisible(
     (tally,) = service.tallies.values()
     assert sum(tally["dropped"].values()) == 61_000 - arrived
     assert Counter(tally["assigned"]) == Counter(tally["dropped"]) + Counter(e["candidate"] for e in service.exposures)
+
+
+def test_why_events_do_not_arrive_is_passed_on(connect: Connect, service: Rehearsal) -> None:
+    client = connect()
+    client.assign("ann")
+    body = b'{"error": {"code": "wrong_state", "message": "study \'feed\' is draft and takes no events"}}'
+    service.fault = lambda request: Response(409, {}, body)
+    assert not client.flush(timeout=0.1)
+    assert client.status()["last_error"].endswith(
+        "the service answered 409 and does not account for the batch: study 'feed' is draft and takes no events"
+    )

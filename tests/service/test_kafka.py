@@ -26,7 +26,7 @@ def producer() -> Iterator[Producer]:
 
 @pytest.fixture(scope="module")
 def servers(producer: Producer) -> str:
-    return ",".join(f"{broker.host}:{broker.port}" for broker in producer.list_topics(timeout=10).brokers.values())
+    return ",".join(f"{broker.host}:{broker.port}" for broker in producer.list_topics(timeout=60).brokers.values())
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from pasto.errors import BadSpec, SourceError
+from pasto.report.telling import text
 from pasto.service.service import Service
 from pasto.service.spec import parse_spec
 
@@ -139,6 +140,28 @@ def test_events_that_are_loaded_late_are_waited_for(
     fill_lake(service, tmp_path)
     assert service.close_round("feed", who="ann")["learned_from"] == [4, 5]
     assert service.replay("feed")["identical"]
+
+
+def test_a_source_that_is_read_again_is_not_called_failing_though_its_round_is_held_back(
+    service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
+    service.create(sourced, who="ann", seed=7)
+    service.change("feed", "start", who="ann")
+    for _ in range(3):
+        fill_lake(service, tmp_path)
+        service.close_round("feed", who="ann")
+    fill_lake(service, tmp_path)
+    clicks = tmp_path / "clicks" / "4.parquet"
+    clicks.rename(clicks.with_suffix(".csv"))
+    with pytest.raises(SourceError, match="both Parquet files"):
+        service.close_round("feed", who="ann")
+    problem = service.show("feed")["source_problem"]
+    assert problem["round"] == 4
+    assert ".." not in text({**service.report("feed"), "source_problem": problem}), "one full stop"
+    clicks.with_suffix(".csv").unlink()
+    assert service.close_round("feed", who="ann")["held"] == [4]
+    assert service.show("feed")["source_problem"] is None
 
 
 def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(

@@ -144,3 +144,20 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
     monkeypatch.setattr(learning.store, "append", append)
     assert send(learning, batch)["accepted"] == 1
     assert learning.show("feed")["rejected"]["events"] == 3
+
+
+def test_a_batch_that_is_sent_again_counts_its_rejections_once(
+    learning: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
+    assert len(send(learning, batch)["refused"]) == 3
+    again = send(learning, batch)
+    assert (again["duplicates"], len(again["refused"])) == (1, 3), "its answer was lost, so it is answered again"
+    books = learning.report("feed")["accounting"]
+    assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
+    send(learning, numbered(1, 3, source="web-2", name="lke"))
+    assert learning.show("feed")["rejected"]["events"] == 6, "another sender's"
+    monkeypatch.setattr(rejections, "REMEMBERED_REJECTIONS", 2)
+    send(learning, numbered(11, 15, name="lke"))
+    send(learning, numbered(14, 15, name="lke"))
+    assert learning.show("feed")["rejected"]["events"] == 11, "the latest are remembered"

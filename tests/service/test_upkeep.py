@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pasto.service.archive import Archive
-from pasto.service.keeping import trim
+from pasto.service.keeping import Keeping, trim
 from pasto.service.service import Service
 from pasto.service.settings import Settings, Span
 from pasto.service.upkeep import Upkeep
@@ -134,13 +134,20 @@ def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
     assert kept.keeping._archive.rounds("feed") == [1, 2]
 
 
-def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service) -> None:
+def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, archive = threading.Event(), Keeping.archive
+
+    def begin(*arguments: Any, **named: Any) -> dict[str, Any]:
+        begun.set()
+        return archive(*arguments, **named)
+
+    monkeypatch.setattr(Keeping, "archive", begin)
     upkeep = Upkeep(kept, Settings(archive_after=Span(0.001), poll=0.0001, shutdown_timeout=0))
     with kept.keeping._archive.alone():
         upkeep.start()
         thread = upkeep._thread
         assert thread is not None
-        thread.join(0.2)
+        assert begun.wait(60)
         upkeep.stop()
         assert thread.is_alive(), "it waits for its turn, and whoever ends the service does not wait for it"
     thread.join()

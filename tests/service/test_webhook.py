@@ -62,7 +62,7 @@ def test_a_message_arrives_as_json(listener: Listener) -> None:
     webhook = hook(listener)
     webhook.start()
     webhook.send({"event": "trip", "study": "feed"})
-    assert listener.came.acquire(timeout=20)
+    assert listener.came.acquire(timeout=60)
     webhook.stop()
     assert listener.heard == [{"event": "trip", "study": "feed"}]
     assert listener.paths == ["/pasto?team=feed"]
@@ -73,8 +73,8 @@ def test_a_redirect_is_not_followed_but_tried_again(listener: Listener) -> None:
     webhook = hook(listener)
     webhook.start()
     webhook.send({"event": "trip"})
-    assert listener.came.acquire(timeout=20)
-    assert listener.came.acquire(timeout=20)
+    assert listener.came.acquire(timeout=60)
+    assert listener.came.acquire(timeout=60)
     webhook.stop()
     assert listener.paths == ["/pasto?team=feed"] * 2
 

@@ -135,7 +135,7 @@ def test_a_forked_child_cannot_use_it(tmp_path: Path, opened: Opened) -> None:
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    said = found.get(timeout=30)
+    said = found.get(timeout=60)
     process.join()
     assert len(said) == 3
     assert all("forked" in text for text in said)

@@ -4,6 +4,7 @@ import importlib
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -158,6 +159,7 @@ def test_no_smaller_sequence_appears_behind_the_mark(postgres_url: str, opened: 
             mark = pool.submit(store.high_water, number)
             while not watch.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
                 assert not mark.done()
+                time.sleep(0.005)
             slow.commit()
             assert mark.result() == 3
     assert ids(store) == ["1", "slow", "2"]
@@ -197,7 +199,7 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
         for mode in ("immediate", "fast", "immediate"):
             seen = len(answers)
             while len(answers) == seen and not all(sender.done() for sender in senders):
-                pass
+                time.sleep(0.001)
             postgres_server.stop(mode)
             postgres_server.start()
         for sender in senders:

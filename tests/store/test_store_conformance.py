@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -479,19 +480,22 @@ def test_a_backup_holds_all_that_was_acknowledged_before_it(
 
     writer = threading.Thread(target=write)
     writer.start()
-    for turn in range(4):
-        while len(acknowledged) < 200 * turn:
-            assert writer.is_alive()
-        before = set(acknowledged)
-        store.backup(tmp_path / f"{turn}.db")
-        copy = opened("memory:")
-        copy.restore(tmp_path / f"{turn}.db")
-        held = [row[0] for row in query(copy, "SELECT id FROM events")]
-        assert before <= set(held)
-        assert len(held) % 20 == 0
-        assert list(copy.check()) == []
-    stop.set()
-    writer.join()
+    try:
+        for turn in range(4):
+            while len(acknowledged) < 200 * turn:
+                assert writer.is_alive()
+                time.sleep(0.001)
+            before = set(acknowledged)
+            store.backup(tmp_path / f"{turn}.db")
+            copy = opened("memory:")
+            copy.restore(tmp_path / f"{turn}.db")
+            held = [row[0] for row in query(copy, "SELECT id FROM events")]
+            assert before <= set(held)
+            assert len(held) % 20 == 0
+            assert list(copy.check()) == []
+    finally:
+        stop.set()
+        writer.join()
 
 
 def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
@@ -524,6 +528,50 @@ def test_notes_are_kept_by_name(store: Store, study: StudyRow) -> None:
     store.set_note("books/1", "nine ?%s'")
     assert (store.note("books/1"), store.note("books/2")) == ("nine ?%s'", "eight")
     assert list(store.check()) == []
+
+
+def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study: StudyRow) -> None:
+    key, other = "0" * 12, "0" * 11 + "1"
+    store.end_session(key, 1000, "first", 10.0)
+    store.end_session(key, 1000, "first", 11.0)
+    assert store.is_session_ended(key, 1000, "first")
+    assert not store.is_session_ended(key, 1000, "second")
+    assert not store.is_session_ended(key, 1001, "first")
+    assert not store.is_session_ended(other, 1000, "first")
+    store.end_session(other, 2000, "second", 1000.0)
+    assert not store.is_session_ended(key, 1000, "first")  # it has expired, and nothing is noted of it any more
+    assert store.is_session_ended(other, 2000, "second")
+    assert list(store.check()) == []
+
+
+def test_ended_sessions_are_bounded(store: Store, study: StudyRow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pasto.store.relational.MAX_ENDED_SESSIONS", 3)
+    key, other = "a" * 12, "b" * 12
+    for number in range(20):
+        store.end_session(key, 1000 + number, f"session {number}", 10.0)
+        assert all(store.is_session_ended(key, 1000 + past, f"session {past}") for past in range(number + 1))
+        assert not store.is_session_ended(key, 1001 + number, "later")
+        assert not store.is_session_ended(other, 1000 + number, "other")
+        assert len(query(store, "SELECT name FROM meta WHERE name LIKE 'ended_session/%'")) <= 3
+
+
+def test_the_secret_of_sessions_is_in_no_backup(
+    store: Store, study: StudyRow, address: str, tmp_path: Path, opened: Opened
+) -> None:
+    secret = store.session_secret()
+    assert len(secret) == 64
+    assert store.session_secret() == secret
+    for number in range(100):
+        store.set_note(f"books/{number}", "x" * 500)
+    store.backup(tmp_path / "backup.db")
+    assert secret.encode() not in (tmp_path / "backup.db").read_bytes()
+    if address != "memory:":
+        store.close()
+        assert opened(address).session_secret() == secret
+    restored = opened(str(tmp_path / "restored"))
+    before = restored.session_secret()
+    restored.restore(tmp_path / "backup.db")
+    assert len({secret, before, restored.session_secret()}) == 3
 
 
 def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:

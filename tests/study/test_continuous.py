@@ -63,7 +63,20 @@ def test_a_study_finds_the_blend(
         study = pasto.Study(world.space, world.objective, learner="thompson", seed=seed)
         played(study, world, rounds, seed)
         assert relative_gain(study, world) > 0.75
-        assert len(study.blend().support) <= support
+        assert count_places(study) <= support
+
+
+def count_places(study: pasto.Study, radius: float = 0.2) -> int:
+    """Count the places of a blend: candidates nearer than `radius`, in units of the parameters' ranges, are one."""
+    rows = [study.candidates[k] for k in study.blend().support]
+    names = [name for name, value in rows[0].items() if isinstance(value, float)]
+    points = np.array([[row[name] for name in names] for row in rows])
+    ranges = np.ptp(np.array([[row[name] for name in names] for row in study.candidates]), axis=0)
+    places: list[Array] = []
+    for point in points / ranges:
+        if all(np.linalg.norm(point - place) > radius for place in places):
+            places.append(point)
+    return len(places)
 
 
 def quotas() -> Landscape:

@@ -143,7 +143,7 @@ def test_a_state_of_another_format_says_what_to_do(study: pasto.Study) -> None:
 def test_what_the_learner_saves_belongs_to_this_format() -> None:
     """Fail if the learner's state changes and FORMAT does not; then raise FORMAT, and write the new names here."""
     common = {"before", "fitted", "noise", "rounds", "units"}
-    model = {f"model.{name}" for name in ("baseline", "kernels", "prior", "reference")}
+    model = {f"model.{name}" for name in ("baseline", "kernels", "mixing", "prior", "reference")}
     level = "units sums squares repeats squared_units known_units known_repeats covariance_sums variance_squares"
     contrast = "rounds percent units sums squares squared_units information weighted noise_sums scale_sums degrees"
     assert FORMAT == 2

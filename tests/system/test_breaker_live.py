@@ -30,7 +30,7 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     ends = time.monotonic() + seconds
     while not condition() and time.monotonic() < ends:
         time.sleep(0.01)
@@ -94,7 +94,7 @@ class Crowd:
             decision = self._client.assign(f"user {self._came}")
             hurt = harm if decision.arm not in ("control", "held") else 0.0
             decision.track("seen", likes=float(np.clip(self._rng.normal(2.0 - hurt, 0.5), 0.0, 4.0)))
-        assert self._client.flush(20)
+        assert self._client.flush(60)
         assert until(lambda: self._running.service.show("feed")["round"] > before)
         version = self._running.service.show("feed")["version"]
         assert until(lambda: self._client.assign("a looker").version == version)
@@ -105,7 +105,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
 ) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=None) as client, httpx.Client(base_url=running.url) as site:
-        assert client.ready(20)
+        assert client.ready(60)
         crowd = Crowd(running, client)
         for _ in range(3):
             crowd.round(harm=0.0)
@@ -136,7 +136,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
 
 def test_a_study_of_equals_is_left_alone(running: Running, heard: tuple[list[dict[str, Any]], str]) -> None:
     with Client(running.url, study="feed", cache=None) as client:
-        assert client.ready(20)
+        assert client.ready(60)
         crowd = Crowd(running, client)
         for _ in range(8):
             crowd.round(harm=0.0)

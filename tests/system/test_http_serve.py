@@ -61,7 +61,7 @@ def refused(*words: str) -> str:
 
 
 def client(url: str) -> httpx.Client:
-    return httpx.Client(base_url=url, timeout=20)
+    return httpx.Client(base_url=url, timeout=60)
 
 
 def batch(start: int) -> list[dict[str, str]]:
@@ -82,7 +82,7 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         assert json.loads((store / "service.json").read_text())["url"] == url
 
         def send() -> None:
-            with httpx.Client(base_url=url, timeout=20) as sender:
+            with httpx.Client(base_url=url, timeout=60) as sender:
                 for number in range(0, 1_000_000, 20):
                     try:
                         answer = sender.post("/v1/studies/feed/events", json=batch(number))
@@ -103,7 +103,7 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         while len(kept) < 200 or "pasto_waiters 1.0" not in site.get("/metrics").text:
             time.sleep(0.005)
         process.send_signal(how)
-        _, logged = process.communicate(timeout=50)
+        _, logged = process.communicate(timeout=120)
         for caller in callers:
             caller.join()
     assert process.returncode == 0, logged

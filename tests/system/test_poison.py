@@ -19,7 +19,7 @@ from pasto.store import open_store
 Events = list[dict[str, Any]]
 World = Callable[[Published, int], Events]
 Send = Callable[[Service, str, Events], dict[str, Any]]
-SAME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SAME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 numbers: st.SearchStrategy[Any] = st.sampled_from(
     [math.nan, math.inf, -math.inf, 1e300, -1e300, 1e16, 10**400, "1e999", "NaN", "3", True, False, None, [], {}, [1]]

@@ -39,7 +39,7 @@ def test_the_quick_start_works_as_written(tmp_path: Path, monkeypatch: pytest.Mo
         finally:
             served.terminate()
             served.stdout.read()
-        assert served.wait(30) == 0
+        assert served.wait(60) == 0
     assert "learning" in said["pasto study create feed.yaml --start"]
     assert "round 5" in said["pasto study show feed"].replace("        ", " ")
     assert "every policy identical" in said["pasto study replay feed"]

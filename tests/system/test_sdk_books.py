@@ -14,7 +14,7 @@ from pasto.service.service import Service
 
 
 class Network:
-    """A service behind a network that forgets answers, and may lose some events of one arm on the way."""
+    """A service that loses some answers, and some events of one arm that it says it has taken."""
 
     def __init__(self, service: Service, steals: Callable[[dict[str, Any]], bool] = lambda event: False) -> None:
         self._service = service
@@ -38,6 +38,7 @@ class Network:
             else:
                 passed.append(event)
         answer = self._service.ingest("feed", self._service.decode(json.dumps(passed).encode())).result(timeout=60)
+        answer["accepted"] += len(events) - len(passed)  # else the client would send them again
         if self._rng.random() < self.forgets:
             raise ConnectionResetError("the answer was lost")
         return Response(200, {}, json.dumps(answer).encode())

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Client, Policy } from "../index.mjs";
-import { Clock, KEY, Service, countedFetch, documentOf } from "./fixtures/service.mjs";
+import { Clock, KEY, Service, countedFetch, documentOf, plainDocumentOf } from "./fixtures/service.mjs";
 
 /** Run a test with a service and a client of it, and close both afterwards. */
 function withClient(about, options, body) {
@@ -143,6 +143,9 @@ const faults = {
   "half a policy": (response) => response.writeHead(200).end(documentOf(3).slice(0, 200)),
   "a policy that is not the one of its tag": (response) =>
     response.writeHead(200, { ETag: `"${"0".repeat(64)}"` }).end(documentOf(3)),
+  "a policy without any checksum": (response) => response.writeHead(200).end(plainDocumentOf(3)),
+  "a policy whose version was changed on the way": (response) =>
+    response.writeHead(200).end(documentOf(3).replace('"version":3', '"version":999')),
   "another study's policy": (response) => response.writeHead(200).end(documentOf(3, { study: "search" })),
   "an older policy": (response) => response.writeHead(200).end(older),
   "a redirect": (response) => response.writeHead(302, { Location: "/elsewhere" }).end(),
@@ -192,6 +195,9 @@ withClient("a draft is called one", {}, async ({ service, clock, client }) => {
   service.fault = (request, response) => (response.writeHead(409).end(said), true);
   await Promise.all([client.start(), clock.pass(20)]);
   assert.match(client.status().lastError, /study 'feed' is a draft; every unit gets the baseline/);
+  client.assign("user-1");
+  await Promise.all([client.flush(), clock.pass(20)]);
+  assert.match(client.status().lastError, /does not account for the events: study 'feed' is a draft/);
 });
 
 withClient("a study made anew under its old name is taken", {}, async ({ service, clock, client }) => {
@@ -288,6 +294,36 @@ withClient("events whose answer was lost are sent again and kept once", {}, asyn
   assert.equal(service.events.size, 51);
   assert.equal(client.status().buffered, 0);
 });
+
+const miscounts = [
+  { accepted: 0, duplicates: 0, refused: [] },
+  { accepted: 1_000_000, duplicates: 0, refused: [] },
+  { accepted: -5, duplicates: 56, refused: [] },
+  { accepted: 51, refused: [] },
+  { accepted: 0, duplicates: 0, refused: [{ index: 0, reason: "no" }] },
+  { accepted: 50, duplicates: 0, refused: [{ index: 99, reason: "no" }] },
+  { accepted: 49, duplicates: 0, refused: [{ index: 0, reason: "no" }, { index: 0, reason: "no" }] },
+];
+
+for (const told of miscounts) {
+  const about = `an answer that does not account for every event settles none: ${JSON.stringify(told)}`;
+  withClient(about, {}, async ({ service, clock, client }) => {
+    await client.start();
+    for (let number = 0; number < 50; number += 1) client.assign(`user-${number}`);
+    service.fault = (request, response) =>
+      request.method === "POST" && (response.writeHead(200).end(JSON.stringify(told)), true);
+    assert.equal(await during(clock, client.flush(), 0), false);
+    await clock.pass(30);
+    assert.ok(service.posts.length <= 15, `${service.posts.length} posts`);
+    assert.equal(client.status().buffered, 50);
+    assert.deepEqual(client.status().refused, {});
+    assert.match(client.status().lastError, /does not account for the events/);
+    service.fault = null;
+    await clock.pass(35);
+    assert.equal(service.kept("exposure").length, 50);
+    assert.equal(client.status().dropped, 0);
+  });
+}
 
 /** A service that closes every connection at its second request, unanswered, as one does whose idle time is over. */
 withClient("a kept connection that the service closed is replaced in silence", {}, async ({ service, clock, client }) => {

@@ -55,7 +55,7 @@ test("a text that is not the one of its checksum is refused", () => {
 });
 
 test("fields of a later release are ignored", () => {
-  const document = JSON.parse(cases.policies[3].text);
+  const { sha256, ...document } = JSON.parse(cases.policies[3].text);
   document.signature = "…";
   document.cells[0].since = 3;
   const [policy, again] = [Policy.fromText(cases.policies[3].text), Policy.fromText(JSON.stringify(document))];
@@ -77,7 +77,7 @@ test("nothing about a policy can be changed, and the baseline is there", () => {
 });
 
 test("a parameter may have any name", () => {
-  const document = JSON.parse(cases.policies[0].text);
+  const { sha256, ...document } = JSON.parse(cases.policies[0].text);
   const text = JSON.stringify(document).replace('"weight"', '"__proto__"');
   const { values } = Policy.fromText(text).draw("a");
   assert.deepEqual(Object.keys(values), ["__proto__"]);

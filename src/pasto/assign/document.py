@@ -3,7 +3,10 @@
 {"format": 1, "study": "feed", "version": 12, "round": 12, "state": "learning", "mode": "shuffled",
  "salt": "feed/12", "baseline": 4, "candidates": [{"index": 0, "name": "a", "values": {"weight": 1}}, ...],
  "cells": [{"arm": "control", "candidate": 4, "until": 900719925474099}, ..., {..., "until": 9007199254740992}],
- "valid_from": 1700000000.5, "expires_after": 86400}
+ "valid_from": 1700000000.5, "expires_after": 86400, "sha256": "9f86d081884c7d65..."}
+
+`sha256`, the last field, is the SHA-256 of the text without it, in hexadecimal, so that a document can be checked
+without its headers. A document without the field can be read too.
 
 A cell reaches from the one before it up to its `until`. Fields that are not named here are ignored, so that a later
 release may add some; whatever would change a decision comes with another `format`, which is refused.
@@ -12,6 +15,7 @@ release may add some; whatever would change a decision comes with another `forma
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +28,7 @@ from pasto.errors import BadPolicy
 from pasto.records import Value
 
 FORMAT = 1
+_OWN_CHECKSUM = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\Z')
 
 Candidates = Mapping[int, tuple[str, Mapping[str, Value]]]
 """Name and values by index."""
@@ -62,7 +67,12 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
         raise BadPolicy(
             f"the policy's checksum should be {checksum!r} and is {found!r}: it was changed or cut short on its way"
         )
+    own = _OWN_CHECKSUM.search(encoded)
+    if own is not None and own[1] != sha256(encoded[: own.start()] + b"}").hexdigest().encode():
+        raise BadPolicy("the policy is not the text that its sha256 was made of: it was changed on its way")
     fields = _mapping(_parse(decoded), "the policy")
+    if own is None and "sha256" in fields:
+        raise BadPolicy("sha256 must be the policy's last field, as published; pass the document on unchanged")
     if (format_ := _get(fields, "format", "format")) is True or format_ != FORMAT or not isinstance(format_, int):
         raise BadPolicy(f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one")
     candidates = _candidates(_list(fields, "candidates"))
@@ -90,8 +100,22 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
 
 
 def write(fields: Mapping[str, object]) -> str:
-    """A document's canonical text: ASCII, no spaces, fields in the order given."""
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+    """Return a document's canonical text: ASCII, no spaces, fields in the order given, then its checksum.
+
+    >>> write({"format": 1})[:36]
+    '{"format":1,"sha256":"3f0a99256beeb8'
+    """
+    text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
+    return f'{text[:-1]},"sha256":"{sha256(text.encode()).hexdigest()}"}}'
+
+
+def has_checksum(text: bytes) -> bool:
+    """Return whether a document carries its own checksum, which `read` verifies.
+
+    >>> has_checksum(write({"format": 1}).encode()), has_checksum(b'{"format":1}')
+    (True, False)
+    """
+    return _OWN_CHECKSUM.search(text) is not None
 
 
 def _parse(text: str) -> object:

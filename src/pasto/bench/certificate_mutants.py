@@ -105,9 +105,14 @@ class InverseVarianceModel:
         """Refuse: the benchmark's candidates are fixed."""
         raise NotImplementedError
 
-    def share(self, kernels: Any) -> InverseVarianceModel:
+    def share(self, kernels: Any, mixing: Any = None) -> InverseVarianceModel:
         """Ignore kernels."""
         return self
+
+    def components(self) -> tuple[Array, Array, Array]:
+        """Return the metrics themselves."""
+        estimates, variances = self.points()
+        return (np.eye(len(estimates)), estimates, variances)
 
     def points(self) -> tuple[Array, Array]:
         """Each candidate by itself."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pasto.cli.extras import missing_extra
 from pasto.cli.screen import console, number, print_json, print_table, progress_bar
 from pasto.cli.threads import one_thread
 
@@ -15,7 +16,14 @@ class Listing(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the benchmarks, then the examples."""
-        from pasto.bench import BENCHMARKS
+        try:
+            from pasto.bench import BENCHMARKS
+        except ModuleNotFoundError as error:  # help is there before an extra is installed
+            if (missing := missing_extra("pasto bench", error)) is None:
+                raise
+            formatter.write_paragraph()
+            formatter.write_text(str(missing))
+            return
 
         with formatter.section("Benchmarks"):
             formatter.write_dl([(name, benchmark.summary) for name, benchmark in BENCHMARKS.items()])

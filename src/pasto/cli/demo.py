@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 from pasto.cli.threads import one_thread
 from pasto.errors import BadInput
 
@@ -119,7 +119,7 @@ def demo(
     if not result.won:
         for check in result.checks:
             if not check.held:
-                click.echo(f"error: it is not so that {check.claim}: {check.figures}", err=True)
+                echo(f"error: it is not so that {check.claim}: {check.figures}", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -166,4 +166,4 @@ def _write(file: Path, report: Any) -> None:
         file.write_text(page(report), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}", err=True)
+    echo(f"wrote {file}", err=True)

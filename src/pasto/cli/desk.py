@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from pasto.cli.screen import echo
 from pasto.errors import BadInput, StoreRefused
 
 if TYPE_CHECKING:
@@ -77,14 +78,15 @@ def reached(
     if url:
         _refuse_archive(archive)
         remote = Remote(url, key)
-        click.echo(f"using the service at {without_password(remote.url)}", err=True)
+        echo(f"using the service at {without_password(remote.url)}", err=True)
         yield remote
         return
     from pasto.store import open_store
 
     if not begins and store != "memory:" and "://" not in store and not Path(store).exists():
         raise BadInput(
-            f"there is no store in {store}; `pasto study create` or `pasto serve` begins one, and --store names another"
+            f"there is no store in {_place(store)}; name another with --store, or a running service with --url or "
+            "PASTO_URL (`pasto study create` or `pasto serve` begins a store)"
         )
     try:
         kept = open_store(store)
@@ -92,7 +94,7 @@ def reached(
         if (running := _running(store)) is None:
             raise
         _refuse_archive(archive)
-        click.echo(f"using the service at {running}, which runs on the store {_place(store)}", err=True)
+        echo(f"using the service at {running}, which runs on the store {_place(store)}", err=True)
         yield Remote(running, key)
         return
     print_store(store)
@@ -108,7 +110,7 @@ def warn_unserved(desk: Desk, store: str) -> None:
     from pasto.service.service import Service
 
     if isinstance(desk, Service) and desk.store.folder is not None:
-        click.echo(
+        echo(
             f"note: no service runs on this store, so nobody is served yet; run `pasto serve --store {store}`, or name "
             "a running service with --url or PASTO_URL",
             err=True,
@@ -117,7 +119,7 @@ def warn_unserved(desk: Desk, store: str) -> None:
 
 def print_store(store: str) -> None:
     """Say which store a command uses."""
-    click.echo(f"using the store {_place(store)}", err=True)
+    echo(f"using the store {_place(store)}", err=True)
 
 
 def _place(store: str) -> str:

@@ -16,6 +16,7 @@ from pasto.cli.paper import paper
 from pasto.cli.plan import plan
 from pasto.cli.report import report
 from pasto.cli.round import round_
+from pasto.cli.screen import echo
 from pasto.cli.serve import serve
 from pasto.cli.simulate import simulate
 from pasto.cli.solve import solve
@@ -31,7 +32,7 @@ class Refused(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line."""
-        click.echo(f"error: {self.message}", err=True)
+        echo(f"error: {self.message}", err=True)
 
 
 class Failed(Refused):
@@ -60,9 +61,7 @@ class Commands(click.Group):
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    click.echo(
-        f"note: {message}" if issubclass(category, PastoWarning) else f"{category.__name__}: {message}", err=True
-    )
+    echo(f"note: {message}" if issubclass(category, PastoWarning) else f"{category.__name__}: {message}", err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pasto.cli.desk import desk_options, me, reached
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option, when
 from pasto.errors import BadOption
 
@@ -52,8 +52,8 @@ def create(
     if as_json:
         print_json(made)
         return
-    click.echo(made["key"])
-    click.echo("keep it now: it is not shown again", err=True)
+    echo(made["key"])
+    echo("keep it now: it is not shown again", err=True)
 
 
 @key.command("list", short_help="Every key by its prefix.", epilog="\b\nExample:\n  pasto key list\n")
@@ -88,7 +88,7 @@ def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
     with reached(store, url, key) as desk:
         if not desk.revoke_key(prefix, who=me()):
             raise BadOption(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
-    click.echo(f"revoked {prefix}", err=True)
+    echo(f"revoked {prefix}", err=True)
 
 
 @key.command(
@@ -106,5 +106,5 @@ def rotate(prefix: str, hours: float, store: str, url: str | None, key: str | No
     if as_json:
         print_json(made)
         return
-    click.echo(made["key"])
-    click.echo(f"keep it now: it is not shown again; {prefix} works for {hours:g} hours more", err=True)
+    echo(made["key"])
+    echo(f"keep it now: it is not shown again; {prefix} works for {hours:g} hours more", err=True)

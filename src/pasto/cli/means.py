@@ -70,8 +70,8 @@ def note_percent(means: Means) -> None:
     """Warn that percentages were read as shares, because a guardrail's percentage is one of the baseline."""
     if means.percent:
         warnings.warn(
-            f"{', '.join(map(repr, means.percent))} came in percent and is read as a share: 3% is 0.03. Write its "
-            "guardrails as shares too (0.03); a percentage in a guardrail is a change against the baseline",
+            f"percentages are read as shares, 3% as 0.03, in {', '.join(map(repr, means.percent))}. Write guardrails "
+            "on them as shares too (0.03); a percentage in a guardrail is a change against the baseline",
             PastoWarning,
             stacklevel=2,
         )
@@ -221,6 +221,8 @@ def _number(cell: Any) -> float | None:
     """The number in a cell of either format, or None where there is none; 3% is 0.03."""
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)) or (isinstance(cell, str) and "_" in cell):
         return None
+    if isinstance(cell, str):
+        cell = cell.replace("\N{MINUS SIGN}", "-")
     try:
         if _is_percent(cell):
             return float(Decimal(cell.strip()[:-1].strip()) / 100)
@@ -256,10 +258,10 @@ def _checked(cell: Any, column: str, place: str, shown: str) -> float:
     value = _number(cell)
     if value is None:
         found = "nothing" if cell is None or not str(cell).strip() else repr(cell)
-        raise BadTruth(
-            f"{place}, column {column!r} of {shown}: a number was expected, got {found}; if {column!r} holds the "
-            f"candidates' names, say --name {column}"
-        )
+        cure = f"if {column!r} holds the candidates' names, say --name {column}"
+        if isinstance(cell, str) and _number(cell.replace(",", "")) is not None:
+            cure = "write it without commas, with a point before the decimals"
+        raise BadTruth(f"{place}, column {column!r} of {shown}: a number was expected, got {found}; {cure}")
     if not math.isfinite(value):
         raise BadTruth(f"{place}, column {column!r} of {shown} is {cell}; every mean must be a finite number")
     return value

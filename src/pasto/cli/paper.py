@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.screen import console, number, print_json, print_table, progress_bar
+from pasto.cli.screen import console, echo, number, print_json, print_table, progress_bar
 from pasto.errors import BadInput
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def paper(
             _print(console(), outcome)
         if out is not None:
             for path in write(outcome, out):
-                click.echo(f"wrote {path}", err=True)
+                echo(f"wrote {path}", err=True)
         outcomes.append(saved(outcome))
     if out is not None:
-        click.echo(f"wrote {write_index(out, EXPERIMENTS.values())}", err=True)
+        echo(f"wrote {write_index(out, EXPERIMENTS.values())}", err=True)
     for line in lacking:
-        click.echo(line, err=True)
+        echo(line, err=True)
     if as_json:
         print_json(outcomes if name == "all" else outcomes[0])
 
@@ -126,7 +126,7 @@ def _chosen(name: str, data: Path | None) -> list[str]:
         return [name]
     lacking = [each for each, experiment in EXPERIMENTS.items() if experiment.needs and data is None]
     if lacking:
-        click.echo(f"left out, since they need --data: {', '.join(lacking)}", err=True)
+        echo(f"left out, since they need --data: {', '.join(lacking)}", err=True)
     return [each for each in EXPERIMENTS if each not in lacking]
 
 

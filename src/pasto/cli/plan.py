@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import console, number, print_json, print_table
+from pasto.cli.screen import console, echo, number, print_json, print_table
 from pasto.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   pasto plan --units 20000 --deviation 3 --effect 0.1
-  pasto plan --units 20000 --mean 12 --deviation 30 --effect 1% --control 10% --figure plan
+  pasto plan --units 20000 --mean 12 --deviation 30 --effect 1% --figure plan
   pasto plan --study feed --metric watch_time --effect 1%
 """,
 )
@@ -128,7 +128,7 @@ def _draw(found: Plan, figure: Path) -> None:
 
     try:
         for path in save(draw(found), figure):
-            click.echo(f"wrote {path}", err=True)
+            echo(f"wrote {path}", err=True)
     except OSError as error:
         raise BadInput(f"{str(figure)!r} cannot be written: {error.strerror}") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import print_json
+from pasto.cli.screen import echo, print_json
 from pasto.errors import BadInput, BadOption
 
 
@@ -19,7 +19,7 @@ Examples:
   pasto report feed
   pasto report feed --html feed.html
   pasto report feed --keep "like_rate >= -1%"
-  pasto report feed --maximize comments --keep "watch_time >= -0.5%" --only w=1 --only w=2
+  pasto report feed --maximize comments --only w=1 --only w=2
 """,
 )
 @click.argument("name")
@@ -69,11 +69,11 @@ def report(
     elif asking:
         from pasto.report.telling import what_if
 
-        click.echo(what_if(found), nl=False)
+        echo(what_if(found), nl=False)
     elif html is None:
         from pasto.report.telling import text
 
-        click.echo(text(found), nl=False)
+        echo(text(found), nl=False)
 
 
 def _write(file: Path, found: dict[str, Any]) -> None:
@@ -83,4 +83,4 @@ def _write(file: Path, found: dict[str, Any]) -> None:
         file.write_text(page(found), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}", err=True)
+    echo(f"wrote {file}", err=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pasto.cli.desk import desk_options, me, reached
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
 
 
@@ -20,15 +22,15 @@ def round_() -> None:
 @desk_options
 @as_json_option
 def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Close the open round: learn from the rounds that are ripe, and publish the next policy."""
+    """Close the open round: learn from the rounds that have matured, and publish the next policy."""
     with reached(store, url, key) as desk:
         found = desk.close_round(name, who=me(), reason=reason)
     if as_json:
         print_json(found)
         return
-    click.echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
+    echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
     for problem in found["problems"]:
-        click.echo(problem[:1].upper() + problem[1:], err=True)
+        echo(problem[:1].upper() + problem[1:], err=True)
 
 
 @round_.command(
@@ -59,7 +61,7 @@ def resolve(
         print_json(found)
         return
     done = "learned as it is" if resolution == "learn" else "left out"
-    click.echo(f"{name}: round {round} will be {done} when the next round is closed")
+    echo(f"{name}: round {round} will be {done} when the next round is closed")
 
 
 @round_.command("list", short_help="The rounds that were closed.", epilog="\b\nExample:\n  pasto round list feed\n")
@@ -75,7 +77,25 @@ def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, 
     if as_json:
         print_json(found)
         return
+    later = {number: each["round"] for each in found for number in each["learned_from"]}
     rows = [
-        [str(each["round"]), str(each["version"]), str(each["next_version"]), f"{each['units']:,}"] for each in found
+        [
+            str(each["round"]),
+            str(each["version"]),
+            str(each["next_version"]),
+            f"{each['units']:,}",
+            _held_note(each, later.get(each["round"])),
+        ]
+        for each in found
     ]
-    print_table(console(), ["round", "policy", "next policy", "units learned from"], rows)
+    header = ["round", "policy", "next policy", "units learned from", ""]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    print_table(console(), header, rows, text=(0, 4))
+
+
+def _held_note(close: dict[str, Any], learned_with: int | None) -> str:
+    """Return whether a round was held back at its close, and with which later close it was learned."""
+    if close["round"] not in close["held"]:
+        return ""
+    return "held back" if learned_with is None else f"held back, learned with round {learned_with}"

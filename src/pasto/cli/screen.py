@@ -9,10 +9,13 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
+from textwrap import wrap
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from pasto.control_characters import escape_control, escape_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,20 +30,36 @@ PAUSE = 10.0
 
 def console(*, stderr: bool = False) -> Console:
     """A console that prints names as they are, coloured only where a terminal wants colour."""
-    from rich.console import Console
+    from pasto.cli.terminal import SafeConsole
 
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="replace")  # a terminal that cannot show ± gets a ? instead of a traceback
-    screen = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    screen = SafeConsole(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = UNWRAPPED
     return screen
 
 
+def print_facts(screen: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print a line for each label and value; a long value goes on below itself."""
+    indent = " " * 15
+    for label, value in facts:
+        lines = wrap(value, max(screen.width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+        screen.print(f"  {label:<12} " + f"\n{indent}".join(lines or [""]), soft_wrap=True)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text with its control characters escaped; line ends and tabs stay.
+
+    What a store or a service says holds names and reasons that somebody else wrote, and a terminal would obey them.
+    """
+    click.echo(escape_control(text, keep="\n\t"), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
     """One JSON value on stdout; arrays become lists, and NaN and infinity null."""
-    click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(escape_json(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)))
 
 
 def _plain(value: Any) -> Any:
@@ -72,8 +91,9 @@ def print_table(
         screen.print(title, style="bold")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, name in enumerate(header):
-        table.add_column(name, justify="left" if place in text else "right", no_wrap=True)
-    styled = list(zip(rows, [*styles, *[""] * len(rows)], strict=False))
+        table.add_column(escape_control(name), justify="left" if place in text else "right", no_wrap=True)
+    safe = [[escape_control(cell) for cell in row] for row in rows]
+    styled = list(zip(safe, [*styles, *[""] * len(rows)], strict=False))
     for row, style in styled:
         table.add_row(*row, style=style)
     unlimited = screen.options.update(max_width=UNWRAPPED)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pasto.cli.screen import echo
 from pasto.cli.threads import one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
@@ -49,4 +50,4 @@ def serve(**given: str | None) -> None:
 
     running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
-    running.serve(lambda: click.echo(f"pasto is serving {settings.place} on {running.url}"))
+    running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))

@@ -34,7 +34,7 @@ MANY_ROUNDS, MANY_RUNS = 1_000, 100
 Examples:
   pasto simulate synthetic-b --noise 0.5 --parallel 10
   pasto simulate example-a --learner pasto --rounds 10000 --runs 200
-  pasto simulate means.csv --maximize x --keep "y >= 0" --noise x=1 --noise y=0.5
+  pasto simulate means.csv --maximize x --keep "y >= 0" --noise x=1
 """,
 )
 @click.argument("world", default="example-a")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 import click
 
 from pasto.cli.answer import as_value, print_answer
 from pasto.cli.means import note_percent, read_means
 from pasto.cli.screen import console, print_json
-from pasto.errors import BadTruth
+from pasto.errors import BadOption, BadTruth
 
 
 @click.command(
     short_help="The best blend of candidates with known means.",
     epilog="""\b
 Examples:
-  pasto solve means.csv --maximize watch_time --keep "like_rate >= 0.03" --keep "load <= 9"
-  pasto solve means.csv --maximize watch_time --keep "likes/views >= -2%, penalty=5" --baseline now
+  pasto solve means.csv --maximize watch_time --keep "like_rate >= 0.03"
+  pasto solve means.csv --maximize watch --keep "load <= 9" --keep "likes >= 4"
+  pasto solve means.csv --maximize watch --keep "likes >= -2%" --baseline now
 """,
 )
 @click.argument("means")
@@ -61,6 +64,16 @@ def solve(
     objective = parse_objective(maximize=maximize, minimize=minimize, keep=keep)
     if text := [metric for metric in objective.metrics if metric in table.ignored]:
         raise BadTruth(f"column {text[0]!r} holds no numbers, so it cannot be a metric")
+    if unknown := [metric for metric in objective.metrics if metric not in table.metrics]:
+        close = get_close_matches(unknown[0], table.metrics, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        has = ", ".join(map(repr, table.metrics))
+        raise BadTruth(f"{'stdin' if means == '-' else means} has no metric {unknown[0]!r}; it has {has}{hint}")
+    if baseline is None and any(rail.relative for rail in objective.guardrails):
+        raise BadOption(
+            "a guardrail in percent is relative to a baseline, and none was named; name the candidate that is "
+            "served today with --baseline, or write the threshold in the metric's own units"
+        )
     note_percent(table)
     blend = best(table.metrics, objective, names=table.names, baseline=baseline)
     if as_json:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pasto.cli.desk import desk_options, me, opened, print_store, reached, store_option
+from pasto.cli.screen import echo
 from pasto.errors import BadInput
 
 
@@ -34,7 +35,7 @@ def backup(file: Path, store: str) -> None:
     print_store(store)
     with looking(store) as kept:
         kept.backup(file)
-    click.echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
+    echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
 @store.command(
@@ -47,7 +48,7 @@ def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
     with opened(store) as kept:
         kept.restore(file)
-    click.echo(f"restored {file} into {store}", err=True)
+    echo(f"restored {file} into {store}", err=True)
 
 
 @store.command(short_help="Look for damage.", epilog="\b\nExample:\n  pasto store check\n")
@@ -60,10 +61,10 @@ def check(store: str) -> None:
     with looking(store) as kept:
         findings = list(kept.check())
     for finding in findings:
-        click.echo(finding)
+        echo(finding)
     if findings:
         raise click.exceptions.Exit(1)
-    click.echo("all is well", err=True)
+    echo("all is well", err=True)
 
 
 archive_option = click.option(
@@ -102,9 +103,9 @@ def archive(
     with reached(store, url, key, folder) as desk:
         done = desk.archive_events(study, who=me(), delete_older=older)
     gone = done["deleted_rounds"]
-    click.echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
+    echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
     if gone:
-        click.echo(f"deleted the events of {len(gone):,} rounds, up to round {max(gone)}", err=True)
+        echo(f"deleted the events of {len(gone):,} rounds, up to round {max(gone)}", err=True)
 
 
 @store.command(
@@ -126,4 +127,4 @@ def forget(
     """
     with reached(store, url, key, folder) as desk:
         done = desk.forget(study, unit, who=me(), reason=reason)
-    click.echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)
+    echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from pasto.cli.desk import desk_options, me, reached, warn_unserved
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import BadInput, BadOption
 from pasto.report.guardrail_text import verdict_text
@@ -60,7 +60,7 @@ def init(file: Path | None, force: bool) -> None:
     from pasto.service.spec import EXAMPLE
 
     if str(file) == "-" or (file is None and _prints_to_file()):
-        click.echo(EXAMPLE, nl=False)
+        echo(EXAMPLE, nl=False)
         return
     file = file or Path("study.yaml")
     if file.exists() and not force:
@@ -69,7 +69,7 @@ def init(file: Path | None, force: bool) -> None:
         file.write_text(EXAMPLE, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
+    echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
 
 
 def _prints_to_file() -> bool:
@@ -94,16 +94,16 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
 
     spec = load_spec(file)
     for warning in spec.warnings:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     with reached(store, url, key, begins=True) as desk:
         made = desk.create(spec.document, who=me(), reason=reason)
         for warning in made["warnings"][len(spec.warnings) :]:
-            click.echo(f"note: {warning}", err=True)
+            echo(f"note: {warning}", err=True)
         if start:
             made |= desk.change(spec.name, "start", who=me(), reason=reason)
             warn_unserved(desk, store)
     if renamed := made.get("archived_as"):
-        click.echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
+        echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
     _tell(made, as_json)
 
 
@@ -121,11 +121,11 @@ def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, 
 
     spec = load_spec(file)
     for warning in spec.warnings:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     with reached(store, url, key) as desk:
         edited = desk.edit(spec.name, spec.document, who=me(), reason=reason)
     for warning in edited["warnings"][len(spec.warnings) :]:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     _tell(edited, as_json)
 
 
@@ -144,7 +144,7 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
     if as_json:
         print_json(deleted)
     else:
-        click.echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
+        echo(f"{name}: deleted; its audit log stays under {deleted['deleted_as']}")
 
 
 study.add_command(check)
@@ -161,7 +161,7 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
         print_json(found)
         return
     if not found:
-        click.echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
+        echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
         return
     rows = [[each["name"], each["state"], str(each["round"]), str(each["version"]), each["goal"]] for each in found]
     print_table(console(), ["study", "state", "round", "policy", "goal"], rows, text=(0, 1, 4))
@@ -266,7 +266,7 @@ def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool
     if as_json:
         print_json(lines)
         return
-    rows = [[when(line["at"]), line["who"], line["action"], line["reason"]] for line in lines]
+    rows = [[when(line["at"]), line["who"], _done(line), line["reason"]] for line in lines]
     print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
 
 
@@ -283,13 +283,23 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
     if as_json:
         print_json(found)
     elif found["identical"]:
-        click.echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
+        echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
         for sentence in excepted(found):
-            click.echo(sentence)
+            echo(sentence)
     else:
-        click.echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
+        echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
     if not found["identical"]:
         raise click.exceptions.Exit(1)
+
+
+def _done(line: dict[str, Any]) -> str:
+    """Return what a line of the audit log did, in words."""
+    detail = line["detail"]
+    if detail.get("without_confirmation"):
+        return f"{line['action']} without confirmation"
+    if "held_round" in detail:
+        return f"{line['action']} {detail['held_round']} {detail['resolution']}"
+    return str(line["action"])
 
 
 def read_shares(text: str) -> dict[str, float]:
@@ -317,8 +327,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
     screen.print(f"{found['name']}: {found['state']}", style="bold")
     for sentence in verdict_text(found["confirmation"]) if found.get("confirmation") else ():
         screen.print(f"  {sentence}")
-    for label, value in _facts(found):
-        screen.print(f"  {label:<12} {value}")
+    print_facts(screen, _facts(found))
     shares = found.get("policy", {}).get("shares", [])
     if shares:
         rows = [[each["name"], f"{each['share']:.1%}"] for each in shares[:10]]
@@ -327,6 +336,9 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         if len(shares) > 10:
             rest = sum(each["share"] for each in shares[10:])
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
+
+
+_RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out at the next close"}
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -345,7 +357,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
         facts += [("", f"{one['events']:,}: {one['reason']}") for one in found["rejected"]["reasons"]]
     facts += [
-        ("held back", one["text"] if one["resolution"] is None else f"round {one['round']}: {one['resolution']}")
+        ("held back", f"round {one['round']}: {_RESOLVED[one['resolution']]}" if one["resolution"] else one["text"])
         for one in found.get("held", ())
     ]
     if (closes := found.get("closes_at")) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import console, print_json, print_table
+from pasto.cli.screen import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from pasto.service.desk import Desk
@@ -35,9 +35,9 @@ def check(file: Path, store: str, url: str | None, key: str | None, as_json: boo
 
     document = load_spec(file).document
     with _service(store, url, key) as desk:
-        found = check_file(document) if desk is None else desk.check(document)
+        found = {**check_file(document), "existing": None} if desk is None else desk.check(document)
     for warning in found["warnings"]:
-        click.echo(f"note: {warning}", err=True)
+        echo(f"note: {warning}", err=True)
     if as_json:
         print_json(found)
     else:
@@ -52,11 +52,16 @@ def _service(store: str, url: str | None, key: str | None) -> AbstractContextMan
 
 def _print(file: Path, found: dict[str, Any]) -> None:
     screen = console()
-    screen.print(f"{file}: the study {found['name']!r} can be created; nothing was")
+    name, existing = found["name"], found["existing"]
+    can = f"the study {name!r} can be created" if existing is None else f"a study {name!r} exists ({existing})"
+    screen.print(f"{file}: the file is valid, and {can}. Nothing was created.")
     source = found["source"]
     if source is None:
         return
-    checked = "every column that could be checked fits" if None in source["tables"].values() else "every column fits"
+    types = source["tables"].values()
+    checked = "every column fits"
+    if None in types:
+        checked = "every column that could be checked fits" if any(types) else "no column could be checked yet"
     screen.print(f"source {source['from']}: {ENGINES[source['engine']]}; {checked}\n")
     rows = [
         [table, "no files yet" if types is None else ", ".join(f"{name} {kind}" for name, kind in types.items())]

@@ -34,7 +34,7 @@ class Dashboard:
     """
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
-        self.visitors = Visitors(clock)
+        self.visitors = Visitors(service.store, clock)
         views = Views(service, self.visitors, clock)
         deeds = Deeds(self.visitors, views)
         self.routes = (
@@ -43,6 +43,8 @@ class Dashboard:
             self._shown("/new", "Write a new study.", deeds.blank),
             self._told("/new", "Create a study.", deeds.create),
             self._shown(STUDY, "One study.", views.study),
+            self._shown(f"{STUDY}/edit", "Change a draft's file.", deeds.draft),
+            self._told(f"{STUDY}/edit", "Save a draft's file.", deeds.edit),
             self._shown(f"{STUDY}/head", "How a study stands.", views.head),
             self._shown(f"{STUDY}/actions", "What can be done to a study.", views.actions),
             self._shown(f"{STUDY}/answer", "The answer so far, and the books.", views.answer),
@@ -67,7 +69,7 @@ class Dashboard:
 
     def _around(self, work: Work) -> Callable[[Call], Awaitable[Answer]]:
         async def endpoint(call: Call) -> Answer:
-            visitor = self.visitors.meet(call)
+            visitor = await self.visitors.meet(call)
             if not visitor.may_read:
                 return _to_login(call, visitor)
             found = await work(call, visitor)
@@ -76,13 +78,13 @@ class Dashboard:
         return endpoint
 
     async def _login_page(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         if visitor.may_read:
             return redirect("/")
         return self._asking(call, visitor, _inside(call.query("next").get("next", "/")))
 
     async def _log_in(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         form = await read_form(call)
         self.visitors.check_form(call, visitor, form.get("token", ""))
         goal = _inside(form.get("next", "/"))
@@ -94,8 +96,9 @@ class Dashboard:
         return redirect(goal, cookie(call, entered))
 
     async def _log_out(self, call: Call) -> Answer:
-        visitor = self.visitors.meet(call)
+        visitor = await self.visitors.meet(call)
         self.visitors.check_form(call, visitor, (await read_form(call)).get("token", ""))
+        await self.visitors.log_out(call, visitor)
         return redirect("/login", forgotten(call))
 
     def _asking(self, call: Call, visitor: Visitor, goal: str, problem: str = "") -> Answer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
+
+import yaml
 
 from pasto.dashboard.forms import kind_of, read_form
 from pasto.dashboard.rendering import page, redirect
@@ -13,6 +16,7 @@ from pasto.errors import BadSpec, PastoError
 from pasto.service.http.answers import Answer, Refused, explained
 from pasto.service.http.calls import Call
 from pasto.service.http.studies import REPLAY_PATIENCE
+from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.rounds.excepted import excepted
 from pasto.service.spec import EXAMPLE, read_document
@@ -34,23 +38,47 @@ class Deeds:
 
     async def create(self, call: Call, visitor: Visitor) -> Answer:
         """Create a study, or show what is wrong with its file by field."""
+
+        def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
+            return call.service.create(document, who=visitor.name, reason=reason)
+
+        return await self._save(call, visitor, save)
+
+    async def draft(self, call: Call, visitor: Visitor) -> Answer:
+        """The form for a draft's file, filled with what it is now."""
+        self._check_may(visitor)
+        name = call.path("name")
+        shown = await call.run(lambda: call.service.show(name))
+        check_draft(name, shown["state"], "edit")
+        text = yaml.safe_dump(
+            shown["document"], sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+        )
+        return self._form(visitor, text, {}, editing=name)
+
+    async def edit(self, call: Call, visitor: Visitor) -> Answer:
+        """Put a file in the place of a draft's, or show what is wrong with it by field."""
+        name = call.path("name")
+
+        def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
+            return call.service.edit(name, document, who=visitor.name, reason=reason)
+
+        return await self._save(call, visitor, save, editing=name)
+
+    async def _save(
+        self, call: Call, visitor: Visitor, save: Callable[[dict[str, Any], str], dict[str, Any]], editing: str = ""
+    ) -> Answer:
         form = await self._form_of(call, visitor)
-        text = form.get("text", "")
+        text, reason = form.get("text", ""), form.get("reason", "")
         kind: Any = kind_of(text)
-
-        def work() -> str:
-            made = call.service.create(read_document(text, kind), who=visitor.name, reason=form.get("reason", ""))
-            return str(made["name"])
-
         try:
-            name = await call.run(work)
+            saved = await call.run(lambda: save(read_document(text, kind), reason))
         except BadSpec as error:
-            return self._form(visitor, text, error.problems, form.get("reason", ""), status=422)
+            return self._form(visitor, text, error.problems, reason, status=422, editing=editing)
         except PastoError as error:
             told = explained(error, call.settings.retry_after)
             status = 400 if told is None else told.status
-            return self._form(visitor, text, {"": str(error)}, form.get("reason", ""), status=status)
-        return redirect(f"/studies/{quote(name, safe='')}")
+            return self._form(visitor, text, {"": str(error)}, reason, status=status, editing=editing)
+        return redirect(f"/studies/{quote(str(saved['name']), safe='')}")
 
     async def change(self, call: Call, visitor: Visitor) -> Answer:
         """One step in a study's life, or why not."""
@@ -109,7 +137,20 @@ class Deeds:
             raise Refused(403, "forbidden", "this needs a key with the scope admin; log out, and in again with one")
 
     def _form(
-        self, visitor: Visitor, text: str, problems: dict[str, str] | Any, reason: str = "", status: int = 200
+        self,
+        visitor: Visitor,
+        text: str,
+        problems: dict[str, str] | Any,
+        reason: str = "",
+        status: int = 200,
+        editing: str = "",
     ) -> Answer:
-        values = {**self._views.frame(visitor), "text": text, "problems": dict(problems), "reason": reason}
+        values = {
+            **self._views.frame(visitor),
+            "text": text,
+            "problems": dict(problems),
+            "reason": reason,
+            "editing": editing,
+            "place": f"/studies/{quote(editing, safe='')}" if editing else "",
+        }
         return page("new.html", values, status)

@@ -1,4 +1,4 @@
-"""Who is at the browser: a signed cookie that every node can read, and the token that tells our forms from others'."""
+"""Sessions of the dashboard: a signed cookie that every node can read, and the token of its forms."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pasto.service.http.answers import Headers, Refused
 from pasto.service.http.calls import Call
 from pasto.service.http.guard import LOCAL, who
 from pasto.service.keys import permits
-from pasto.store import KeyRow
+from pasto.store import KeyRow, Store
 
 COOKIE = "pasto_session"
 LIFETIME = 12 * 3600.0
 """Seconds that a login lasts."""
 STRANGER = re.compile(r"[A-Za-z0-9_-]{43}")
 """The cookie of whoever has not logged in: 256 random bits."""
-LOGIN = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.[A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+LOGIN = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43}))\.([0-9a-f]{64})")
 """The cookie of a login: a key's public prefix, when it ends, 256 random bits, and the signature."""
 
 
@@ -55,31 +55,34 @@ class Visitor:
 
 
 class Visitors:
-    """Logins that every node of a service understands, for the cookie says it all and none of them keeps a list.
+    """Logins that every node of a service understands.
 
-    It is signed with the digest of the key that was shown, which the store holds and nobody else knows; the key is
-    looked up at every request, so one that is revoked or expires ends its logins with it. The form token is a keyed
-    hash of the cookie, so a page of another site, which can read neither, cannot make one.
+    The cookie holds the key's prefix, its expiry and a random number, signed with the installation's own secret, which
+    no backup holds. At every request the key is looked up, so one that is revoked or expires ends its logins with it,
+    and so are the sessions that were ended by logging out. The form token is a keyed hash of the cookie, so a page of
+    another site, which can read neither, cannot make one.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
         self._clock = clock
+        self._secret = store.session_secret().encode()
 
-    def meet(self, call: Call) -> Visitor:
-        """Who sent a request; a host that is not ours is refused where nobody needs a key."""
+    async def meet(self, call: Call) -> Visitor:
+        """Return who sent a request; a host that is not ours is refused if nobody needs a key."""
         guard = call.context.guard
         is_open = guard.open
         if is_open:
             guard.admit(call.headers, ("admin",))
         sent = _cookie(call.header(b"cookie") or "")
-        key = None if is_open else self._key(call, sent)
+        key = None if is_open else await self._key(call, sent)
         if key is None and LOGIN.fullmatch(sent):  # it ended, or was never ours
             sent = ""
         return Visitor(sent or secrets.token_urlsafe(32), not sent, key, is_open)
 
     def token(self, visitor: Visitor) -> str:
         """What every form of this visitor carries."""
-        return _signed(visitor.key, "form", visitor.session)
+        return self._sign("form", visitor.session)
 
     def check_form(self, call: Call, visitor: Visitor, token: str) -> None:
         """Refuse a form that is not one of ours."""
@@ -98,17 +101,31 @@ class Visitors:
         key = call.context.keys.check(text.strip())
         if key is None or not permits(key, ("read",)):
             return None
-        said = f"{key.prefix}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(32)}"
-        return Visitor(f"{said}.{_signed(key, 'login', said)}", True, key, False)
+        content = f"{key.prefix}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(32)}"
+        return Visitor(f"{content}.{self._sign('login', content)}", True, key, False)
 
-    def _key(self, call: Call, sent: str) -> KeyRow | None:
-        """The key behind a login's cookie, where both are still valid."""
-        if (found := LOGIN.fullmatch(sent)) is None:
+    async def log_out(self, call: Call, visitor: Visitor) -> None:
+        """End a visitor's login on every node; its cookie opens nothing any more."""
+        if visitor.key is None or (login := LOGIN.fullmatch(visitor.session)) is None:
+            return
+        _, prefix, until, number, _ = login.groups()
+        await call.run(lambda: self._store.end_session(prefix, int(until), number, self._clock()))
+
+    async def _key(self, call: Call, sent: str) -> KeyRow | None:
+        """Return the key of a login's cookie if both are valid and nobody logged out."""
+        if (login := LOGIN.fullmatch(sent)) is None:
             return None
-        said, prefix, until, signature = found.groups()
+        content, prefix, until, number, signature = login.groups()
         key = call.context.keys.valid(prefix)
-        same = hmac.compare_digest(signature, _signed(key, "login", said))
-        return key if key is not None and same and self._clock() < int(until) else None
+        same = hmac.compare_digest(signature, self._sign("login", content))
+        if key is None or not same or self._clock() >= int(until):
+            return None
+        ended = await call.run(lambda: self._store.is_session_ended(prefix, int(until), number))
+        return None if ended else key
+
+    def _sign(self, purpose: str, text: str) -> str:
+        """Return a keyed hash that only this installation can make."""
+        return hmac.new(self._secret, f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
 
 
 def cookie(call: Call, visitor: Visitor) -> Headers:
@@ -134,9 +151,3 @@ def _cookie(header: str) -> str:
         if name == COOKIE and (STRANGER.fullmatch(value) or LOGIN.fullmatch(value)):
             return value
     return ""
-
-
-def _signed(key: KeyRow | None, purpose: str, text: str) -> str:
-    """A keyed hash that needs the key's digest; for strangers it needs their cookie, which is all they have."""
-    secret = text if key is None else key.digest
-    return hmac.new(secret.encode(), f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()

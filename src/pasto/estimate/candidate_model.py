@@ -14,20 +14,23 @@ from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
-from pasto.estimate.gaussian_process import Kernel
+from pasto.estimate.gaussian_process import Kernel, parameter_errors
 from pasto.estimate.overdispersion import Overdispersion
 from pasto.estimate.posterior import (
     FREE_MEAN_VARIANCE,
+    MAX_SHARED_CANDIDATES,
     IndependentPosterior,
     JointPosterior,
     Posterior,
     Prior,
     learn_prior,
+    uncorrelated_components,
 )
 from pasto.estimate.sufficient_statistics import (
     RoundMeans,
     SufficientStatistics,
     reference_variances,
+    regularize,
     relative_units,
 )
 
@@ -42,7 +45,7 @@ class CandidateModel(Protocol):
 
     @property
     def kernels(self) -> Kernels:
-        """What neighbouring candidates share, metric by metric; None is nothing."""
+        """What neighbouring candidates share, component by component; None is nothing."""
         ...
 
     def size(self, cells: RoundMeans) -> RoundMeans:
@@ -61,12 +64,20 @@ class CandidateModel(Protocol):
         """Return the model with new, unmeasured candidates at the end."""
         ...
 
-    def share(self, kernels: Kernels) -> Self:
-        """Return the model with these kernels, or none."""
+    def share(self, kernels: Kernels, mixing: Array | None = None) -> Self:
+        """Return the model with these kernels, one a component, or none; mixing as in `components`."""
         ...
 
     def points(self) -> tuple[Array, Array]:
         """Return each candidate's own estimate and its variance, (metrics, candidates); infinite if unmeasured."""
+        ...
+
+    def components(self) -> tuple[Array, Array, Array]:
+        """Return a mixing (metrics, components) and the points of the components, as in `points`.
+
+        The metrics are mixing @ components, whose noise and whose differences between candidates are uncorrelated. So
+        each can be learned by itself without losing what one metric says about another.
+        """
         ...
 
     def unit_covariance(self) -> Array:
@@ -115,6 +126,8 @@ class LevelModel:
     baseline: int | None = None
     prior: Prior | None = None
     kernels: Kernels = None
+    mixing: Array | None = None
+    """(metrics, components): what the kernels are of; None is the metrics themselves."""
     reference: Array | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
@@ -140,16 +153,26 @@ class LevelModel:
         """New candidates have the prior."""
         return replace(self, statistics=self.statistics.grow(count))
 
-    def share(self, kernels: Kernels) -> LevelModel:
+    def share(self, kernels: Kernels, mixing: Array | None = None) -> LevelModel:
         """Kernels, or none."""
-        return replace(self, kernels=kernels)
+        return replace(self, kernels=kernels, mixing=mixing)
 
     def points(self) -> tuple[Array, Array]:
         """Each candidate's own mean, counted from the statistics' origin."""
-        statistics = self.statistics
+        return self._points(np.eye(len(self.statistics.origin)))
+
+    def components(self) -> tuple[Array, Array, Array]:
+        """By the learned prior and the pooled noise."""
+        prior = learn_prior(self.statistics) if self.prior is None else self.prior
+        mixing = uncorrelated_components(regularize(self.statistics.pooled_covariance()), prior.covariance)[0]
+        return (mixing, *self._points(mixing))
+
+    def _points(self, mixing: Array) -> tuple[Array, Array]:
+        """Return the estimates and variances of components."""
+        statistics, inverse = self.statistics, np.linalg.inv(mixing)
         with np.errstate(divide="ignore", invalid="ignore"):
-            variances = np.einsum("kii->ki", statistics.unit_covariances()) / statistics.units[:, None]
-        return statistics.estimates().T, variances.T
+            own = np.einsum("ci,kij,cj->ck", inverse, statistics.unit_covariances(), inverse) / statistics.units
+        return inverse @ statistics.estimates().T, own
 
     def unit_covariance(self) -> Array:
         """Pooled over candidates and rounds."""
@@ -164,11 +187,12 @@ class LevelModel:
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         if self.kernels is None or features is None:
             return IndependentPosterior.from_statistics(self.statistics, prior)
-        estimates, variances = self.points()
+        mixing = np.eye(len(self.statistics.origin)) if self.mixing is None else self.mixing
+        estimates, variances = self._points(mixing)
         precision = 1.0 / variances
         origin = np.where(np.isnan(self.statistics.origin), 0.0, self.statistics.origin)
-        known = _with_kernels(self.kernels, features, precision, precision * estimates)
-        return replace(known, mean=known.mean + origin[:, None])
+        known = _with_kernels(self.kernels, features, variances, precision, precision * estimates)
+        return known.transform(mixing, np.eye(len(features)), origin)
 
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value."""
@@ -180,9 +204,17 @@ class LevelModel:
             if prior is None
             else [
                 part.tolist()
-                for part in (prior.mean, prior.covariance, prior.mean_covariance, prior.scales, prior.shares)
+                for part in (
+                    prior.mean,
+                    prior.covariance,
+                    prior.mean_covariance,
+                    prior.scales,
+                    prior.shares,
+                    prior.covariance_errors,
+                )
             ],
             "kernels": _kernels_to_saved(self.kernels),
+            "mixing": None if self.mixing is None else self.mixing.tolist(),
             "reference": None if self.reference is None else self.reference.tolist(),
         }
 
@@ -192,7 +224,8 @@ class LevelModel:
         prior = None if saved["prior"] is None else Prior(*(np.array(part, dtype=float) for part in saved["prior"]))
         statistics = SufficientStatistics.from_saved(saved["statistics"], metrics)
         reference = None if saved["reference"] is None else np.array(saved["reference"], dtype=float)
-        return cls(statistics, saved["baseline"], prior, _kernels_from_saved(saved["kernels"]), reference)
+        mixing = None if saved["mixing"] is None else np.array(saved["mixing"], dtype=float)
+        return cls(statistics, saved["baseline"], prior, _kernels_from_saved(saved["kernels"]), mixing, reference)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,6 +236,8 @@ class ContrastModel:
     baseline: int
     prior: ContrastPrior | None = None
     kernels: Kernels = None
+    mixing: Array | None = None
+    """(metrics, components): what the kernels are of; None is the metrics themselves."""
     reference: Array | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
@@ -233,16 +268,28 @@ class ContrastModel:
         """New candidates have the prior."""
         return replace(self, contrasts=self.contrasts.grow(count))
 
-    def share(self, kernels: Kernels) -> ContrastModel:
+    def share(self, kernels: Kernels, mixing: Array | None = None) -> ContrastModel:
         """Kernels, or none."""
-        return replace(self, kernels=kernels)
+        return replace(self, kernels=kernels, mixing=mixing)
 
     def points(self) -> tuple[Array, Array]:
         """Each candidate's contrast by itself, in contrast units."""
-        weights = np.diag(self.contrasts.information)
+        return self._points(np.eye(len(self.contrasts.weighted)))
+
+    def components(self) -> tuple[Array, Array, Array]:
+        """By the learned prior and the pooled noise."""
+        prior = self.prior or ContrastPrior.learn(self.contrasts, self.baseline, None)
+        mixing = uncorrelated_components(self.contrasts.noise, prior.covariance)[0]
+        return (mixing, *self._points(mixing))
+
+    def _points(self, mixing: Array) -> tuple[Array, Array]:
+        """Return the estimates and variances of components."""
+        contrasts, inverse = self.contrasts, np.linalg.inv(mixing)
+        weights = np.diag(contrasts.information)
+        noise = np.diag(inverse @ contrasts.noise @ inverse.T)
         with np.errstate(divide="ignore", invalid="ignore"):
-            estimates = np.where(weights > 0, self.contrasts.weighted / weights, 0.0)
-            return estimates, np.diag(self.contrasts.noise)[:, None] / weights
+            estimates = np.where(weights > 0, inverse @ contrasts.weighted / weights, 0.0)
+            return estimates, noise[:, None] / weights
 
     def unit_covariance(self) -> Array:
         """Pooled over candidates and rounds, in the metrics' own units."""
@@ -262,12 +309,16 @@ class ContrastModel:
             prior = self.prior or ContrastPrior.learn(contrasts, self.baseline, None)
             known = prior.posterior(contrasts, self.baseline)
         else:
-            noise = np.diag(contrasts.noise)
+            mixing = np.eye(len(contrasts.weighted)) if self.mixing is None else self.mixing
+            inverse = np.asarray(np.linalg.inv(mixing), dtype=float)
+            noise = np.diag(inverse @ contrasts.noise @ inverse.T)
             precision = contrasts.information / noise[:, None, None]
-            weighted = contrasts.weighted / noise[:, None]
-            known = _with_kernels(self.kernels, features, precision, weighted, self.baseline)
-            own = np.square(contrasts.noise_deviations()).T / noise[:, None]
+            weighted = inverse @ contrasts.weighted / noise[:, None]
+            variances = self._points(mixing)[1]
+            known = _with_kernels(self.kernels, features, variances, precision, weighted, self.baseline)
+            own = contrasts.component_variances(inverse) / np.square(noise)[:, None]
             known = known.with_noise(precision, contrasts.evidence_covariance(own))
+            known = known.transform(mixing, np.eye(len(features)), np.zeros(len(mixing)))
         return contrasts.to_metrics(known)
 
     def to_saved(self) -> dict[str, Any]:
@@ -277,6 +328,7 @@ class ContrastModel:
             "baseline": self.baseline,
             "prior": None if self.prior is None else self.prior.covariance.tolist(),
             "kernels": _kernels_to_saved(self.kernels),
+            "mixing": None if self.mixing is None else self.mixing.tolist(),
             "reference": None if self.reference is None else self.reference.tolist(),
         }
 
@@ -290,14 +342,51 @@ class ContrastModel:
             int(saved["baseline"]),
             prior,
             _kernels_from_saved(saved["kernels"]),
+            None if saved["mixing"] is None else np.array(saved["mixing"], dtype=float),
             reference,
         )
 
 
 def _with_kernels(
+    kernels: tuple[Kernel, ...],
+    features: Array,
+    variances: Array,
+    precision: Array,
+    weighted: Array,
+    known: int | None = None,
+) -> JointPosterior:
+    """Return the posterior under learned kernels, whose parameters are uncertain too.
+
+    `variances` (metrics, candidates) is the noise of each candidate's own estimate. By how much the means move with
+    each error of the parameters is a part of the covariance that candidates share.
+    """
+    posterior = _with_known_kernels(kernels, features, precision, weighted, known)
+    metrics, count = posterior.mean.shape
+    if count > MAX_SHARED_CANDIDATES:
+        return posterior
+    errors = np.array([parameter_errors(*one) for one in zip(kernels, [features] * metrics, variances, strict=True)])
+    columns = []
+    for step in errors.transpose(1, 0, 2):
+        up, down = (
+            _with_known_kernels(
+                tuple(kernel.moved(sign * one) for kernel, one in zip(kernels, step, strict=True)),
+                features,
+                precision,
+                weighted,
+                known,
+            ).mean
+            for sign in (1.0, -1.0)
+        )
+        columns.append(0.5 * (up - down))
+    # The kernels of different metrics err independently: each has its own columns.
+    shared = np.einsum("rmk,mn->kmnr", np.array(columns), np.eye(metrics)).reshape(count, metrics, -1)
+    return replace(posterior, shared=shared)
+
+
+def _with_known_kernels(
     kernels: tuple[Kernel, ...], features: Array, precision: Array, weighted: Array, known: int | None = None
 ) -> JointPosterior:
-    """Return the posterior under kernels with a free mean; the candidate `known` has the value zero, exactly."""
+    """Return the posterior under given kernels with a free mean; the candidate `known` has the value zero, exactly."""
     means = np.array([np.full(len(features), kernel.mean) for kernel in kernels])
     covariances = np.array([kernel.covariance(features) for kernel in kernels])
     covariances += FREE_MEAN_VARIANCE / 100.0 * np.array([k.amplitude + k.nugget for k in kernels])[:, None, None]

@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.posterior import FREE_MEAN_VARIANCE, PRIOR_CANDIDATES, JointPosterior
+from pasto.estimate.posterior import (
+    FREE_MEAN_VARIANCE,
+    MAX_SHARED_CANDIDATES,
+    PRIOR_CANDIDATES,
+    JointPosterior,
+    covariance_moves,
+    learned_covariance_errors,
+    uncorrelated_components,
+)
 from pasto.estimate.sufficient_statistics import RoundMeans, regularize, shrink_variances
 
 Array = NDArray[np.float64]
@@ -187,6 +195,14 @@ class ControlContrasts:
         own = shrink_variances(pooled, self.units, self.repeats, self.variance_sums, self.variance_squares)
         return np.asarray(np.sqrt(own / pooled))
 
+    def component_variances(self, inverse: Array) -> Array:
+        """Return the variance of one unit of each candidate in components inverse @ metrics, (components, candidates).
+
+        Variances are each candidate's own, correlations the pooled ones.
+        """
+        roots = inverse @ (self.noise_deviations()[:, :, None] * np.linalg.cholesky(self.noise))
+        return np.asarray(np.square(roots).sum(axis=2).T)
+
     def evidence_covariance(self, variances: Array) -> Array:
         """Return the covariance of b if one unit of candidate k has variances[..., k]: (..., candidates, candidates).
 
@@ -247,7 +263,8 @@ class ControlContrasts:
         # The mean of all units has a variance of its own, the same for every candidate.
         mean = scale[:, None] * posterior.mean + level[:, None]
         own = np.linalg.pinv(mixing) @ (np.outer(scale, scale) * self.noise) @ np.linalg.pinv(mixing).T / total
-        return JointPosterior(mean, moved.covariances + np.maximum(np.diag(own), 0.0)[:, None, None], mixing)
+        covariances = moved.covariances + np.maximum(np.diag(own), 0.0)[:, None, None]
+        return JointPosterior(mean, covariances, mixing, moved.shared)
 
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value, bit for bit."""
@@ -328,11 +345,7 @@ class ContrastPrior:
 
         Noise and prior are diagonal in the same components, so that one Gaussian a component is exact.
         """
-        root = np.linalg.cholesky(contrasts.noise)
-        whitened = np.linalg.solve(root, np.linalg.solve(root, self.covariance).T)
-        variances, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
-        variances = np.maximum(variances, 1e-12)
-        mixing = root @ vectors
+        mixing, variances = uncorrelated_components(contrasts.noise, self.covariance)
         count = contrasts.weighted.shape[1]
         others = np.arange(count) != baseline
         weights = np.diag(contrasts.information)
@@ -341,10 +354,27 @@ class ContrastPrior:
         prior = variances[:, None, None] * np.diag(others.astype(float)) + free[:, None, None] * np.outer(
             others, others
         )
-        weighted = np.linalg.solve(mixing, contrasts.weighted)
+        inverse = np.asarray(np.linalg.inv(mixing), dtype=float)
+        weighted = inverse @ contrasts.weighted
         precision = np.broadcast_to(contrasts.information, (len(variances), count, count))
         known = JointPosterior.from_evidence(np.zeros_like(weighted), prior, precision, weighted)
+        shared = self._learned_moves(contrasts, others, known, mixing)
         # A candidate's noise may be larger or smaller than the pooled one, whose variance is 1 in every component.
-        own = np.linalg.solve(mixing, contrasts.noise_deviations()[:, :, None] * root)
-        known = known.with_noise(precision, contrasts.evidence_covariance(np.square(own).sum(axis=2).T))
-        return JointPosterior(mixing @ known.mean, known.covariances, mixing)
+        own = contrasts.component_variances(inverse)
+        known = known.with_noise(precision, contrasts.evidence_covariance(own))
+        return JointPosterior(mixing @ known.mean, known.covariances, mixing, shared)
+
+    def _learned_moves(
+        self, contrasts: ControlContrasts, others: NDArray[np.bool_], known: JointPosterior, mixing: Array
+    ) -> Array | None:
+        """Return by how much the effects move with the error of the learned covariance, (candidates, metrics, rank)."""
+        measured = others & contrasts.measured
+        if not measured.any() or len(others) > MAX_SHARED_CANDIDATES:
+            return None
+        weights = np.diag(contrasts.information)[measured]
+        noises = contrasts.noise / weights[:, None, None]
+        errors = learned_covariance_errors(self.covariance, noises, contrasts.noise / float(np.median(weights)))
+        effects = (mixing @ known.mean).T
+        apart = np.where(measured[:, None], effects - effects[others].mean(axis=0), 0.0)
+        moves = covariance_moves(self.covariance, errors, apart)
+        return np.asarray(np.einsum("im,mkl,jm,ljr->kir", mixing, known.covariances, mixing, moves, optimize=True))

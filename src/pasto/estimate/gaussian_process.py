@@ -20,6 +20,8 @@ MIN_CANDIDATES = 8
 """Candidates measured before kernels are tried."""
 MAX_FITTED_CANDIDATES = 300
 """Candidates that kernels are learned from: the best measured ones."""
+DERIVATIVE_STEP = 1e-3
+"""Step of a logarithm by which kernels are differentiated."""
 NUGGET_WIDTH = 2.0
 """Prior deviation of the logarithm of a nugget."""
 
@@ -62,6 +64,12 @@ class Kernel:
         shared = self.between(features, features)
         shared[np.diag_indices_from(shared)] += self.nugget
         return shared
+
+    def moved(self, step: Array) -> Kernel:
+        """Return the kernel with its logarithms of amplitude, lengths and nugget moved, (2 + dimensions,)."""
+        amplitude, *factors, nugget = np.exp(step).tolist()
+        scales = tuple(scale * factor for scale, factor in zip(self.scales, factors, strict=True))
+        return Kernel(self.mean, self.amplitude * amplitude, self.nugget * nugget, scales)
 
     def between(self, left: Array, right: Array) -> Array:
         """What the points of two sets share, (left, right)."""
@@ -133,7 +141,7 @@ def _likely(
     """
     dimensions = len(start) - 2
     centre = np.array([0.0, *np.log([0.5 * np.sqrt(dimensions)] * dimensions), np.log(nugget_prior.middle)])
-    width = np.array([1.0, *[1.0] * dimensions, NUGGET_WIDTH])
+    width = _prior_widths(dimensions)
 
     def total(parameters: Array) -> tuple[float, Array]:
         value, slope = cost(parameters)
@@ -142,6 +150,28 @@ def _likely(
 
     found = minimize(total, start, jac=True, bounds=bounds.tolist())
     return found.x, float(found.fun)
+
+
+def _prior_widths(dimensions: int) -> Array:
+    """Return the prior deviations of the logarithms of amplitude, lengths and nugget."""
+    return np.array([1.0, *[1.0] * dimensions, NUGGET_WIDTH])
+
+
+def parameter_errors(kernel: Kernel, features: Array, variances: Array) -> Array:
+    """Return independent errors of a learned kernel's parameters, (errors, 2 + dimensions), in logarithms.
+
+    They come from the Fisher information ½ tr(V⁻¹ ∂ᵢK V⁻¹ ∂ⱼK) of the measured candidates, V being their covariance K
+    plus the noise `variances` (candidates,), and from the prior of `fit_kernels`.
+    """
+    measured = np.isfinite(variances)
+    points, widths = features[measured], _prior_widths(len(kernel.scales))
+    inverse = np.linalg.inv(kernel.covariance(points) + np.diag(variances[measured]))
+    steps = DERIVATIVE_STEP * np.eye(len(widths))
+    slopes = [
+        inverse @ (kernel.moved(step).covariance(points) - kernel.moved(-step).covariance(points)) for step in steps
+    ]
+    information = np.einsum("aij,bji->ab", slopes, slopes) / (8.0 * DERIVATIVE_STEP**2)
+    return np.asarray(np.linalg.cholesky(np.linalg.inv(information + np.diag(widths**-2.0))).T)
 
 
 def held_out(covariance: Array, mean: float, values: Array, variances: Array) -> float:

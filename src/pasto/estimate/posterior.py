@@ -83,6 +83,12 @@ class IndependentPosterior:
         if len(covariances) <= MAX_SHARED_CANDIDATES:
             root = np.linalg.cholesky(regularize(prior.mean_covariance))
             shared = np.einsum("sk,skij->kij", parts.shares, parts.loadings) @ root
+            moves = [
+                covariance_moves(regularize(scale * prior.covariance), scale * prior.covariance_errors, values)
+                for scale, values in zip(prior.scales, parts.means - prior.mean, strict=True)
+            ]
+            learned = np.einsum("sk,skij,skjr->kir", parts.shares, parts.covariances, np.array(moves))
+            shared = np.concatenate([shared, learned], axis=2)
         return cls((means + origin).T.copy(), covariances, shared)
 
     def take(self, places: NDArray[np.intp]) -> IndependentPosterior:
@@ -94,12 +100,7 @@ class IndependentPosterior:
         """Transform the normals by a root of own + shared covariance, without forming the matrix of all candidates."""
         factors = np.linalg.cholesky(self.covariances)
         if self.shared is not None:
-            # With W = own^(−1/2) shared: (I + W Wᵀ)^(1/2) = I + W Q Wᵀ, where Q has the rank of the shared part.
-            loading = np.linalg.solve(factors, self.shared)
-            values, vectors = np.linalg.eigh(np.einsum("kir,kis->rs", loading, loading))
-            values = np.maximum(values, 1e-300)
-            inner = (vectors * ((np.sqrt(1.0 + values) - 1.0) / values)) @ vectors.T
-            noise = noise + np.einsum("kir,rs,ljs,njl->nik", loading, inner, loading, noise, optimize=True)
+            noise = _with_shared(noise, np.linalg.solve(factors, self.shared))
         return np.asarray(self.mean + np.einsum("kij,njk->nik", factors, noise))
 
     def variances(self, rows: Array) -> Array:
@@ -144,6 +145,8 @@ class JointPosterior:
     """(components, candidates, candidates)."""
     mixing: Array | None = None
     """(metrics, components)."""
+    shared: Array | None = None
+    """(candidates, metrics, rank): the covariance of candidates i and j gains shared_i sharedᵀ_j."""
 
     @classmethod
     def from_evidence(cls, mean: Array, covariances: Array, precision: Array, weighted: Array) -> JointPosterior:
@@ -176,38 +179,66 @@ class JointPosterior:
         `mixing` is (metrics, components), `candidates` (candidates, candidates), `shift` (metrics,).
         """
         base = np.eye(len(self.mean)) if self.mixing is None else self.mixing
+        shared = None if self.shared is None else np.einsum("lk,ij,kjr->lir", candidates, mixing, self.shared)
         return JointPosterior(
             mixing @ self.mean @ candidates.T + shift[:, None],
             np.asarray(candidates @ self.covariances @ candidates.T),
             mixing @ base,
+            shared,
         )
 
     def take(self, places: NDArray[np.intp]) -> JointPosterior:
         """Select candidates."""
-        return JointPosterior(self.mean[:, places], self.covariances[:, places[:, None], places], self.mixing)
+        shared = None if self.shared is None else self.shared[places]
+        return JointPosterior(self.mean[:, places], self.covariances[:, places[:, None], places], self.mixing, shared)
 
     def draw(self, noise: Array) -> Array:
         """Transform the normals by the symmetric root: relabelling candidates relabels the samples."""
         roots = np.array([symmetric_root(covariance) for covariance in self.covariances])
+        if self.shared is not None:
+            inverse = np.eye(len(self.mean)) if self.mixing is None else np.linalg.pinv(self.mixing)
+            parts = np.einsum("mi,kir->mkr", inverse, self.shared)
+            noise = _with_shared(noise, (np.linalg.pinv(roots, hermitian=True) @ parts).transpose(1, 0, 2))
         moved = np.einsum("mij,nmj->nmi", roots, noise)
         return np.asarray(self.mean + (moved if self.mixing is None else self.mixing @ moved))
 
     def variances(self, rows: Array) -> Array:
-        """Σ row_m² C_m[k, k]."""
-        return np.asarray(np.square(self._mixed(rows)) @ np.maximum(np.einsum("mkk->mk", self.covariances), 0.0))
+        """Σ row_m² C_m[k, k], and the candidate's part of the shared covariance."""
+        own = np.square(self._mixed(rows)) @ np.maximum(np.einsum("mkk->mk", self.covariances), 0.0)
+        if self.shared is not None:
+            own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
+        return np.asarray(own)
 
     def spread(self, row: Array, weights: Array) -> Array:
-        """√Σ row_m² wᵀ C_m w."""
+        """√(Σ row_m² wᵀ C_m w + ‖Σ w_k s_k‖²)."""
         quadratic = np.einsum("...i,mij,...j->...m", weights, self.covariances, weights)
-        return np.asarray(np.sqrt(np.maximum(quadratic @ np.square(self._mixed(row)), 0.0)))
+        total = np.maximum(quadratic @ np.square(self._mixed(row)), 0.0)
+        if self.shared is not None:
+            total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
+        return np.asarray(np.sqrt(total))
 
     def factor(self, row: Array) -> Array:
-        """The symmetric root of Σ row_m² C_m, (candidates, candidates)."""
-        return symmetric_root(np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances))
+        """The symmetric root of Σ row_m² C_m and the shared covariance, (candidates, candidates)."""
+        total = np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances)
+        if self.shared is not None:
+            columns = np.einsum("i,kir->kr", row, self.shared)
+            total = total + columns @ columns.T
+        return symmetric_root(total)
 
     def _mixed(self, rows: Array) -> Array:
         """Return rows over metrics as rows over components."""
         return rows if self.mixing is None else rows @ self.mixing
+
+
+def _with_shared(noise: Array, loading: Array) -> Array:
+    """Return normals (count, metrics, candidates) that also carry a shared covariance, whitened by each one's own.
+
+    With W the loading (candidates, metrics, rank): (I + W Wᵀ)^(1/2) = I + W Q Wᵀ, where Q has the rank of W.
+    """
+    values, vectors = np.linalg.eigh(np.einsum("kir,kis->rs", loading, loading))
+    values = np.maximum(values, 1e-300)
+    inner = (vectors * ((np.sqrt(1.0 + values) - 1.0) / values)) @ vectors.T
+    return np.asarray(noise + np.einsum("kir,rs,ljs,njl->nik", loading, inner, loading, noise, optimize=True))
 
 
 def symmetric_root(covariance: Array) -> Array:
@@ -219,6 +250,22 @@ def symmetric_root(covariance: Array) -> Array:
     """
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def uncorrelated_components(noise: Array, covariance: Array) -> tuple[Array, Array]:
+    """Return a mixing (metrics, components) and variances such that both matrices are diagonal in the components.
+
+    noise = mixing mixingᵀ, and covariance = mixing diag(variances) mixingᵀ.
+
+    >>> import numpy as np
+    >>> mixing, variances = uncorrelated_components(np.diag([4.0, 1.0]), np.array([[8.0, 2.0], [2.0, 2.0]]))
+    >>> (mixing * variances @ mixing.T).round(9).tolist(), (mixing @ mixing.T).round(9).tolist()
+    ([[8.0, 2.0], [2.0, 2.0]], [[4.0, 0.0], [0.0, 1.0]])
+    """
+    root = np.linalg.cholesky(noise)
+    whitened = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
+    variances, vectors = np.linalg.eigh(0.5 * (whitened + whitened.T))
+    return np.asarray(root @ vectors, dtype=float), np.asarray(np.maximum(variances, 1e-12), dtype=float)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,6 +299,8 @@ class Prior:
     """(scales,): factors of the covariance."""
     shares: Array = field(default_factory=lambda: np.ones(1))
     """(scales,): how likely each is."""
+    covariance_errors: Array = field(default_factory=lambda: np.zeros((0, 1, 1)))
+    """(directions, metrics, metrics): the error of the covariance, see `learned_covariance_errors`; none if known."""
 
     def components(self, statistics: SufficientStatistics) -> PosteriorComponents:
         """Return the posterior of every candidate under each scale."""
@@ -316,7 +365,38 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
         scatter = covariances.sum(axis=0) + apart.T @ apart
         covariance = regularize((scatter + PRIOR_CANDIDATES * typical) / (count + PRIOR_CANDIDATES))
     mean_covariance = np.linalg.inv(np.linalg.inv(covariance + noises).sum(axis=0))
-    return _with_scales(statistics, Prior(mean, covariance, mean_covariance), noises, start)
+    errors = learned_covariance_errors(covariance, noises, typical)
+    plain = Prior(mean, covariance, mean_covariance, covariance_errors=errors)
+    return _with_scales(statistics, plain, noises, start)
+
+
+def learned_covariance_errors(covariance: Array, noises: Array, typical: Array) -> Array:
+    """Return the error of a learned prior covariance as directions E_j, (directions, metrics, metrics).
+
+    The covariance is Σ, known up to the random symmetric matrix Σ_j ε_j E_j with independent standard normals ε_j. They
+    come from the Fisher information of candidates whose estimates have covariances V_k = Σ + noises_k, in directions A
+    and B ½ Σ_k tr(V_k⁻¹ A V_k⁻¹ B); the inverse-Wishart prior adds PRIOR_CANDIDATES candidates of typical noise.
+    """
+    root = np.linalg.cholesky(regularize(covariance + typical))
+    rows, columns = np.triu_indices(len(root))
+    basis = np.zeros((len(rows), *root.shape))
+    basis[np.arange(len(rows)), rows, columns] = basis[np.arange(len(rows)), columns, rows] = 1.0
+    basis = root @ basis @ root.T
+    whole = np.concatenate([noises, typical[None]]) + covariance
+    counts = np.append(np.ones(len(noises)), PRIOR_CANDIDATES)
+    products = np.linalg.inv(whole)[:, None] @ basis  # (candidates, directions, metrics, metrics)
+    information = 0.5 * np.einsum("k,kaij,kbji->ab", counts, products, products, optimize=True)
+    return np.asarray(np.einsum("ab,aij->bij", np.linalg.cholesky(np.linalg.inv(information)), basis))
+
+
+def covariance_moves(covariance: Array, errors: Array, apart: Array) -> Array:
+    """Return Σ⁻¹ E_j Σ⁻¹ (θ_k − m), (candidates, metrics, directions).
+
+    Times the posterior covariance it is by how much the posterior means move if the prior covariance Σ moves by E_j.
+    `apart` (candidates, metrics) are the posterior means less their prior mean.
+    """
+    inverse = np.linalg.inv(covariance)
+    return np.asarray(np.einsum("ij,rjl,kl->kir", inverse, errors, apart @ inverse, optimize=True))
 
 
 def _with_scales(statistics: SufficientStatistics, plain: Prior, noises: Array, start: Prior | None) -> Prior:

@@ -114,7 +114,7 @@ def _column(problems: Problems, path: str, name: str, fields: Mapping[str, objec
     if not isinstance(per_unit, str) or per_unit not in AGGREGATES:
         problems.add(
             within(path, "per_unit"),
-            f"must be one of {', '.join(AGGREGATES)}, got {shown(per_unit)}; {nearest(per_unit, AGGREGATES)}",
+            f"must be one of {', '.join(AGGREGATES)}, got {shown(per_unit)}{_meant_aggregate(per_unit)}",
         )
         return None
     if per_unit in ("count", "any"):
@@ -253,3 +253,9 @@ def _shared(metrics: dict[str, Metric]) -> dict[str, Metric]:
             metric = replace(metric, numerator=top, denominator=bottom)
         found[name] = metric
     return found
+
+
+def _meant_aggregate(given: object) -> str:
+    """Return a hint at the aggregate that was probably meant."""
+    hint = nearest("mean" if given in ("avg", "average") else given, AGGREGATES)
+    return f"; {hint}" if hint.startswith("did you mean") else ""

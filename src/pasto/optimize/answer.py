@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def solve(
-    truth: Mapping[str, Any] | IntoDataFrame | Sequence[Sequence[float]] | NDArray[Any],
+    truth: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
     objective: Objective,
     *,
     names: Sequence[str] | str | None = None,
@@ -31,10 +31,11 @@ def solve(
 ) -> Blend:
     """Find the best blend of candidates whose mean metrics are known.
 
-    truth holds a list of means for each metric, one for each candidate; or it is a data frame (pandas, polars and
-    others) with a column for each metric and a row for each candidate. The index of the frame or its text column names
-    the candidates; names is a list of names or the column that holds them. An array (metrics, candidates) in the order
-    of objective.metrics is taken unless it is square: give that by name, as objective.by_metric(array).
+    truth holds a list of means for each metric, one for each candidate; or it is a list of dicts or a data frame
+    (pandas, polars and others) with a row for each candidate and a column for each metric. The index of the frame or
+    its text column names the candidates; names is a list of names or the column that holds them. An array (metrics,
+    candidates) in the order of objective.metrics is taken unless it is square: give that by name, as
+    objective.by_metric(array).
 
     Metrics that the objective does not read are shown in the answer. baseline is a candidate's name or index, against
     which percentages are counted. If no blend meets every hard guardrail, the answer is the nearest miss, marked

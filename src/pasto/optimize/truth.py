@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.errors import BadOption, BadTruth
 from pasto.objective import Array, Objective, Utility
-from pasto.tables import Table, is_text, read_table
+from pasto.tables import Table, is_text, read_columns, read_rows, read_table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,10 @@ class Truth:
     @classmethod
     def read(cls, given: Any, objective: Objective, names: Sequence[str] | str | None = None) -> Truth:
         """Take what a caller of `solve` gave, or say what is wrong with it."""
-        table = Table(given) if isinstance(given, Mapping) else read_table(given, BadTruth)
+        if isinstance(given, Mapping):
+            table: Table | None = read_columns(given, BadTruth)
+        else:
+            table = read_rows(given, BadTruth) or read_table(given, BadTruth)
         if table is not None:
             metrics, means, names = _from_table(table, objective, names)
         else:

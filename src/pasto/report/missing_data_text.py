@@ -12,8 +12,8 @@ def describe_held(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
     >>> finding = {"kind": "none", "column": "likes", "units": 4000, "expected": 412.0, "seen": 0.0, "rounds": 3,
     ...            "expected_events": 398.0, "p_value": None}
     >>> describe_held(4, [finding])
-    'round 4 is held back and not learned: likes had no event from 4,000 units, expected 412 by 3 earlier rounds. Load
-     the missing events, or decide with `pasto round resolve`'
+    'round 4 is held back and not learned: likes had no event from 4,000 units; a sum of 412 was expected by 3
+     earlier rounds. Load the missing events, or decide with `pasto round resolve`'
     """
     return (
         f"round {number} is held back and not learned: {'; '.join(map(describe_finding, findings))}. "
@@ -39,7 +39,8 @@ def describe_finding(finding: Mapping[str, Any]) -> str:
 
     >>> describe_finding({"kind": "fell", "column": "watch_time", "units": 4000, "expected": 136800.0, "seen": 5123.0,
     ...                   "rounds": 8, "p_value": 2.5e-9})
-    'watch_time fell to 5,123 from 4,000 units, expected 136,800 by 8 earlier rounds (p = 2.5e-09)'
+    'watch_time fell to a sum of 5,123 from 4,000 units; a sum of 136,800 was expected by 8 earlier rounds (p =
+     2.5e-09)'
     """
     units = f"{finding['units']:,} units"
     earlier = f"{finding['rounds']} earlier round{'' if finding['rounds'] == 1 else 's'}"
@@ -50,11 +51,12 @@ def describe_finding(finding: Mapping[str, Any]) -> str:
             f"no event of any metric came from {units}; by {earlier} at least {amount(finding['expected'])} units were "
             "expected to have one"
         )
-    expected = f"expected {amount(finding['expected'])} by {earlier}"
+    expected = f"a sum of {amount(finding['expected'])} was expected by {earlier}"
     if finding["kind"] == "none":
-        return f"{finding['column']} had no event from {units}, {expected}"
+        return f"{finding['column']} had no event from {units}; {expected}"
     return (
-        f"{finding['column']} fell to {amount(finding['seen'])} from {units}, {expected} (p = {finding['p_value']:.2g})"
+        f"{finding['column']} fell to a sum of {amount(finding['seen'])} from {units}; {expected} (p = "
+        f"{finding['p_value']:.2g})"
     )
 
 

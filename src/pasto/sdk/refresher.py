@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pasto.assign.document import has_checksum
 from pasto.errors import BadPolicy
 from pasto.sdk import cache
 from pasto.sdk.backoff import LEAST, Backoff
@@ -129,6 +130,11 @@ class Refresher:
         if response.status != 200:
             return f"the service answered {response.status}" + (f": {response.message}" if response.message else "")
         claimed = _CHECKSUM.match(response.header("etag"))
+        if claimed is None and not has_checksum(response.body):
+            return (
+                "the answer cannot be checked: it needs a field sha256 or the document's SHA-256 as its ETag, and has "
+                "neither; let no proxy change it, or upgrade the service"
+            )
         try:
             self._holder.offer(response.body, claimed[1] if claimed else None)
         except BadPolicy as error:

@@ -32,9 +32,9 @@ ABOUT_THE_BATCH = (400, 422)
 class Sender:
     """Sends what waits in the outbox, one request a step.
 
-    Only an answer that accounts for the batch settles it. What the service refuses by name is counted and let go; a
-    batch that it will not take at all is cut in half until the event at fault is alone; on every other answer, and on
-    none, the same batch is sent again later.
+    Only an answer that accounts for every event of the batch settles it. What the service refuses by name is counted
+    and let go; a batch that it will not take at all is cut in half until the event at fault is alone; on every other
+    answer, and on none, the same batch is sent again later.
     """
 
     def __init__(
@@ -89,9 +89,11 @@ class Sender:
             response = self._transport(request)
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}")
-        answer = _answer(response)
+        answer = _answer(response, len(self._outbox.flying) + len(self._tallies))
         if answer is None and response.status != TOO_LARGE:
             problem = f"the service answered {response.status} and does not account for the batch"
+            if response.message:
+                problem += f": {response.message}"
             if response.status in ABOUT_THE_BATCH and response.error:
                 self._split(problem)
             return self._failed(problem, response.header("retry-after"))
@@ -161,14 +163,17 @@ class Sender:
         return delay if not self.urgent else LEAST
 
 
-def _answer(response: Response) -> dict[int, str] | None:
-    """The reasons of refused events by place; None where this does not answer for the batch."""
+def _answer(response: Response, events: int) -> dict[int, str] | None:
+    """Return the reasons of refused events by place; None if the answer does not account for so many events."""
     if response.status not in (200, 422):
         return None
     try:
         found: Any = json.loads(response.body)
-        if not isinstance(found["accepted"], int) or not isinstance(found["duplicates"], int):
-            return None
-        return {int(refused["index"]): str(refused["reason"])[:300] for refused in found["refused"]}
-    except (ValueError, KeyError, TypeError):
+        counts = found["accepted"], found["duplicates"]
+        refused = {one["index"]: str(one["reason"])[:300] for one in found["refused"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    sound = all(type(count) is int and count >= 0 for count in counts) and all(
+        type(place) is int and 0 <= place < events for place in refused
+    )
+    return refused if sound and sum(counts) + len(refused) == events else None

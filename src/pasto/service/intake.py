@@ -44,13 +44,16 @@ class Intake:
             check_open(standing)
         sifted = self._sieve(name, standing).sift(events)
         number = standing.row.number
-        rejections = self._rejections.count(number, sifted.refused)
+        rejected = self._rejections.take_new(number, sifted.refused)
+        rejections = self._rejections.count(number, rejected)
         answer: Future[dict[str, Any]] = Future()
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
         taken = bool(sifted.rows or sifted.tallies)
 
         def kept(done: Future[Appended]) -> None:
             error = done.exception()
+            if error is not None:
+                self._rejections.forget(number, rejected)
             if error is not None and taken:
                 answer.set_exception(error)
             else:  # an answer that only rejects does not depend on its being counted
@@ -62,6 +65,7 @@ class Intake:
         try:
             self._store.append(number, sifted.rows, sifted.tallies, rejections).add_done_callback(kept)
         except StoreError:
+            self._rejections.forget(number, rejected)
             if taken:
                 raise
             answer.set_result(_answer(sifted, None))

@@ -8,6 +8,11 @@ from pasto.errors import BadOption, WrongState
 
 SERVING = ("learning", "confirming", "deployed", "paused")
 """States in which a policy is published, and events are taken."""
+UNCONFIRMED = (
+    "deploy it without a confirmation and with a reason (--without-confirmation --reason TEXT; over HTTP, "
+    "without_confirmation and reason)"
+)
+"""What else can be done with a blend that is not confirmed, for a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def target(
     if state not in sources:
         raise WrongState(_refusal(study, state, action, sources))
     if action == "deploy" and without_confirmation and not reason.strip():
-        raise BadOption("deploy without_confirmation needs a reason, which the audit log keeps; say why")
+        raise BadOption("deploy without a confirmation needs a reason, which the audit log keeps; say why")
     if chosen.reason and not reason.strip():
         raise BadOption(f"{action} needs a reason, which the audit log keeps; say why")
     found = paused_from if chosen.target is None else chosen.target
@@ -94,5 +99,5 @@ def target(
 def _refusal(study: str, state: str, action: str, sources: tuple[str, ...]) -> str:
     message = f"study {study!r} is {state} and {action} needs it to be {' or '.join(sources)}"
     if action == "deploy" and state == "learning":
-        message += "; confirm it first, or deploy it without_confirmation"
+        message += f"; confirm it first, or {UNCONFIRMED}"
     return f"{message}; possible now: {', '.join(allowed(state)) or 'nothing, for this is final'}"

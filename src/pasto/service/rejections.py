@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 from pasto.service.wire import Refusal
@@ -15,6 +16,8 @@ MAX_REASONS = 50
 MAX_TEXTS = 1_000
 """Different texts of one batch that are looked at, so that none takes long; further ones are counted together."""
 MAX_REASON_CHARACTERS = 300
+REMEMBERED_REJECTIONS = 50_000
+"""Rejected events that one process remembers, so that a batch that is sent again does not count them again."""
 SHOWN_REASONS = 5
 OTHER_REASONS = "other reasons"
 
@@ -26,10 +29,37 @@ class RejectionCounter:
     >>> counted = counter.count(1, [Refusal(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
     >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
     ([('version is 7', 2)], (RejectedNumbers(source='web-1', events=1, first=3, last=3),))
+    >>> again = [Refusal(0, "a", "version is 7")]
+    >>> counter.take_new(1, again) == again, counter.take_new(1, again)
+    (True, [])
     """
 
     def __init__(self) -> None:
         self._kinds: defaultdict[int, set[str]] = defaultdict(set)
+        self._counted: OrderedDict[tuple[int, str | None, str], None] = OrderedDict()
+        self._lock = Lock()
+
+    def take_new(self, study: int, refused: Sequence[Refusal]) -> list[Refusal]:
+        """Return the rejections that are to be counted: each sender and id once, and every one without an id."""
+        new: list[Refusal] = []
+        with self._lock:
+            for refusal in refused:
+                if refusal.id is not None:
+                    key = (study, refusal.source, refusal.id)
+                    if key in self._counted:
+                        continue
+                    self._counted[key] = None
+                new.append(refusal)
+            while len(self._counted) > REMEMBERED_REJECTIONS:
+                self._counted.popitem(last=False)
+        return new
+
+    def forget(self, study: int, refused: Sequence[Refusal]) -> None:
+        """Forget a batch whose counts were not written, so that it counts when it is sent again."""
+        with self._lock:
+            for refusal in refused:
+                if refusal.id is not None:
+                    self._counted.pop((study, refusal.source, refusal.id), None)
 
     def count(self, study: int, refused: Sequence[Refusal]) -> Rejections:
         """Return the counts of one batch; reasons that differ only in numbers count as one."""

@@ -13,6 +13,7 @@ from pasto.errors import (
     BadInput,
     BadOption,
     BadSpec,
+    BadText,
     OutOfDate,
     PastoError,
     SourceError,
@@ -34,6 +35,7 @@ class UnknownKey(BadOption):
 
 ERRORS: dict[str, type[PastoError]] = {
     "bad_request": BadInput,
+    "bad_text": BadText,
     "out_of_date": OutOfDate,
     "source_failed": SourceError,
     "store_busy": StoreBusy,
@@ -105,7 +107,7 @@ class Remote:
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
         """Decide about a round that is held back for lack of events."""
         asked = {"round": round, "resolution": resolution, "reason": reason}
-        return self._ask("POST", _path(name, "rounds/resolve"), asked)
+        return self._ask("POST", _path(name, "rounds/resolve"), asked, who=who)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Closed rounds in order."""

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from pasto.assign import Cell, Published
-from pasto.errors import BadOption, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
+from pasto.control_characters import escape_control, find_control
+from pasto.errors import BadOption, BadText, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
 from pasto.service.archive import Archive
 from pasto.service.board import Board
 from pasto.service.details import Details
@@ -133,8 +134,13 @@ class Service:
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong."""
-        return check_file(document)
+        """Check a study file and the tables that it names; nothing is created. BadSpec says what is wrong.
+
+        `existing` is the state of the study that has the name already; None if there is none, or an archived one.
+        """
+        found = check_file(document)
+        row = self.store.study(found["name"])
+        return {**found, "existing": None if row is None or row.state == "archived" else row.state}
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
         """Put another study file in the place of a draft's; WrongState for what is not a draft any more."""
@@ -206,6 +212,7 @@ class Service:
         baseline though there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
         """
         _check_options(action, options)
+        _check_words(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
             details = Details.from_text(row.details)
@@ -241,6 +248,7 @@ class Service:
         Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
         meant, where it may have been closed before this was asked.
         """
+        _check_words(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
             meant = row.round if round is None else round
@@ -385,7 +393,7 @@ class Service:
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
         self._row(name)
-        _audit(0.0, who, "forget", reason, {})  # refuses words that cannot be kept
+        _check_words(who, reason)
         return self.keeping.forget(name, unit, who=who, reason=reason)
 
     @property
@@ -452,7 +460,8 @@ class Service:
         except SourceError as error:
             self._source_health.record_failure(row, error)
             raise
-        if spec.source is not None and (turned.learned_from or turned.look is not None):
+        measured = turned.learned_from or turned.corrected or turned.held or turned.look is not None
+        if spec.source is not None and measured:
             self._source_health.record_success(row)
         return turned
 
@@ -468,7 +477,8 @@ class Service:
         at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
         lines = [_audit(at, who, action, reason, detail)]
         if turned.trip is not None:
-            lines.append(_audit(at, "breaker", "trip", turned.trip, {"from": row.state, "to": turned.after.state}))
+            trip = escape_control(turned.trip)  # it names metrics, and must get through
+            lines.append(_audit(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
         done = self.store.commit(
             row, turned.after, policy=turned.policy, close=turned.close, learner=turned.learner, audit=lines
         )
@@ -487,11 +497,20 @@ class Service:
 
 
 def _audit(at: float, who: str, action: str, reason: str, detail: Mapping[str, Any]) -> AuditRow:
-    """A line of the audit log, if its words can be kept."""
-    for name, text in (("who", who), ("reason", reason)):
-        if "\0" in text or len(text) > MOST_WORDS or text.encode("utf-8", "replace").decode() != text:
-            raise BadOption(f"{name} must be text of up to {MOST_WORDS} characters without a NUL, got {text[:40]!r}")
+    """Return a line of the audit log, if its words can be kept."""
+    _check_words(who, reason)
     return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
+
+
+def _check_words(who: str, reason: str) -> None:
+    """Refuse words that cannot be kept, or that a terminal would obey when the audit log is printed."""
+    for name, text in (("who", who), ("reason", reason)):
+        if len(text) > MOST_WORDS or text.encode("utf-8", "replace").decode() != text:
+            raise BadText(f"{name} must be text of up to {MOST_WORDS} characters, got {text[:40]!r}")
+        if (found := find_control(text)) is not None:
+            raise BadText(
+                f"{name} must be one line without control characters, got {found} in {text[:40]!r}; leave it out"
+            )
 
 
 def _warnings(spec: Spec, source: SourceCheck | None) -> list[str]:

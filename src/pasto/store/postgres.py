@@ -19,6 +19,7 @@ from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended
 from pasto.store.session import LOCKS, ReadingPool, Session, driver, refuse
 from pasto.store.session import migrate as prepare
+from pasto.store.session_secret import new_secret
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
@@ -39,6 +40,8 @@ _SET_LATEST = (
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
     "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
 )
+_SESSION_NOTE = "secret/session"
+"""The note of the secret that sessions are signed with; a backup copies no notes."""
 _NUMBERS = "SELECT nextval('events_sequence_seq') FROM generate_series(1, %s)"
 
 
@@ -88,6 +91,14 @@ class PostgresStore(RelationalStore):
         except self._failure as error:
             raise StoreError(f"the database could not be read: {error}") from error
 
+    def session_secret(self) -> str:
+        """Return the secret that sessions are signed with: the same on every node, made if there is none."""
+        if not (found := self._all(statements.NOTE, (_SESSION_NOTE,))):
+            values = (_SESSION_NOTE, new_secret())  # another node may have been first
+            self._writing(lambda connection: self._do(connection, statements.ADD_NOTE, values))
+            found = self._all(statements.NOTE, (_SESSION_NOTE,))
+        return str(found[0][0])
+
     def high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         self._writer.require_open()
@@ -130,6 +141,7 @@ class PostgresStore(RelationalStore):
                         f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), max({column})) "  # noqa: S608 -- our own names
                         f"FROM {table} HAVING count(*) > 0"
                     )
+                self._do(connection, statements.DELETE_NOTE, (_SESSION_NOTE,))
 
             self._writing(write)
 

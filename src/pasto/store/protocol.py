@@ -204,6 +204,26 @@ class Store(Protocol):
         """Every key, revoked ones included."""
         ...
 
+    # Sessions of the dashboard
+
+    def session_secret(self) -> str:
+        """Return the secret that sessions are signed with: the same on every node, made if there is none.
+
+        No backup holds it, and `restore` makes another.
+        """
+        ...
+
+    def end_session(self, key: str, until: int, session: str, now: float) -> None:
+        """End a session of a key before it expires at `until`; what was noted of expired ones is deleted.
+
+        After MAX_ENDED_SESSIONS of one key, all its sessions that expire by then are ended together.
+        """
+        ...
+
+    def is_session_ended(self, key: str, until: int, session: str) -> bool:
+        """Return whether a session was ended, here or on another node."""
+        ...
+
     # Notes
 
     def note(self, name: str) -> str | None:

@@ -35,6 +35,11 @@ T = TypeVar("T")
 
 _NOTES = "note/"
 """Before the names of notes, which the store's own settings lie beside."""
+_ENDED = "ended_session/"
+"""Before key, expiry and number of every session that was ended before it expired; `all` stands for any number."""
+_ALL = "all"
+MAX_ENDED_SESSIONS = 1000
+"""Ended sessions of one key that are noted one by one."""
 
 
 class RelationalStore(LettingGo):
@@ -240,6 +245,36 @@ class RelationalStore(LettingGo):
         found = [replace(KeyRow(*row), scopes=tuple(json.loads(row[3]))) for row in self._all(statements.KEYS)]
         return sorted(found, key=lambda key: (key.created_at, key.prefix))
 
+    # Sessions of the dashboard
+
+    @abstractmethod
+    def session_secret(self) -> str:
+        """Return the secret that sessions are signed with: the same on every node, made if there is none."""
+
+    def end_session(self, key: str, until: int, session: str, now: float) -> None:
+        """End a session of a key before it expires at `until`; what was noted of expired ones is deleted."""
+
+        def write(connection: Any) -> None:
+            rows = self._do(connection, statements.NOTE_NAMES, (_ENDED, _end_of(_ENDED))).fetchall()
+            ended = [str(name).split("/") for (name,) in rows]
+            expired = [one for one in ended if int(one[2]) <= now]
+            same = [one for one in ended if int(one[2]) > now and one[1] == key]
+            last, number = until, session
+            if len(same) >= MAX_ENDED_SESSIONS:
+                expired += same
+                last, number = max(until, *(int(one[2]) for one in same)), _ALL
+            for one in expired:
+                self._do(connection, statements.DELETE_NOTE, ("/".join(one),))
+            self._do(connection, statements.ADD_NOTE, (f"{_ENDED}{key}/{last:012d}/{number}", ""))
+
+        self._writing(write)
+
+    def is_session_ended(self, key: str, until: int, session: str) -> bool:
+        """Return whether a session was ended, here or on another node."""
+        place = f"{_ENDED}{key}/{until:012d}/"
+        names = [str(name) for (name,) in self._all(statements.NOTE_NAMES, (place, _end_of(f"{_ENDED}{key}/")))]
+        return any(name == place + session or name.endswith(f"/{_ALL}") for name in names)
+
     # Notes
 
     def note(self, name: str) -> str | None:
@@ -265,6 +300,15 @@ class RelationalStore(LettingGo):
         for row in rows:
             values = (study, row.at, row.who, row.action, row.reason, row.detail)
             self._do(connection, statements.ADD_AUDIT, values)
+
+
+def _end_of(prefix: str) -> str:
+    """Return the first text behind all those that begin with a prefix, which ends in a slash.
+
+    >>> _end_of("note/")
+    'note0'
+    """
+    return f"{prefix[:-1]}0"
 
 
 def _to_study(row: Any) -> StudyRow:

@@ -20,6 +20,7 @@ from pasto.store.directory import Directory
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended
+from pasto.store.session_secret import delete_secret, load_secret, new_secret
 from pasto.store.writer import Writer
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class SqliteStore(RelationalStore):
         connect: Callable[[str], sqlite3.Connection] = connect,
     ) -> None:
         self._where = "memory:" if directory is None else str(directory)
+        self._session_secret: str | None = None
         self._clock = clock
         self._directory: Directory | None = None
         address = "file::memory:"
@@ -96,6 +98,12 @@ class SqliteStore(RelationalStore):
         except sqlite3.Error as error:
             raise StoreError(f"{self._where} could not be read: {error}") from error
 
+    def session_secret(self) -> str:
+        """Return the secret that sessions are signed with; in memory it lasts as long as the store."""
+        if self._session_secret is None:
+            self._session_secret = new_secret() if self.folder is None else load_secret(self.folder)
+        return self._session_secret
+
     def high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         # Sequences are handed out by the one writer in the order of its commits.
@@ -119,6 +127,9 @@ class SqliteStore(RelationalStore):
                     connection.executemany(insert(table), backup.execute(select(table)))
 
             self._writing(write)
+        self._session_secret = None
+        if self.folder is not None:
+            delete_secret(self.folder)
 
     def check(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""

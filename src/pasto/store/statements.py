@@ -92,6 +92,9 @@ ADD_REJECTED_NUMBERS: Final = (
 )
 
 NOTE: Final = "SELECT value FROM meta WHERE name = ?"
+NOTE_NAMES: Final = "SELECT name FROM meta WHERE name >= ? AND name < ?"
+DELETE_NOTE: Final = "DELETE FROM meta WHERE name = ?"
+ADD_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 LAST_SEQUENCE: Final = "SELECT coalesce(max(sequence), 0) FROM events"

@@ -28,6 +28,9 @@ def match_rows(table: Table, metrics: Sequence[str], assignments: Sequence[Label
     """
     labels = table.row_names(None, BadMeasurement, apart_from=metrics)
     _check_columns(table, [*metrics, *([] if labels.column is None else [labels.column])], metrics, what)
+    for name in metrics:
+        if not hasattr(table.columns[name], "__len__") or len(table.columns[name]) != len(table.columns[metrics[0]]):
+            raise BadMeasurement(f"the columns {metrics[0]!r} and {name!r} of {what} differ in length; give equal ones")
     rows = [list(row) for row in zip(*(table.columns[name] for name in metrics), strict=True)]
     if len(rows) != len(assignments):
         raise BadMeasurement(f"{what} has {len(rows)} rows for {len(assignments)} assignments; give one row for each")

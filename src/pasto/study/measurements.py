@@ -11,7 +11,7 @@ from pasto.errors import BadMeasurement
 from pasto.optimize.learners.protocol import Array
 from pasto.records import Observation
 from pasto.study.measurement_tables import Labels, match_rows
-from pasto.tables import read_table
+from pasto.tables import read_columns, read_table
 
 LARGEST = 1e15
 """Nothing measured on units is larger; beyond it a double no longer tells neighbouring numbers apart."""
@@ -22,7 +22,10 @@ def vectors(
 ) -> Array:
     """(count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
     if isinstance(told, Mapping):
-        told = [told]
+        if assignments is not None and any(_is_column(value) for value in told.values()):
+            told = match_rows(read_columns(told, BadMeasurement), metrics, assignments, what)
+        else:
+            told = [told]
     if assignments is not None and (table := read_table(told, BadMeasurement)) is not None:
         told = match_rows(table, metrics, assignments, what)
     if not isinstance(told, np.ndarray) and (isinstance(told, (str, bytes)) or not isinstance(told, Sequence)):
@@ -37,7 +40,7 @@ def vectors(
     except (TypeError, ValueError) as error:
         raise BadMeasurement(f"{what} must be numbers, one row of {metrics} for each assignment: {error}") from error
     if values.dtype.kind not in "iuf":
-        raise BadMeasurement(f"{what} must be numbers, got {values.dtype} values")
+        raise BadMeasurement(f"{what} must be numbers, got {_not_a_number(told, values)}")
     if numbers.shape == (len(metrics),) and count == 1:
         numbers = numbers[None]
     if numbers.shape != (count, len(metrics)):
@@ -98,6 +101,20 @@ def _row(row: Any, metrics: tuple[str, ...], what: str, place: int) -> list[Any]
     if unknown := [name for name in row if name not in metrics]:
         raise BadMeasurement(f"row {place} of {what} has {unknown[0]!r}, which this study does not measure: {metrics}")
     return [row[name] for name in metrics]
+
+
+def _is_column(value: Any) -> bool:
+    """Return whether a value of a mapping holds one number for each assignment."""
+    return hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+
+
+def _not_a_number(told: Any, values: Any) -> str:
+    """Return the first value that is not a number, with its row, for a message."""
+    for place, row in enumerate(told):
+        for value in row if isinstance(row, (list, tuple)) else [row]:
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+                return f"{value!r} in row {place}; drop an assignment that was not measured"
+    return f"{values.dtype} values"
 
 
 def _finite(numbers: Array, metrics: tuple[str, ...], what: str) -> None:

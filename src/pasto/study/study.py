@@ -173,9 +173,9 @@ class Study:
         """Record what assignments measured: all of them, or, if anything is wrong, none.
 
         `metrics` is an array (assignments, metrics) in the order of `objective.metrics`, a list of dicts, or a data
-        frame with a column for each metric; `standard_errors` have the same shape. A data frame whose rows are labelled
-        with assignment ids is put in order; without labels the rows are in the order of the assignments. Assignments
-        may be given by their ids, in any order, some now and some later.
+        frame or dict with a column for each metric; `standard_errors` have the same shape. A data frame whose rows are
+        labelled with assignment ids is put in order; without labels the rows are in the order of the assignments.
+        Assignments may be given by their ids, in any order, some now and some later.
 
         `units` says how many units are behind each assignment, one number for all or (assignments,): evidence is
         weighted by them. They count only if every assignment of the round has them. Without units, assignments count

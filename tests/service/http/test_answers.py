@@ -142,8 +142,10 @@ def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serv
 
 
 def test_a_store_that_does_not_answer_in_time_is_busy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = serve(request_timeout=0.2)
+    site = serve()
     site.study()
+    site.client.get("/v1/studies/feed/policy").raise_for_status()  # from now on the study is known
+    site.limit_time(0.2)
     never: Future[Any] = Future()
     monkeypatch.setattr(site.running.service, "ingest", lambda *_: never)
     answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
@@ -197,14 +199,14 @@ def test_replays_leave_threads_for_others(serve: Serve, monkeypatch: pytest.Monk
 
     def slow(_: str) -> dict[str, Any]:
         going.set()
-        end.wait(20)
+        end.wait(60)
         return {"identical": True, "rounds": 0, "first_difference": None}
 
     monkeypatch.setattr(site.running.service, "replay", slow)
     path = "/v1/studies/feed/replay"
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(httpx.post, site.url + path, timeout=30)
-        assert going.wait(20)
+        first = pool.submit(httpx.post, site.url + path, timeout=60)
+        assert going.wait(60)
         second = site.client.post(path)
         assert told(second) == (503, "too_busy")
         assert site.client.get("/v1/studies").status_code == 200

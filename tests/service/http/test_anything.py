@@ -46,7 +46,7 @@ QUICK, LONG = 20, 80
 @pytest.fixture(scope="module")
 def target(serve_long: Serve) -> Site:
     """A service for strangers to play with: "feed" is to be asked, "life" is to be changed."""
-    site = serve_long(batch_limit=100, request_timeout=10)
+    site = serve_long(batch_limit=100, request_timeout=60)
     site.study()
     site.study("life", start=False)
     key = site.running.application.context.keys.create("stranger", ["admin"])["key"]
@@ -91,7 +91,7 @@ def play(site: Site, session: requests.Session, route: Route, examples: int) -> 
         if case.query and "wait" in case.query:
             case.query = {**case.query, "wait": 0}
         headers = {"Authorization": site.client.headers["authorization"]}
-        answer = case.call(base_url=site.url, session=session, headers=headers, timeout=20)
+        answer = case.call(base_url=site.url, session=session, headers=headers, timeout=120)
         asked += 1
         assert answer.status_code not in (401, 403)
         case.validate_response(answer, checks=EXAMINED)

@@ -1,4 +1,4 @@
-"""Decisions by the short way are the endpoint's decisions, and a connection keeps its order whatever way they go."""
+"""FastAssign answers as the endpoint does, and a connection keeps its order and its limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.bench.load import post
+from pasto.service.http.calls import Endpoint
 from pasto.service.http.exposures import Exposures
-from pasto.service.http.express import Express
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -27,7 +27,7 @@ def connected(site: Site) -> Iterator[socket.socket]:
     """A bare connection, after the service has met the study."""
     site.client.post(PATH, json={"unit": "first"}).raise_for_status()
     host, _, port = site.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         yield connection
 
 
@@ -52,8 +52,8 @@ def answers(connection: socket.socket, number: int) -> list[tuple[int, dict[str,
 
 
 def other_way(request: bytes) -> bytes:
-    """The same request as it never goes the short way: with a query that is empty."""
-    return request.replace(b"/assign ", b"/assign? ", 1)
+    """Return the same request as the endpoint answers it: with a content type that FastAssign does not take."""
+    return request.replace(b"application/json", b"application/json; charset=utf-8", 1)
 
 
 BODIES = (
@@ -98,25 +98,26 @@ def test_any_unit_is_answered_alike(site: Site, unit: str) -> None:
     assert (short[0], short[2]) == (long[0], long[2])
 
 
-def test_the_short_way_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    express = site.running.application.express
-    said: list[bool] = []
-    answer = express.answer
+def test_fast_assign_answers_plain_requests_for_one_unit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_on: list[str] = []
+    endpoint = Endpoint.__call__
 
-    def noted(_: Express, *given: Any) -> bytes | None:
-        found = answer(*given)
-        said.append(found is not None)
-        return found
+    async def note(self: Endpoint, scope: Any, receive: Any, send: Any) -> None:
+        passed_on.append(scope["path"])
+        await endpoint(self, scope, receive, send)
 
-    monkeypatch.setattr(Express, "answer", noted)
     with connected(site) as connection:
-        said.clear()
-        connection.sendall(
-            post(PATH, b'{"unit":"u"}') + post(PATH, b'{"unit":7}') + post("/v1/studies/x/assign", b"{}")
-        )
-        assert [status for status, _, _ in answers(connection, 3)] == [200, 400, 404]
-    assert said[0] is True
-    assert True not in said[1:]
+        monkeypatch.setattr(Endpoint, "__call__", note)
+        for request, status, is_fast in (
+            (post(PATH, b'{"unit":"u"}'), 200, True),
+            (other_way(post(PATH, b'{"unit":"u"}')), 200, False),
+            (post(PATH, b'{"unit":7}'), 400, False),
+            (post("/v1/studies/x/assign", b"{}"), 404, False),
+        ):
+            passed_on.clear()
+            connection.sendall(request)
+            assert [found for found, _, _ in answers(connection, 1)] == [status]
+            assert bool(passed_on) is not is_fast
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])
@@ -187,15 +188,14 @@ def test_a_request_that_has_begun_is_not_idle(serve: Serve, address: str) -> Non
 
 
 def test_a_request_that_came_in_part_is_answered_while_the_service_ends(serve: Serve) -> None:
-    site = serve()
+    site = serve(shutdown_timeout=60)
     site.study()
     request = post(PATH, b'{"unit":"last"}')
     with connected(site) as connection:
         connection.sendall(request[:-5])
-        held: Any = site.running._server.server_state.connections
-        site.until(lambda: any(one._short is not None for one in held))
+        site.until(lambda: site.running.application.context.working == 1)
         site.running.stop()
-        site.until(lambda: not any(one._short is not None for one in held))
+        site.until(lambda: site.running.application.context.waiting.ended)
         connection.sendall(request[-5:])
         ((status, headers, _),) = answers(connection, 1)
     assert (status, headers["connection"]) == (200, "close")
@@ -238,6 +238,7 @@ def test_a_head_without_a_body_is_sent(site: Site) -> None:
 
 def test_an_idle_connection_is_kept(serve: Serve) -> None:
     site = serve(request_timeout=0.3, keep_alive=30)
+    site.limit_time(60)
     site.study()
     with connected(site) as connection:
         for _ in range(2):
@@ -249,7 +250,7 @@ def test_an_idle_connection_is_kept(serve: Serve) -> None:
                 connection.recv(1)  # neither a word nor an end, though it says nothing for longer than a request may
 
 
-def test_the_short_way_asks_for_a_key(serve: Serve) -> None:
+def test_fast_assign_asks_for_a_key(serve: Serve) -> None:
     site = serve()
     site.study()
     keys = site.running.application.context.keys
@@ -264,7 +265,7 @@ def test_the_short_way_asks_for_a_key(serve: Serve) -> None:
                 break
 
 
-def test_short_ways_are_logged_and_counted(serve: Serve) -> None:
+def test_decisions_are_logged_and_counted(serve: Serve) -> None:
     site = serve()
     site.study()
     with connected(site) as connection:

@@ -48,7 +48,7 @@ def test_the_interface_says_so_too() -> None:
 
 
 def test_a_decision_is_answered_before_its_exposure_is_written(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = serve(request_timeout=0.3)
+    site = serve()
     site.study()
     store = site.running.service.store
     with monkeypatch.context() as stalled:
@@ -64,8 +64,10 @@ def test_a_decision_is_answered_before_its_exposure_is_written(serve: Any, monke
             "version": decided.json()["version"],
             "candidate": decided.json()["candidate"],
         }
+        site.limit_time(0.3)
         waited: httpx.Response = site.client.post("/v1/studies/feed/events", json=[exposure])
         assert waited.status_code == 503, "an event is acknowledged when it is durable, and not before"
+    site.limit_time(60)
     # The way that the page names: send it as an event, and wait. The unit counts once all the same.
     assert site.client.post("/v1/studies/feed/events", json=[exposure]).json()["accepted"] == 1
     site.client.post("/v1/studies/feed/assign", json={"unit": "ann"}).raise_for_status()

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 SOURCE = Path(answers.__file__).parent
-PLAIN = {"not_found": 404, "wrong_method": 405, "internal_error": 500, "storage_full": 507, "too_slow": 408}
+PLAIN = {
+    "not_found": 404,
+    "wrong_method": 405,
+    "too_slow": 408,
+    "url_too_long": 414,
+    "head_too_large": 431,
+    "internal_error": 500,
+    "storage_full": 507,
+}
 """Codes that are not raised as refusals."""
 
 

@@ -228,7 +228,7 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
 
 
 def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
-    site = serve()
+    site = serve(shutdown_timeout=60)
     site.study()
     site.study("other")
     headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}
@@ -246,13 +246,14 @@ def test_waiting_for_one_study_is_not_ended_by_another(serve: Serve) -> None:
     assert heard == [304]  # whoever waits is sent away when the service ends
 
 
-def test_more_waiters_than_allowed_are_asked_to_come_back(serve: Serve) -> None:
+def test_more_waiters_than_allowed_are_answered_at_once_and_disconnected(serve: Serve) -> None:
     site = serve(max_waiters=1)
     site.study()
     headers = {"if-none-match": site.client.get(POLICY).headers["etag"]}
     site.running.application.context.waiting.number = 1
-    answer = site.client.get(f"{POLICY}?wait=1", headers=headers)
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    answer = site.client.get(f"{POLICY}?wait=60", headers=headers)
+    assert (answer.status_code, answer.headers["retry-after"], answer.headers["connection"]) == (304, "1", "close")
+    assert site.client.get(f"{POLICY}?wait=60", headers={"if-none-match": '"another"'}).status_code == 200
 
 
 def test_decisions_are_those_of_the_policy(site: Site) -> None:

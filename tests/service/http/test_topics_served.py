@@ -75,7 +75,7 @@ def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     producer: Producer, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pasto.service.topics.REST", 0.1)
-    brokers = producer.list_topics(timeout=10).brokers.values()
+    brokers = producer.list_topics(timeout=60).brokers.values()
     properties = tmp_path / "client.properties"
     properties.write_text(
         "# of the client\nsession.timeout.ms = 6000\nlog_level=0\ntopic.metadata.refresh.interval.ms=500\n"

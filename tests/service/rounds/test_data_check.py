@@ -87,7 +87,7 @@ def send(
             found.append({"type": "metric", "id": f"w{version}/{user}", "name": "watch", "fields": fields, **about})
         if "like" in kinds and rng.random() < 0.5:
             found.append({"type": "metric", "id": f"l{version}/{user}", "name": "like", **about})
-    taken = service.ingest("feed", service.decode(json.dumps({"events": found}).encode())).result(10.0)
+    taken = service.ingest("feed", service.decode(json.dumps({"events": found}).encode())).result(60.0)
     assert taken["refused"] == []
 
 

@@ -164,16 +164,16 @@ def test_a_long_close_does_not_keep_the_board_from_hearing_of_a_pause(
 
     def slow(name: str) -> int:
         closing.set()
-        done.wait(30)
+        done.wait(60)
         return 0
 
     monkeypatch.setattr(timed, "close_if_due", slow)
     scheduler = Scheduler(timed, poll=0.01)
     scheduler.start()
-    assert closing.wait(30)
+    assert closing.wait(60)
     timed.board.listen(lambda name: heard.set())
     other.change("feed", "pause", who="eve", reason="odd numbers")
-    assert heard.wait(30)
+    assert heard.wait(60)
     assert timed.board.current("feed").state == "paused"
     done.set()
     scheduler.stop()
@@ -200,7 +200,7 @@ def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> N
     scheduler = Scheduler(timed, poll=0.01)
     scheduler.start()
     scheduler.start()
-    assert closed.wait(30)
+    assert closed.wait(60)
     assert scheduler.alive
     scheduler.stop()
     assert not scheduler.alive

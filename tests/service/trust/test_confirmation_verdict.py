@@ -90,8 +90,9 @@ def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_re
     place.crowd(300)
     with pytest.raises(WrongState, match=r"'feed' is not confirmed.*Not shown to hold: y at least -2%") as refused:
         place.service.change("feed", "deploy", who="ann", reason="confirmed")
-    assert "without_confirmation and with a reason" in str(refused.value)
-    with pytest.raises(BadOption, match="without_confirmation needs a reason"):
+    assert "or deploy it without a confirmation and with a reason" in str(refused.value)
+    assert "--without-confirmation" in str(refused.value)
+    with pytest.raises(BadOption, match="without a confirmation needs a reason"):
         place.service.change("feed", "deploy", who="ann", without_confirmation=True)
     assert place.service.show("feed")["state"] == "confirming"
     reply = place.service.change("feed", "deploy", who="ann", reason="launch day", without_confirmation=True)

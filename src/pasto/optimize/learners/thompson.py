@@ -172,7 +172,10 @@ class Thompson:
         noise[0] = 0.0  # what is expected, so that the answer finds its own best points
         truths = belief.draw(noise)
         _, priced = draw_blends(problem, belief.mean, truths)
-        return prospects(known.kernels, known.statistics.origin, problem.features, truths, priced, rng)
+        mixing = np.eye(len(truths[0])) if known.mixing is None else known.mixing
+        inverse = np.linalg.inv(mixing)
+        origin = inverse @ known.statistics.origin
+        return prospects(known.kernels, origin, problem.features, inverse @ truths, priced @ mixing, rng)
 
     def grow(self, problem: Problem, state: ThompsonState) -> ThompsonState:
         """New candidates, of which nothing is known."""
@@ -237,9 +240,9 @@ class Thompson:
     def _shared(self, problem: Problem, known: CandidateModel) -> CandidateModel:
         """With kernels, where they predict better or are asked for."""
         assert problem.features is not None  # noqa: S101 -- `_may_share` has looked
-        estimates, noises = known.points()
+        mixing, estimates, noises = known.components()
         fit = fit_kernels if self.structure == "process" else choose_kernels
-        return known.share(fit(problem.features, estimates, noises))
+        return known.share(fit(problem.features, estimates, noises), mixing)
 
     def _limited(self, problem: Problem, state: ThompsonState, shares: Array, belief: Posterior | None) -> Array:
         """The policy within its caps and budgets."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from pasto.control_characters import escape_control
 from pasto.report.telling.sections import number, span
 from pasto.report.telling.text import WIDTH, table
 
@@ -34,4 +35,4 @@ def what_if(told: Mapping[str, Any]) -> str:
     if told["from_log"]:
         lines += ["", *wrap(f"Not learned, but read from the log: {', '.join(told['from_log'])}.", WIDTH)]
     lines += ["", *wrap(told["assumes"], WIDTH)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(escape_control, lines)) + "\n"

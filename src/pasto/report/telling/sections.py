@@ -49,7 +49,8 @@ def sections(report: Mapping[str, Any]) -> tuple[Section, ...]:
 def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
     yield _opening(report)
     if source := report.get("source_problem"):
-        yield Section("Source", (f"Round {source['round']} cannot be measured: {source['message']}.", _UNMEASURED))
+        message = source["message"].rstrip(".")
+        yield Section("Source", (f"Round {source['round']} cannot be measured: {message}.", _UNMEASURED))
     breaker = report.get("breaker") or {}
     if breaker.get("tripped"):
         yield Section("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
@@ -121,7 +122,7 @@ def _held(held: Sequence[Mapping[str, Any]]) -> Section:
 
 def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return a row for each target and metric: relative and absolute lift, and the lift by other methods."""
-    adjusted, bounded = (any(lift.get(way) for lift in lifts) for way in ("adjusted", "bounded"))
+    adjusted, bounded = any(lift.get("adjusted") for lift in lifts), any(map(_has_bounds, lifts))
     rows = []
     for lift in lifts:
         row = [lift["target"], lift["metric"], span(lift["relative"], percent=True)]
@@ -129,7 +130,7 @@ def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tup
         if adjusted:
             row += [span(other["relative"], percent=True), share(other["variance_reduced_by"])] if other else ["", ""]
         if bounded:
-            row.append(_by_range(lift.get("bounded")))
+            row.append(_by_range(lift))
         row += [span(lift["absolute"]), number(lift["level"]), number(lift["control"])]
         row.append({"up": "rose", "down": "fell", "unclear": "not clear"}[(other or lift)["told"]])
         rows.append(tuple(row))
@@ -137,10 +138,18 @@ def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tup
     return ("", "metric", "relative", *more, "absolute", "level", "control", ""), tuple(rows)
 
 
-def _by_range(bounded: Mapping[str, Any] | None) -> str:
-    if bounded is None:
+def _by_range(lift: Mapping[str, Any]) -> str:
+    if not _has_bounds(lift):
         return ""
+    bounded = lift["bounded"]
     return span(bounded["absolute"]) if bounded["relative"] is None else span(bounded["relative"], percent=True)
+
+
+def _has_bounds(lift: Mapping[str, Any]) -> bool:
+    """Return whether the interval by the metric's range has both of its ends."""
+    bounded = lift.get("bounded") or {"relative": None, "absolute": {"low": None, "high": None}}
+    estimate = bounded["absolute"] if bounded["relative"] is None else bounded["relative"]
+    return estimate["low"] is not None and estimate["high"] is not None
 
 
 def bounded_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -149,7 +158,7 @@ def bounded_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     >>> bounded_words([{"metric": "likes", "bounded": None}])
     ()
     """
-    if not any(lift.get("bounded") for lift in lifts):
+    if not any(map(_has_bounds, lifts)):
         return ()
     return ("An interval by a metric's range holds for few units too, and for any distribution within the range.",)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from pasto.control_characters import escape_control
 from pasto.report.telling.sections import sections
 
 WIDTH = 100
@@ -24,7 +25,7 @@ def text(report: Mapping[str, Any]) -> str:
             lines += wrap(sentence, WIDTH)
         if section.rows:
             lines += ([""] if section.words else []) + table(section.header, section.rows)
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(escape_control, lines)) + "\n"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

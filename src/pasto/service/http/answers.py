@@ -13,6 +13,7 @@ import msgspec
 from pasto.errors import (
     BadInput,
     BadSpec,
+    BadText,
     MissingExtra,
     NothingLearned,
     OutOfDate,
@@ -102,6 +103,7 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
     OutOfDate: (409, "out_of_date"),
     NothingLearned: (409, "nothing_learned"),
     BadSpec: (422, "bad_spec"),
+    BadText: (422, "bad_text"),
     BadInput: (400, "bad_request"),
     Unsupported: (422, "unsupported"),
     StoreBusy: (503, "store_busy"),

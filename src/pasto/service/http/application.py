@@ -18,7 +18,7 @@ from pasto.service.http.answers import Answer, problem
 from pasto.service.http.body import Receive
 from pasto.service.http.calls import Context, Endpoint, Scope, Send, unforeseen
 from pasto.service.http.exposures import Exposures
-from pasto.service.http.express import Express
+from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
@@ -36,7 +36,8 @@ log = logging.getLogger("pasto.http")
 class Application:
     """Everything that a service answers over HTTP.
 
-    `pages` are further routes beside the table's; the OpenAPI document does not list them.
+    `pages` are further routes beside the table's; the OpenAPI document does not list them. A browser that asks for an
+    address that does not exist gets the error in the form that the pages give theirs.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Application:
             keys=keys,
             guard=Guard(keys, settings),
             meters=Meters(lambda: gauges(context)),
-            waiting=Waiting(),
+            waiting=Waiting(settings.max_waiters),
             exposures=Exposures(service),
             threads=ThreadPoolExecutor(settings.threads, thread_name_prefix="pasto-http"),
             scheduler=scheduler,
@@ -64,21 +65,22 @@ class Application:
         )
         service.board.listen(context.waiting.changed)
         endpoints = {(route.method, route.path): Endpoint(route, context) for route in (*ROUTES, *pages)}
-        self._hot = {
+        self._hot: dict[tuple[str, str], Endpoint | FastAssign] = {
             (method, path.rpartition("/")[2]): endpoint
             for (method, path), endpoint in endpoints.items()
             if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
         }
-        self.express = Express(endpoints["POST", "/v1/studies/{name}/assign"].route, context)
+        self._hot["POST", "assign"] = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[
                 StarletteRoute(path, _Mounted(each), methods=list(each)) for path, each in _by_path(endpoints).items()
             ],
-            exception_handlers={HTTPException: _refused, Exception: _failed},
+            exception_handlers={HTTPException: self._refused, Exception: _failed},
             lifespan=self._running,
         )
         self._behind.router.redirect_slashes = False
+        self._error_page = next((route.errors for route in pages if route.errors), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or begin and end with the server."""
@@ -113,6 +115,19 @@ class Application:
             context.exposures.flush()
             context.threads.shutdown(wait=False, cancel_futures=True)
 
+    def _refused(self, request: Request, error: Exception) -> Response:
+        """Return the router's own refusals: as a page for a browser, else in the form that all errors have."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+        page = self._error_page if _wants_page(request) else None
+        nothing = "there is nothing at this address; /openapi.json lists what there is"
+        code, message = {
+            404: ("not_found", nothing if page is None else "there is no page at this address"),
+            405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
+        }.get(status, ("bad_request", "the request cannot be served"))
+        answer = problem(status, code, message)
+        return _response(answer if page is None else page(answer), headers)
+
     async def _watch_keys(self) -> None:
         """Learn of keys that other nodes made or revoked."""
         context = self.context
@@ -142,15 +157,10 @@ def _by_path(endpoints: dict[tuple[str, str], Endpoint]) -> dict[str, dict[str, 
     return found
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    """The router's own refusals, in the form that all errors have."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    code, message = {
-        404: ("not_found", "there is nothing at this address; /openapi.json lists what there is"),
-        405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
-    }.get(status, ("bad_request", "the request cannot be served"))
-    return _response(problem(status, code, message), headers)
+def _wants_page(request: Request) -> bool:
+    """Return whether a browser asks for a page: it names HTML among what it takes, and the address is not the API's."""
+    is_api = f"{request.scope['path']}/".startswith(("/v1/", "/ofrep/"))
+    return not is_api and "text/html" in request.headers.get("accept", "").lower()
 
 
 def _failed(request: Request, error: Exception) -> Response:

@@ -24,6 +24,7 @@ from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
 
 if TYPE_CHECKING:
+    from pasto.service.http.connections import LimitedConnection
     from pasto.service.http.exposures import Exposures
     from pasto.service.http.table import Route
     from pasto.service.http.waiting import Waiting
@@ -262,6 +263,9 @@ async def respond_early(found: Answer, scope: Scope, receive: Receive, send: Sen
     if not _has_body(scope):
         await respond(found, send)
         return
+    connection: LimitedConnection | None = scope.get("state", {}).get("connection")
+    if connection is not None:
+        connection.answer_early()
     status, body, headers = found
     kept = (each for each in headers if each[0] != b"connection")
     closing = (*kept, *CLOSE, (b"content-length", b"%d" % len(body)))

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from pasto.control_characters import escape_json
 from pasto.service.keys import redact
 
 KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
@@ -33,7 +34,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return redact(json.dumps(line, default=str, ensure_ascii=False))
+        return redact(escape_json(json.dumps(line, default=str, ensure_ascii=False)))
 
 
 class Lines(logging.Formatter):

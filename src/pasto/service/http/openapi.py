@@ -76,6 +76,13 @@ POLICY = {
     "type": "object",
     "description": "The document of a published policy, exactly as it was published.",
     "required": ["format", "study", "version", "round", "state", "mode", "salt", "baseline", "candidates", "cells"],
+    "properties": {
+        "sha256": {
+            "type": "string",
+            "pattern": "^[0-9a-f]{64}$",
+            "description": "The last field: the SHA-256 of the text without it.",
+        }
+    },
 }
 BODIES: Mapping[str, Mapping[str, Any]] = {
     "StudyFile": {

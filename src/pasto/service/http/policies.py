@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pasto.assign import Cell, Published
-from pasto.service.http.answers import JSON, Answer, Refused, encode, retry
+from pasto.service.http.answers import CLOSE, JSON, Answer, Headers, Refused, encode, retry
 from pasto.service.http.calls import Call, Context
 from pasto.service.http.schemas import Units
 
@@ -27,16 +27,17 @@ async def policy(call: Call) -> Answer:
     board, waiting = call.service.board, call.context.waiting
     held = call.header(b"if-none-match")
     current = await call.policy(name)
+    further: Headers = ()
     if wait and held and _same(held, current):
-        if waiting.number >= call.settings.max_waiters:
-            raise Refused(
-                503, "too_busy", "too many callers are waiting for a policy", headers=retry(call.settings.retry_after)
-            )
-        event = waiting.event(name)
-        current = board.current(name)
-        if _same(held, current):
-            await waiting.wait(event, wait)
+        if waiting.number >= waiting.limit:
+            # Answered at once, and disconnected until it asks again, because other callers need the connection.
+            further = (*CLOSE, *retry(call.settings.retry_after))
+        else:
+            event = waiting.event(name)
             current = board.current(name)
+            if _same(held, current):
+                await waiting.wait(event, wait)
+                current = board.current(name)
     if board.silence > UNSURE:
         # It may have been paused elsewhere. A caller that hears nothing goes on until its policy expires, no longer.
         raise Refused(
@@ -47,7 +48,7 @@ async def policy(call: Call) -> Answer:
         )
     tag = (b"etag", f'"{current.checksum}"'.encode())
     if held and _same(held, current):
-        return Answer(304, b"", (tag, (b"cache-control", b"no-cache")))
+        return Answer(304, b"", (tag, (b"cache-control", b"no-cache"), *further))
     return Answer(200, current.text.encode(), (*JSON, tag, (b"cache-control", b"no-cache")))
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 
 from pasto.errors import BadOption
 from pasto.service.archive import Archive
 from pasto.service.http.application import Application
-from pasto.service.http.connection import Connection
+from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
+from pasto.service.http.descriptors import claim_descriptors
 from pasto.service.http.guard import check_safe
 from pasto.service.http.table import Route
 from pasto.service.keys import Keys
@@ -86,6 +90,8 @@ class Running:
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
             self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
+            self.connections = OpenConnections(settings)
+            self.application.context.looks.append(self.connections.look)
             self.upkeep = Upkeep(self.service, settings)
             self.application.context.looks.append(self.upkeep.told)
             self._topics = Topics.of(self.service, settings)
@@ -95,7 +101,9 @@ class Running:
         except BaseException:
             store.close()
             raise
-        self._server = Quiet(_config(self.application, settings), self.application.context.waiting.end)
+        self._server = Quiet(
+            _config(self.application, settings, self.connections), self.application.context.waiting.end
+        )
         self._said = _say(settings.store, self.url)
 
     @property
@@ -112,6 +120,9 @@ class Running:
     def serve(self, beginning: Callable[[], None] = lambda: None) -> None:
         """Serve until ended; `beginning` is called when the first request can be answered."""
         self._server.beginning = beginning
+        budget = claim_descriptors(self.settings)
+        self.connections.capacity = budget.connections
+        self.application.context.waiting.limit = budget.waiters
         self.service.board.refresh()
         if self._webhook is not None:
             self._webhook.start()
@@ -144,21 +155,23 @@ class Running:
         self._server.should_exit = True
 
 
-def _config(application: Application, settings: Settings) -> uvicorn.Config:
-    connection = type(
-        "Connection", (Connection,), {"patience": settings.request_timeout, "express": application.express}
-    )
+def _config(application: Application, settings: Settings, connections: OpenConnections) -> uvicorn.Config:
+    """Return uvicorn's configuration, with every connection of its own protocol inside a limited one."""
+    inner = uvicorn.Config(application, http="httptools", ws="none", log_config=None)
+    inner.load()
     return uvicorn.Config(
-        application,
+        TrackedApplication(application),
         loop="uvloop",
-        http=connection,
+        http=cast(Any, partial(LimitedConnection, connections, inner.http_protocol_class)),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=settings.keep_alive,
+        # The limited connection closes idle ones. uvicorn's timer also runs while the next request arrives, and must
+        # end later than that request may take.
+        timeout_keep_alive=settings.keep_alive + math.ceil(settings.request_timeout) + 1,
         timeout_graceful_shutdown=settings.shutdown_timeout,
     )
 

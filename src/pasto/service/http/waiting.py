@@ -9,7 +9,9 @@ import contextlib
 class Waiting:
     """Wakes everyone who waits for a study; made for one event loop, and told of changes from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        """Callers that may wait at once."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._events: dict[str, asyncio.Event] = {}
         self.number = 0

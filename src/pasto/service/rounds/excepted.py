@@ -17,8 +17,8 @@ _SENTENCES = {
 def excepted(told: Mapping[str, Any]) -> Iterator[str]:
     """The exceptions of a replay's answer, a sentence each.
 
-    >>> list(excepted({"identical": True, "except": {"deleted_events": {"rounds": [3, 4]}}}))
+    >>> list(excepted({"identical": True, "except": {"deleted_events": {"rounds": [4, 3]}}}))
     ['except rounds 3, 4, whose events are deleted, taken as recorded']
     """
     for kind, about in told.get("except", {}).items():
-        yield _SENTENCES[kind].format(**{**about, "rounds": ", ".join(map(str, about["rounds"]))})
+        yield _SENTENCES[kind].format(**{**about, "rounds": ", ".join(map(str, sorted(about["rounds"])))})

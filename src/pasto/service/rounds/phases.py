@@ -8,6 +8,7 @@ from typing import Any
 
 from pasto.errors import BadOption, WrongState
 from pasto.report.guardrail_text import verdict_text
+from pasto.service.lifecycle import UNCONFIRMED
 from pasto.service.rounds.close import Turn
 from pasto.service.trust.confirmation import ENOUGH, enough
 
@@ -56,12 +57,12 @@ def check_confirmed(name: str, turned: Turn, verdict: Mapping[str, Any]) -> None
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
         raise WrongState(
             f"the confirmation of study {name!r} has too few units to say anything (needed: {ENOUGH} in the control "
-            f"and in the blend; measured: {counted}); let it run, or deploy without_confirmation and with a reason"
+            f"and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
         )
     if verdict["state"] != "confirmed":
         raise WrongState(
             f"study {name!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
-            "deploy without_confirmation and with a reason"
+            + UNCONFIRMED
         )
 
 

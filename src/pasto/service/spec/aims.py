@@ -88,7 +88,11 @@ def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[s
     if "goal" not in document:
         problems.add("goal", "is missing; write {maximize: METRIC} or {minimize: METRIC}")
         return None
-    fields = problems.fields("goal", document["goal"], inside("goal"))
+    goal = document["goal"]
+    if isinstance(goal, str):
+        problems.add("goal", f"must say maximize or minimize, got {shown(goal)}; write {{maximize: {goal[:60]}}}")
+        return None
+    fields = problems.fields("goal", goal, inside("goal"))
     if not fields and document["goal"]:
         return None  # misspelt, as has been told
     if len(fields) != 1:

@@ -228,7 +228,8 @@ def _lists(problems: Problems, path: str, given: Mapping[str, object]) -> dict[s
     for name, values in given.items():
         spot = within(path, name)
         if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MOST:
-            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {shown(values)}")
+            cure = "; write a range under ranges: instead of parameters:" if isinstance(values, Mapping) else ""
+            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {shown(values)}{cure}")
             continue
         checked = [_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
         known = [value for value in checked if value is not None]
