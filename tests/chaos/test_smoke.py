@@ -14,7 +14,7 @@ from tests.chaos.load import Event
 from tests.chaos.service_process import ROOT, environment
 from tests.chaos.verification import count_unknown
 
-SMOKE = ("kill -9 under load", "slow heads and bodies", "keys and routes")
+SMOKE = ("kill -9 under load", "endless header lines", "keys and routes")
 
 
 def test_an_acknowledged_event_that_is_not_known_any_more_is_a_loss() -> None:
