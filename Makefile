@@ -2,7 +2,7 @@
 # requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
 
 PYTHON ?= python3
-# What `make demo`, `make serve`, `make paper`, `make bench` and `make lock` are given, as in make paper OPTIONS=--quick
+# What `make demo`, `make serve`, `make paper`, `make bench`, `make chaos` and `make lock` are given, as in make paper OPTIONS=--quick
 OPTIONS ?=
 
 BIN := .venv/bin
@@ -24,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test services check format paper realdata bench lock clean
+.PHONY: help setup demo serve test services chaos check format paper realdata bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets.
@@ -43,6 +43,9 @@ test: check ## Check, then run the tests with the examples in README, docs and d
 
 services: $(SERVICES) ## Run the tests that need PostgreSQL or Node, and the long ones, at full size.
 	$(BIN)/pytest -q -n auto --maxprocesses 2 -m services tests
+
+chaos: $(DEV) ## Kill, flood and deceive real services on loopback, and print a table of losses.
+	@$(BIN)/python -m tests.chaos $(OPTIONS)
 
 check: $(DEV) ## Check format, lint, types and the import contract.
 	$(BIN)/ruff format --check --quiet

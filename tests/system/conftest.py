@@ -21,8 +21,8 @@ Events = list[dict[str, Any]]
 World = Callable[[Published, int], Events]
 
 
-@pytest.fixture
-def document() -> dict[str, Any]:
+def feed_document() -> dict[str, Any]:
+    """Return the study file of the world below."""
     return {
         "name": "feed",
         "baseline": {"w": 1},
@@ -38,10 +38,19 @@ def document() -> dict[str, Any]:
     }
 
 
+def quick_document() -> dict[str, Any]:
+    """Return the same with Algorithm 1, whose rounds cost a millisecond."""
+    return {**feed_document(), "guardrails": [{"keep": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
+
+
 @pytest.fixture
-def quick(document: dict[str, Any]) -> dict[str, Any]:
-    """The same with Algorithm 1, whose rounds cost a millisecond."""
-    return {**document, "guardrails": [{"keep": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
+def document() -> dict[str, Any]:
+    return feed_document()
+
+
+@pytest.fixture
+def quick() -> dict[str, Any]:
+    return quick_document()
 
 
 @pytest.fixture
