@@ -21,6 +21,7 @@ from pasto.errors import BadOption, BadSpec
 from pasto.measure import Before, Column, Condition, Moments, measure, parse_metrics
 from pasto.measure.definitions import Aggregate
 from pasto.records import Value
+from pasto.store.event_ids import compute_digest
 from pasto.store.schema import migrations
 
 STUDY, VERSION = 1, 7
@@ -55,6 +56,8 @@ class Table:
 
     def __init__(self, connection: Any, dialect: str) -> None:
         self.connection, self.dialect = connection, dialect
+        if dialect == "sqlite":
+            connection.create_function("event_digest", 3, compute_digest, deterministic=True)
         for statement in (statement for step in migrations(dialect) for statement in step):
             connection.execute(statement)
         self.mark = "?" if dialect == "sqlite" else "%s"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pasto.assign.document import write
 from pasto.service.service import Service
 from pasto.store import EXPOSURE, METRIC, EventRow, Store, StudyRow, open_store
 from pasto.store.checksums import COLUMNS
@@ -126,7 +127,7 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
         (json.loads(observed), checksum)
         for observed, checksum in connection.execute("SELECT observed, learner_checksum FROM closes ORDER BY round")
     ]
-    policies = connection.execute("SELECT version, text, learned FROM policies ORDER BY version").fetchall()
+    policies = connection.execute("SELECT text, learned FROM policies ORDER BY version").fetchall()
     audits = [
         (action, json.loads(detail))
         for action, detail in connection.execute(
@@ -148,12 +149,10 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
 
     def published() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round + 1, rounds + 1):
-            version, text, learned = policies[-1 if number == rounds else number % known]
-            for before, after in (
-                (f'"version":{version},"round":{version},', f'"version":{number},"round":{number},'),
-                (f'"salt":"{NAME}/{version}"', f'"salt":"{NAME}/{number}"'),
-            ):
-                text = text.replace(before, after, 1)
+            text, learned = policies[-1 if number == rounds else number % known]
+            fields = json.loads(text)
+            del fields["sha256"]
+            text = write({**fields, "version": number, "round": number, "salt": f"{NAME}/{number}"})
             checksum = sha256(text.encode()).hexdigest()
             yield study, number, number, learned, text, checksum, at(number), BORN + HOUR * (number - 1)
 

@@ -89,7 +89,7 @@ def show(store: str) -> None:
         ("bytes an event", f"{size.bytes_an_event:,.1f}"),
     ]
     for name, value in lines:
-        click.echo(f"{name:<19}  {value:>16}")
+        echo(f"{name:<19}  {value:>16}")
 
 
 @store.command(short_help="Give back the room of deleted events.", epilog="\b\nExample:\n  pasto store compact\n")
@@ -107,7 +107,7 @@ def compact(store: str) -> None:
         before = kept.size().bytes
         kept.compact()
         after = kept.size().bytes
-    click.echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
+    echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
 
 
 def _megabytes(size: int) -> str:
