@@ -81,10 +81,10 @@ def _row(
 ) -> dict[str, Any]:
     return {
         "what": what,
-        f"s at {ages[0]:,}": round(young[1], 3),
-        f"s at {ages[1]:,}": round(old[1], 3),
+        f"s at {ages[0]:,}": round(young[1], 5),
+        f"s at {ages[1]:,}": round(old[1], 5),
         "ratio": round(old[1] / young[1], 2),
-        "first s": round(old[0], 3),
+        "first s": round(old[0], 5),
         "asked": "≤ 1 s" if most is None else f"ratio ≤ {most}",
     }
 
