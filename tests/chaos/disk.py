@@ -88,11 +88,14 @@ def _verify_safety(outcome: Outcome, node: ServiceProcess, revoked: str) -> None
 
 
 def _verify_audit(outcome: Outcome, node: ServiceProcess, pauses: int) -> None:
-    """Look for the pauses in the audit log, and resume the study."""
+    """Look for the pauses and the revocations, one each turn, in the audit logs, and resume the study."""
     with node.client() as client:
         audit = client.get(f"/v1/studies/{STUDY}/audit").raise_for_status().json()["audit"]
         found = sum(line["action"] == "pause" and line["reason"] == PAUSE["reason"] for line in audit)
         outcome.require(found == pauses, f"the audit log has {found} of {pauses} pauses")
+        lines = client.get("/v1/keys/audit?limit=1000").raise_for_status().json()["audit"]
+        found = sum(line["action"] == "key revoked" for line in lines)
+        outcome.require(found == pauses, f"the audit log of keys has {found} of {pauses} revocations")
         client.patch(f"/v1/studies/{STUDY}", json={"action": "resume", "reason": "there is room"})
 
 

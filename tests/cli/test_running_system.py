@@ -196,6 +196,12 @@ def test_keys_are_shown_once(run: Any, place: Path) -> None:
     assert run("key", "revoke", successor.split("_")[1]).exit_code == 0
     assert run("key", "rotate", successor.split("_")[1]).exit_code == 2
     assert run("key", "create", "--name", "x", "--scope", "read", "--days", "0").exit_code == 2
+    lines = json.loads(run("key", "audit", "--json").stdout)
+    assert [line["action"] for line in lines] == ["key created", "key rotated", "key revoked"]
+    assert lines[1]["detail"]["successor"] == successor.split("_")[1]
+    printed = run("key", "audit").stdout
+    assert "key rotated" in printed
+    assert key.split("_")[2] not in printed
 
 
 def test_a_backup_moves_to_another_store(run: Any, feed: Path) -> None:

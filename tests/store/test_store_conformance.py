@@ -18,6 +18,7 @@ from pasto.errors import StoreError, StoreRefused, StudyExists
 from pasto.store import (
     CONFLICT_REASON,
     EXPOSURE,
+    INSTALLATION,
     METRIC,
     AuditRow,
     CloseRow,
@@ -466,6 +467,31 @@ def test_keys_are_kept_and_revoked(store: Store) -> None:
     assert store.keys() == [replace(key, revoked_at=5.0), other]
 
 
+def test_changes_of_keys_are_audited_with_them(store: Store, study: StudyRow) -> None:
+    key = KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0)
+    successor = replace(key, prefix="cd34", created_at=2.0)
+    store.add_key(key, audit=[audit("key created")])
+    store.rotate_key("ab12", 9.0, successor, audit=[audit("key rotated")])
+    assert store.keys() == [replace(key, revoked_at=9.0), successor]
+    assert store.revoke_key("cd34", 5.0, audit=[audit("key revoked")])
+    lines = store.audit(INSTALLATION)
+    assert [line.action for line in lines] == ["key created", "key rotated", "key revoked"]
+    assert store.audit(INSTALLATION, after=lines[1].sequence) == lines[2:]
+    assert [line.action for line in store.audit(study.number)] == ["create"]
+    assert list(store.check()) == []
+
+
+def test_a_key_that_is_not_changed_leaves_no_audit_line(store: Store) -> None:
+    key = KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0)
+    store.add_key(key)
+    with pytest.raises(StoreError, match="ab12"):
+        store.add_key(key, audit=[audit("key created")])
+    with pytest.raises(StoreError, match="ab12"):
+        store.rotate_key("ab12", 5.0, key, audit=[audit("key rotated")])
+    assert not store.revoke_key("none", 5.0, audit=[audit("key revoked")])
+    assert (store.keys(), store.audit(INSTALLATION)) == ([key], [])
+
+
 # Care
 
 
@@ -481,7 +507,7 @@ def fill(store: Store, study: StudyRow) -> StudyRow:
     after = replace(started, generation=started.generation + 1, version=2, round=2)
     ended = replace(close(1, store.high_water(study.number)), learner_checksum=hashlib.sha256(b"{}").hexdigest())
     assert store.commit(started, after, policy=policy(2, round=2), close=ended, audit=[audit("close")])
-    store.add_key(KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0))
+    store.add_key(KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0), audit=[audit("key created")])
     return after
 
 
@@ -498,6 +524,7 @@ def everything(store: Store) -> list[Any]:
     )
     found.append(query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest ORDER BY unit"))
     found += [store.rejected_reasons(1), store.rejected_numbers(1), store.rejected_keys(1)]
+    found.append(store.audit(INSTALLATION))
     return found
 
 

@@ -120,6 +120,8 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
             lines = served.client.get("/v1/studies/feed/audit?limit=100").json()["audit"]
             assert (lines[-1]["action"], lines[-1]["reason"]) == ("pause", f"harm {turn}")
             assert served.client.delete(f"/v1/keys/{leaked[turn]['prefix']}").status_code == 200
+            line = served.client.get("/v1/keys/audit").json()["audit"][-1]
+            assert (line["action"], line["detail"]["prefix"]) == ("key revoked", leaked[turn]["prefix"])
             stolen = {"authorization": f"Bearer {leaked[turn]['key']}"}
             assert served.client.get("/v1/studies", headers=stolen).status_code == 401
             assert served.send(number, 500).status_code == 507, "the reserve is not for events"

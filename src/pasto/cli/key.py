@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pasto.cli.desk import desk_options, me, reached
@@ -78,6 +80,25 @@ def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> No
         for each in found
     ]
     print_table(console(), ["prefix", "name", "scopes", "created", "expires", "revoked"], rows, text=(0, 1, 2, 3, 4, 5))
+
+
+@key.command(short_help="Who created, rotated and revoked keys.", epilog="\b\nExample:\n  pasto key audit\n")
+@desk_options
+@as_json_option
+def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
+    """Print the audit log of all keys, oldest first."""
+    lines: list[dict[str, Any]] = []
+    with reached(store, url, key) as desk:
+        while page := desk.key_audit(after=lines[-1]["sequence"] if lines else 0, limit=1000):
+            lines += page
+    if as_json:
+        print_json(lines)
+        return
+    rows = [
+        [when(line["at"]), line["who"], line["action"], line["detail"]["prefix"], line["detail"]["name"]]
+        for line in lines
+    ]
+    print_table(console(), ["when", "who", "what", "prefix", "name"], rows, text=(0, 1, 2, 3, 4))
 
 
 @key.command(short_help="Stop a key from working.", epilog="\b\nExample:\n  pasto key revoke 3f9a2c\n")

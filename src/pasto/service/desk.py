@@ -99,3 +99,7 @@ class Desk(Protocol):
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
         """Make a successor of a key, which itself goes on for `grace` seconds."""
         ...
+
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return who created, rotated and revoked keys, in order."""
+        ...

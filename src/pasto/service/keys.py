@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from pasto.errors import BadOption
+from pasto.service.audit_log import audit_line
 from pasto.store import KeyRow, Store
 
 SCOPES = ("admin", "evaluate", "ingest", "read")
@@ -93,18 +94,15 @@ class Keys:
         row = self._rows.get(prefix)
         return row if row and _valid(row, self._clock()) else None
 
-    def create(self, name: str, scopes: Iterable[str], *, expires_in: float | None = None) -> dict[str, Any]:
-        """Make a key; the answer holds it under "key", and nobody can show it again."""
-        scopes = tuple(dict.fromkeys(scopes))
-        _check(name, scopes, expires_in)
-        now = self._clock()
-        expires_at = None if expires_in is None else now + expires_in
-        prefix = secrets.token_hex(6)
-        text = f"pasto_{prefix}_{secrets.token_hex(32)}"
-        row = KeyRow(prefix, _digest(text), name, scopes, now, expires_at)
-        self._store.add_key(row)
-        self._rows = {**self._rows, prefix: row}
-        return {**_shown(row, now), "key": text}
+    def create(
+        self, name: str, scopes: Iterable[str], *, expires_in: float | None = None, who: str = ""
+    ) -> dict[str, Any]:
+        """Make a key; the answer holds it under "key", and it cannot be shown again. The audit log names `who`."""
+        row, text = _make(name, scopes, self._clock(), expires_in)
+        detail = {"name": row.name, "prefix": row.prefix, "scopes": row.scopes, "expires_at": row.expires_at}
+        self._store.add_key(row, audit=[audit_line(row.created_at, who, "key created", "", detail)])
+        self._rows = {**self._rows, row.prefix: row}
+        return {**_shown(row, row.created_at), "key": text}
 
     def listed(self) -> list[dict[str, Any]]:
         """Every key with what it may do and whether it is valid, without what would let anyone use it."""
@@ -112,15 +110,21 @@ class Keys:
         now = self._clock()
         return [_shown(row, now) for row in sorted(self._rows.values(), key=lambda row: (row.created_at, row.prefix))]
 
-    def revoke(self, prefix: str, *, after: float = 0.0) -> bool:
-        """Take a key back, now or after some seconds; False where there is none, or it was revoked before."""
-        at = self._clock() + after
-        done = self._store.revoke_key(prefix, at)
-        if done and (row := self._rows.get(prefix)):
-            self._rows = {**self._rows, prefix: replace(row, revoked_at=at)}
-        return done
+    def revoke(self, prefix: str, *, who: str = "") -> bool:
+        """Revoke a key now; False if there is none, or it was revoked before."""
+        if prefix not in self._rows:
+            self.refresh()
+        row = self._rows.get(prefix)
+        if row is None:
+            return False
+        now = self._clock()
+        line = audit_line(now, who, "key revoked", "", {"name": row.name, "prefix": prefix})
+        if not self._store.revoke_key(prefix, now, audit=[line]):
+            return False
+        self._rows = {**self._rows, prefix: replace(row, revoked_at=now)}
+        return True
 
-    def rotate(self, prefix: str, *, grace: float = 86400.0) -> dict[str, Any]:
+    def rotate(self, prefix: str, *, grace: float = 86400.0, who: str = "") -> dict[str, Any]:
         """Make a key like another one, which stays valid for `grace` seconds more: time to hand out the new one."""
         self.refresh()
         old = self._rows.get(prefix)
@@ -128,9 +132,23 @@ class Keys:
             raise BadOption(f"there is no valid key {prefix!r} to rotate; list the keys to see their prefixes")
         if not 0 <= grace <= MONTH:
             raise BadOption(f"a rotated key can live on for 0 to {MONTH:.0f} seconds, got {grace!r}")
-        made = self.create(old.name, old.scopes, expires_in=_lifetime(old))
-        self.revoke(prefix, after=grace)
-        return made
+        row, text = _make(old.name, old.scopes, self._clock(), _lifetime(old))
+        ends_at = row.created_at + grace
+        detail = {"name": old.name, "prefix": prefix, "successor": row.prefix, "revoked_at": ends_at}
+        line = audit_line(row.created_at, who, "key rotated", "", detail)
+        self._store.rotate_key(prefix, ends_at, row, audit=[line])
+        self.refresh()
+        return {**_shown(row, row.created_at), "key": text}
+
+
+def _make(name: str, scopes: Iterable[str], now: float, expires_in: float | None) -> tuple[KeyRow, str]:
+    """Return a new key as it is stored, and as it is sent."""
+    scopes = tuple(dict.fromkeys(scopes))
+    _check(name, scopes, expires_in)
+    prefix = secrets.token_hex(6)
+    text = f"pasto_{prefix}_{secrets.token_hex(32)}"
+    expires_at = None if expires_in is None else now + expires_in
+    return KeyRow(prefix, _digest(text), name, scopes, now, expires_at), text
 
 
 def _digest(text: str) -> str:

@@ -176,6 +176,11 @@ class Remote:
         """Make a successor of a key."""
         return self._ask("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
 
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return who created, rotated and revoked keys, in order."""
+        lines: list[dict[str, Any]] = self._ask("GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
+        return lines
+
     def _ask(
         self, method: str, path: str, body: Any = None, *, who: str = "", patience: float = PATIENCE
     ) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from pasto.assign import Cell, Published
-from pasto.control_characters import escape_control, find_control
-from pasto.errors import BadOption, BadText, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
+from pasto.control_characters import escape_control
+from pasto.errors import BadOption, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
 from pasto.service.archive import Archive
+from pasto.service.audit_log import audit_line, check_words
 from pasto.service.board import Board
 from pasto.service.details import Details
 from pasto.service.intake import Intake
@@ -40,7 +41,7 @@ from pasto.service.trust.standing import SEVERITY
 from pasto.service.trust.trust import Trust
 from pasto.service.trust.what_if import Question
 from pasto.service.wire import Event, Refusal, decode
-from pasto.store import AuditRow, Store, StudyRow
+from pasto.store import INSTALLATION, Store, StudyRow
 
 TRIES = 50
 """How often a change is made again onto what someone else changed meanwhile."""
@@ -50,8 +51,6 @@ CLOSES = 20
 """Closes that are read from the store at a time."""
 KEPT_UP = 16
 """Rounds after which the books are brought up to date, whether anyone looks at them or not."""
-MOST_WORDS = 10_000
-"""Characters of a reason."""
 _OPTIONS = {"deploy": ("without_confirmation",), "confirm": ("shares", "days", "until"), "pause": ("hold",)}
 
 
@@ -128,7 +127,7 @@ class Service:
             stem, _, place = old_name.rpartition("@")
             details = Details(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
         row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
-        line = _audit(now, who, "create", reason, {"warnings": list(spec.warnings)})
+        line = audit_line(now, who, "create", reason, {"warnings": list(spec.warnings)})
         self.store.create(row, line, rename_archived=old_name)
         renamed = {} if earlier is None else {"archived_as": old_name}
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
@@ -156,7 +155,7 @@ class Service:
             check_draft(name, row.state, "edit")
             before = json.loads(row.document)
             changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
-            line = _audit(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
+            line = audit_line(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, document=_text(spec))
             if self.store.commit(row, after, audit=[line]):
                 return {**self.show(name), "warnings": _warnings(spec, source)}
@@ -168,7 +167,7 @@ class Service:
             row = self._row(name)
             check_draft(name, row.state, "delete")
             old_name = self._old_name(name)
-            line = _audit(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
+            line = audit_line(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
             if self.store.delete_draft(row, old_name, line):
                 with suppress(UnknownStudy):
                     self.board.reread(name)
@@ -212,7 +211,7 @@ class Service:
         baseline though there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
         """
         _check_options(action, options)
-        _check_words(who, reason)
+        check_words(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
             details = Details.from_text(row.details)
@@ -248,7 +247,7 @@ class Service:
         Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
         meant, where it may have been closed before this was asked.
         """
-        _check_words(who, reason)
+        check_words(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
             meant = row.round if round is None else round
@@ -283,7 +282,7 @@ class Service:
             row = self._row(name)
             details, finding = resolve(name, row.state, Details.from_text(row.details), round, resolution, reason)
             detail = {"held_round": round, "resolution": resolution, "findings": finding}
-            line = _audit(self._ages.now(row), who, "resolve", reason, detail)
+            line = audit_line(self._ages.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.commit(row, after, audit=[line]):
                 self.board.reread(name)
@@ -402,7 +401,7 @@ class Service:
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
         self._row(name)
-        _check_words(who, reason)
+        check_words(who, reason)
         return self.keeping.forget(name, unit, who=who, reason=reason)
 
     @property
@@ -416,7 +415,7 @@ class Service:
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
         """Make a key; the only time it is shown."""
-        return self._key_ring().create(name, scopes, expires_in=expires_in)
+        return self._key_ring().create(name, scopes, expires_in=expires_in, who=who)
 
     def keys(self) -> list[dict[str, Any]]:
         """Every key by its prefix, never the key itself."""
@@ -424,11 +423,15 @@ class Service:
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
         """Stop a key from working."""
-        return self._key_ring().revoke(prefix)
+        return self._key_ring().revoke(prefix, who=who)
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
         """Make a successor of a key, which itself goes on for `grace` seconds."""
-        return self._key_ring().rotate(prefix, grace=grace)
+        return self._key_ring().rotate(prefix, grace=grace, who=who)
+
+    def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
+        """Return who created, rotated and revoked keys, in order."""
+        return [audited(row) for row in self.store.audit(INSTALLATION, after=after, limit=_limit(limit))]
 
     def shutdown(self) -> None:
         """Write what is waiting, and let go of the store."""
@@ -484,10 +487,10 @@ class Service:
         self, row: StudyRow, turned: Turn, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
-        lines = [_audit(at, who, action, reason, detail)]
+        lines = [audit_line(at, who, action, reason, detail)]
         if turned.trip is not None:
             trip = escape_control(turned.trip)  # it names metrics, and must get through
-            lines.append(_audit(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
+            lines.append(audit_line(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
         done = self.store.commit(
             row,
             turned.after,
@@ -509,23 +512,6 @@ class Service:
         if not found or found[0].round != number:
             raise WrongState(f"round {number} of study {row.name!r} was never closed")
         return {"study": row.name, "closed": own, **closed(found[0])}
-
-
-def _audit(at: float, who: str, action: str, reason: str, detail: Mapping[str, Any]) -> AuditRow:
-    """Return a line of the audit log, if its words can be kept."""
-    _check_words(who, reason)
-    return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
-
-
-def _check_words(who: str, reason: str) -> None:
-    """Refuse words that cannot be kept, or that a terminal would obey when the audit log is printed."""
-    for name, text in (("who", who), ("reason", reason)):
-        if len(text) > MOST_WORDS or text.encode("utf-8", "replace").decode() != text:
-            raise BadText(f"{name} must be text of up to {MOST_WORDS} characters, got {text[:40]!r}")
-        if (found := find_control(text)) is not None:
-            raise BadText(
-                f"{name} must be one line without control characters, got {found} in {text[:40]!r}; leave it out"
-            )
 
 
 def _warnings(spec: Spec, source: SourceCheck | None) -> list[str]:

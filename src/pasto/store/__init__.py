@@ -5,6 +5,7 @@ from pasto.store.protocol import Store
 from pasto.store.rows import (
     CONFLICT_REASON,
     EXPOSURE,
+    INSTALLATION,
     METRIC,
     Appended,
     ArchivedRow,
@@ -24,6 +25,7 @@ from pasto.store.rows import (
 __all__ = [
     "CONFLICT_REASON",
     "EXPOSURE",
+    "INSTALLATION",
     "METRIC",
     "Appended",
     "ArchivedRow",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pasto.store import statements
 from pasto.store.backups import TABLES
 from pasto.store.checksums import COLUMNS, stored_checksum
+from pasto.store.rows import INSTALLATION
 
 Query = Callable[[str], Iterator[Sequence[Any]]]
 """Runs a statement and gives its rows one by one."""
@@ -143,7 +144,12 @@ def _strays(query: Query) -> Iterator[str]:
 
 _STRAYS: Final = {
     table: f"SELECT study, count(*) FROM {table} WHERE study NOT IN (SELECT number FROM studies) GROUP BY study"  # noqa: S608 -- our own names
-    for table in ("policies", "closes", "learners", "audit", "events", "archived_rounds", "latest", "tallies")
+    for table in ("policies", "closes", "learners", "events", "archived_rounds", "latest", "tallies")
+} | {
+    "audit": (
+        f"SELECT study, count(*) FROM audit WHERE study <> {INSTALLATION} "  # noqa: S608 -- our own names
+        "AND study NOT IN (SELECT number FROM studies) GROUP BY study"
+    )
 }
 
 

@@ -114,7 +114,7 @@ class Store(Protocol):
         ...
 
     def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
-        """The audit log of one study in order, from the sequence behind `after`."""
+        """Return the audit log of one study, or of the INSTALLATION, in order, from the sequence after `after`."""
         ...
 
     # Events
@@ -205,14 +205,22 @@ class Store(Protocol):
 
     # Keys
 
-    def add_key(self, key: KeyRow) -> None:
-        """Keep a new key; a prefix in use raises StoreError."""
+    def add_key(self, key: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
+        """Store a new key and its audit lines in one transaction; a prefix in use raises StoreError."""
         ...
 
-    def revoke_key(self, prefix: str, at: float) -> bool:
+    def rotate_key(self, prefix: str, at: float, successor: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
+        """Store a key's successor, revoke the key at a time to come and write the audit lines, in one transaction.
+
+        A key that is revoked sooner stays so. A successor's prefix in use raises StoreError, and nothing is changed.
+        """
+        ...
+
+    def revoke_key(self, prefix: str, at: float, *, audit: Sequence[AuditRow] = ()) -> bool:
         """Revoke a key, perhaps from a time to come; False where there is none, or it is revoked by then already.
 
-        It may use the room that is held for actions that must work on a full disk.
+        The audit lines are written in the same transaction, if the key is revoked. It may use the room that is held
+        for actions that must work on a full disk.
         """
         ...
 

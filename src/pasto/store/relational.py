@@ -17,6 +17,7 @@ from pasto.store.checksums import row_checksum
 from pasto.store.letting_go import LettingGo
 from pasto.store.plan import Batch, Row
 from pasto.store.rows import (
+    INSTALLATION,
     NO_REJECTIONS,
     Appended,
     AuditRow,
@@ -210,7 +211,7 @@ class RelationalStore(LettingGo):
         return [CloseRow(*row) for row in self._all(statements.CLOSES, (study, after, limit))]
 
     def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
-        """The audit log of one study in order, from the sequence behind `after`."""
+        """Return the audit log of one study, or of the INSTALLATION, in order, from the sequence after `after`."""
         return [AuditRow(*row) for row in self._all(statements.AUDIT, (study, after, limit))]
 
     # Events
@@ -249,21 +250,40 @@ class RelationalStore(LettingGo):
 
     # Keys
 
-    def add_key(self, key: KeyRow) -> None:
-        """Keep a new key; a prefix in use raises StoreError."""
+    def add_key(self, key: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
+        """Store a new key and its audit lines in one transaction; a prefix in use raises StoreError."""
+        self._add_key(key, audit, lambda connection: None)
+
+    def rotate_key(self, prefix: str, at: float, successor: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
+        """Store a key's successor, revoke the key at a time to come and write the audit lines, in one transaction."""
+        self._add_key(
+            successor, audit, lambda connection: self._do(connection, statements.REVOKE_KEY, (at, prefix, at))
+        )
+
+    def revoke_key(self, prefix: str, at: float, *, audit: Sequence[AuditRow] = ()) -> bool:
+        """Revoke a key; False where there is none, or it was revoked before, or will be sooner."""
+
+        def write(connection: Any) -> bool:
+            if self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount != 1:
+                return False
+            self._add_audit(connection, INSTALLATION, audit)
+            return True
+
+        return self._writing(write, use_reserve=True)
+
+    def _add_key(self, key: KeyRow, audit: Sequence[AuditRow], change_others: Callable[[Any], object]) -> None:
         row = astuple(replace(key, scopes=()))
         values = (*row[:3], json.dumps(key.scopes), *row[4:])
+
+        def write(connection: Any) -> None:
+            self._do(connection, statements.ADD_KEY, values)
+            change_others(connection)
+            self._add_audit(connection, INSTALLATION, audit)
+
         try:
-            self._writing(lambda connection: self._do(connection, statements.ADD_KEY, values))
+            self._writing(write)
         except self._conflict as error:
             raise StoreError(f"there is a key {key.prefix!r} already; make another") from error
-
-    def revoke_key(self, prefix: str, at: float) -> bool:
-        """Revoke a key; False where there is none, or it was revoked before, or will be sooner."""
-        return self._writing(
-            lambda connection: bool(self._do(connection, statements.REVOKE_KEY, (at, prefix, at)).rowcount == 1),
-            use_reserve=True,
-        )
 
     def keys(self) -> list[KeyRow]:
         """Every key, revoked ones included."""

@@ -65,9 +65,13 @@ class CloseRow:
     closed_at: float
 
 
+INSTALLATION = 0
+"""Study number of audit lines that belong to the whole installation, such as those about keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One line of the log that is only ever added to: who did what to a study, and why."""
+    """One line of the log that is only ever added to: who did what to a study or a key, and why."""
 
     at: float
     who: str

@@ -10,6 +10,7 @@ import pytest
 
 from pasto.service.http.table import ROUTES, Route
 from pasto.service.keys import SCOPES, Keys
+from pasto.service.remote import Remote
 from pasto.service.spec import EXAMPLE, read_document
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ ALLOWED = {
     ("POST", "/v1/studies/{name}/what-if"): {"read"},
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
+    ("GET", "/v1/keys/audit"): {"admin"},
     ("POST", "/v1/keys/{prefix}/rotate"): {"admin"},
     ("DELETE", "/v1/keys/{prefix}"): {"admin"},
     ("POST", "/ofrep/v1/evaluate/flags/{key}"): {"evaluate"},
@@ -213,6 +215,34 @@ def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
     conflict = send(new["key"], {**event, "unit": "bob"})
     assert (conflict["accepted"], conflict["duplicates"]) == (0, 0)
     assert conflict["refused"][0]["reason"].startswith("conflict: ")
+
+
+def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
+    site = serve()
+    boss = Remote(site.url).create_key("boss", ["admin"], who="ann")
+    desk = Remote(site.url, boss["key"])
+    web = desk.create_key("web", ["read"], who="bob")
+    successor = desk.rotate_key(web["prefix"], grace=60.0, who="bob")
+    assert desk.revoke_key(web["prefix"])
+    assert not desk.revoke_key(web["prefix"])
+    named = f"boss ({boss['prefix']})"
+    lines = desk.key_audit()
+    assert [(line["who"], line["action"], line["detail"]["name"], line["detail"]["prefix"]) for line in lines] == [
+        ("ann", "key created", "boss", boss["prefix"]),
+        (f"{named}: bob", "key created", "web", web["prefix"]),
+        (f"{named}: bob", "key rotated", "web", web["prefix"]),
+        (named, "key revoked", "web", web["prefix"]),
+    ]
+    assert lines[2]["detail"]["successor"] == successor["prefix"]
+    assert desk.key_audit(after=lines[0]["sequence"], limit=2) == lines[1:3]
+    for made in (boss, web, successor):
+        assert made["key"].split("_")[2] not in str(lines)
+    reader = {"authorization": f"Bearer {successor['key']}"}
+    assert site.client.get("/v1/keys/audit", headers=reader).status_code == 403
+    admin = {"authorization": f"Bearer {boss['key']}", "pasto-who": "a%0Ab"}
+    refused = site.client.delete(f"/v1/keys/{successor['prefix']}", headers=admin)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "bad_text")
+    assert desk.key_audit() == lines
 
 
 def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None:

@@ -146,6 +146,11 @@ class Call:
             )
         return int(text)
 
+    def page(self) -> tuple[int, int]:
+        """Return after which sequence a page of a log begins, and how many lines it has at most."""
+        sent = self.query("after", "limit")
+        return self.number(sent, "after", 0, 0, 2**53), self.number(sent, "limit", 100, 1, 1000)
+
     async def met(self, name: str) -> None:
         """Make sure that a study is known here; a new one is looked up in a thread, for that asks the store."""
         if name not in self.context.known:

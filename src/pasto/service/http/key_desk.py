@@ -27,7 +27,7 @@ async def create(call: Call) -> Answer:
             "make another one",
             field="scopes",
         )
-    made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=asked.expires_in))
+    made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=asked.expires_in, who=call.who))
     log.info("key made", extra={"prefix": made["prefix"], "who": call.who})
     return answer(made, 201, ((b"cache-control", b"no-store"),))
 
@@ -45,7 +45,7 @@ async def rotate(call: Call) -> Answer:
     keys = call.context.keys
     if not await call.run(lambda: any(key["prefix"] == prefix and key["valid"] for key in keys.listed())):
         raise _unknown(prefix)
-    made = await call.run(lambda: keys.rotate(prefix, grace=asked.grace))
+    made = await call.run(lambda: keys.rotate(prefix, grace=asked.grace, who=call.who))
     log.info("key rotated", extra={"prefix": prefix, "successor": made["prefix"], "who": call.who})
     return answer(made, 201, ((b"cache-control", b"no-store"),))
 
@@ -54,10 +54,16 @@ async def revoke(call: Call) -> Answer:
     """Stop a key from working."""
     prefix = call.path("prefix")
     keys = call.context.keys
-    if not await call.run(lambda: keys.revoke(prefix)):
+    if not await call.run(lambda: keys.revoke(prefix, who=call.who)):
         raise _unknown(prefix)
     log.info("key revoked", extra={"prefix": prefix, "who": call.who})
     return answer({"revoked": True})
+
+
+async def audit(call: Call) -> Answer:
+    """Answer who created, rotated and revoked keys."""
+    after, limit = call.page()
+    return answer({"audit": await call.run(lambda: call.service.key_audit(after, limit))})
 
 
 def _unknown(prefix: str) -> Refused:

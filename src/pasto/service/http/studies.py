@@ -121,13 +121,13 @@ async def resolve(call: Call) -> Answer:
 
 async def rounds(call: Call) -> Answer:
     """Closed rounds in order."""
-    name, (after, limit) = call.path("name"), _page(call)
+    name, (after, limit) = call.path("name"), call.page()
     return answer({"rounds": await call.run(lambda: call.service.rounds(name, after, limit))})
 
 
 async def audit(call: Call) -> Answer:
     """Who did what, and why."""
-    name, (after, limit) = call.path("name"), _page(call)
+    name, (after, limit) = call.path("name"), call.page()
     return answer({"audit": await call.run(lambda: call.service.audit(name, after, limit))})
 
 
@@ -205,8 +205,3 @@ def _reason(asked: Mapping[str, str]) -> str:
     if len(reason) > MAX_REASON_CHARACTERS:
         raise Refused(400, "bad_request", f"a reason has at most {MAX_REASON_CHARACTERS} characters", field="reason")
     return reason
-
-
-def _page(call: Call) -> tuple[int, int]:
-    sent = call.query("after", "limit")
-    return call.number(sent, "after", 0, 0, LARGEST), call.number(sent, "limit", 100, 1, 1000)

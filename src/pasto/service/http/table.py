@@ -255,6 +255,16 @@ ROUTES: tuple[Route, ...] = (
         pool="changes",
     ),
     Route(
+        "GET",
+        "/v1/keys/audit",
+        ADMIN,
+        "Who created, rotated and revoked keys.",
+        key_desk.audit,
+        {200: schemas.Audit},
+        query=PAGE,
+        pool="changes",
+    ),
+    Route(
         "POST",
         "/v1/keys/{prefix}/rotate",
         ADMIN,
