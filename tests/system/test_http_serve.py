@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from pasto.cli import main
 from pasto.errors import BadOption
+from pasto.service.http.guard import check_safe
 from pasto.service.http.server import Running
 from pasto.service.keys import Keys
 from pasto.service.settings import Settings
@@ -164,18 +165,17 @@ def test_a_thread_that_computes_for_ever_does_not_hold_up_the_end(start: Start, 
 def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     everywhere = "0.0.0.0"  # noqa: S104 -- that is what is refused
-    told = refused("--store", store, "--host", everywhere)
+    told = refused("--store", store, "--host", everywhere, "--port", "0")
     assert "the store holds no valid key" in told
     assert "pasto key create" in told
-    assert "the store holds no valid key" in refused("--store", store, "--keys-required", "yes")
+    assert "the store holds no valid key" in refused("--store", store, "--keys-required", "yes", "--port", "0")
     kept = open_store(store)
     keys = Keys(kept)
     gone = keys.create("gone", ["admin"])
     keys.revoke(gone["prefix"])
-    kept.close()
-    assert "the store holds no valid key" in refused("--store", store, "--host", "::")
-    kept = open_store(store)
-    Keys(kept).create("boss", ["admin"])
+    with pytest.raises(BadOption, match="the store holds no valid key"):
+        check_safe(Keys(kept), Settings(store=store, host="::"))
+    keys.create("boss", ["admin"])
     kept.close()
     running = Running(Settings(store=store, host=everywhere, port=0))
     assert not running.application.context.guard.open
@@ -186,9 +186,11 @@ def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None
     store = str(tmp_path / "store")
     running = Running(Settings(store=store, port=0))
     try:
-        assert refused("--store", store).startswith("error: ")
+        assert refused("--store", store, "--port", "0").startswith("error: ")
         port = running.url.rsplit(":", 1)[1]
         assert "cannot listen on 127.0.0.1 port" in refused("--store", "memory:", "--port", port)
+        assert "cannot listen on 127.0.0.1 port" in refused("--store", str(tmp_path / "new"), "--port", port)
+        assert not (tmp_path / "new").exists()
     finally:
         running.close()
 

@@ -81,7 +81,12 @@ class Running:
 
     def __init__(self, settings: Settings, pages: Callable[[Service], Sequence[Route]] | None = None) -> None:
         self.settings = settings
-        store = open_store(settings.store)
+        self._socket = _bind(settings.host, settings.port)  # first: a port in use must leave no new store behind
+        try:
+            store = open_store(settings.store)
+        except BaseException:
+            self._socket.close()
+            raise
         try:
             check_safe(Keys(store), settings)
             self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
@@ -102,8 +107,9 @@ class Running:
             self._topics = Topics.of(self.service, settings)
             if self._topics is not None:
                 self.application.context.looks.append(self._topics.told)
-            self._socket = _listen(settings.host, settings.port)
+            _listen(self._socket, settings)
         except BaseException:
+            self._socket.close()
             store.close()
             raise
         self._server = Quiet(_config(self.application, settings, self.connections), self._send_away)
@@ -193,20 +199,32 @@ def _config(application: Application, settings: Settings, connections: OpenConne
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket with the address, which does not take connections yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host.strip("[]"), port))
-        listening.listen(2048)  # whoever reads the address below may connect at once, and waits a moment
+        bound.bind((host.strip("[]"), port))
     except OSError as error:
-        listening.close()
-        raise BadOption(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; name another with --host and --port"
-        ) from error
-    listening.set_inheritable(False)
-    return listening
+        bound.close()
+        raise _address_error(host, port, error) from error
+    bound.set_inheritable(False)
+    return bound
+
+
+def _listen(bound: socket.socket, settings: Settings) -> None:
+    """Take connections; a caller that reads the address from the store's directory may connect at once."""
+    try:
+        bound.listen(2048)
+    except OSError as error:
+        raise _address_error(settings.host, settings.port, error) from error
+
+
+def _address_error(host: str, port: int, error: OSError) -> BadOption:
+    return BadOption(
+        f"cannot listen on {host} port {port}: {error.strerror or error}; name another with --host and --port"
+    )
 
 
 def _say(store: str, url: str) -> Path | None:
