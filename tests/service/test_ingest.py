@@ -123,6 +123,29 @@ def test_a_caller_that_may_not_know_the_draw_cannot_tell_right_from_wrong(learni
     assert any("is not what version" in one["reason"] for one in rejected["reasons"])
 
 
+def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or_conflicts(learning: Service) -> None:
+    event, _ = _drawn(learning)
+    names = ("w=0", "w=1", "w=2", "w=3", "w=9")
+
+    def send(*events: dict[str, Any]) -> dict[str, Any]:
+        batch = learning.decode(json.dumps(events).encode())
+        return learning.ingest("feed", batch, key="ab12", hides_draw=True).result(timeout=60)
+
+    tally = {"type": "tally", "source": "web-1", "version": 1}
+    for place, name in enumerate(("w=0", "w=9")):
+        counted = {**tally, "id": f"served/{place}", "sequence": place + 1, "assigned": {name: 3}}
+        assert send(counted) == {"accepted": 1, "duplicates": 0, "refused": []}
+    assert [row.assigned for row in learning.store.tallies(1, 1)] == ['{"w=0":3}']
+    reasons = learning.report("feed")["accounting"]["rejected"]["reasons"]
+    assert any("does not serve" in one["reason"] for one in reasons)
+    reserved = [send({**event, "id": "served/1", "candidate": name})["refused"] for name in names]
+    assert all(refused and refused == reserved[0] for refused in reserved), reserved
+    for name in names:
+        first = {**event, "id": f"x/{name}", "candidate": name}
+        again = send(first, {**first, "unit": "bob"})
+        assert (again["accepted"], [one["index"] for one in again["refused"]]) == (1, [1]), again
+
+
 def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> None:
     event, cell = _drawn(learning)
     other = next(name for name in ("w=0", "w=1", "w=2", "w=3") if name != cell.name)

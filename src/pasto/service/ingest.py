@@ -36,14 +36,19 @@ class Sifted:
     refused: list[Refusal] = field(default_factory=list)
     hidden: list[Refusal] = field(default_factory=list)
     """Events that do not count and are answered as if they did, with the reason that reports give."""
+    hidden_tallies: int = 0
+    """Tallies among them; they are not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class _WrongCandidate:
-    """An event whose candidate is not what its policy draws: the reason, and the row that excludes it."""
+    """An event whose candidate is not what its policy draws: the reason, and the row that excludes it.
+
+    A tally of a candidate that its policy does not serve has no row.
+    """
 
     reason: str
-    row: EventRow
+    row: EventRow | None
 
     def __str__(self) -> str:
         return self.reason
@@ -107,11 +112,19 @@ class Sieve:
                 indexes.append(index)
             elif type(result) is TallyRow:
                 sifted.tallies.append(result)
-            elif type(result) is _WrongCandidate and hides_draw:
-                rows.append(result.row)
+            elif (
+                type(result) is _WrongCandidate
+                and hides_draw
+                and (result.row is None or not result.row.id.startswith(OWN_IDS))
+            ):
+                if result.row is None:
+                    sifted.hidden_tallies += 1
+                else:
+                    rows.append(result.row)
+                    indexes.append(index)
                 sifted.hidden.append(Refusal(index, event.id, result.reason))  # its number came: the row has it
             else:
-                if type(result) is EventRow:
+                if type(result) is EventRow or (type(result) is _WrongCandidate and hides_draw):
                     result = f"id begins with {OWN_IDS!r}, as only those of the service itself do; choose another id"
                 sequence = None if kind is Tally else event.sequence
                 refused.append(Refusal(index, event.id, str(result), event.source, sequence))
@@ -206,14 +219,15 @@ class Sieve:
             event.sequence,
         )
 
-    def _tally(self, event: Tally, policies: dict[int, Published | None]) -> TallyRow | str:
+    def _tally(self, event: Tally, policies: dict[int, Published | None]) -> TallyRow | str | _WrongCandidate:
         version = event.version
         policy = policies[version] if version in policies else self._policy(version, policies)
         if version and policy is None:
             return self._unknown(version)
         for name in (*event.assigned, *event.dropped):
             if policy is not None and name not in policy.named:
-                return f"a tally counts candidate {name[:40]!r}, which version {version} does not serve"
+                reason = f"a tally counts candidate {name[:40]!r}, which version {version} does not serve"
+                return _WrongCandidate(reason, None)
         assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
         return TallyRow(event.source, version, event.sequence, assigned, dropped)
 

@@ -50,7 +50,7 @@ class Intake:
         rejections = self._rejections.count(number, rejected)
         answer: Future[dict[str, Any]] = Future()
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
-        taken = bool(sifted.rows or sifted.tallies)
+        taken = bool(sifted.rows or sifted.tallies or sifted.hidden_tallies)
 
         def kept(done: Future[Appended]) -> None:
             error = done.exception()
@@ -127,7 +127,7 @@ def _answer(sifted: Sifted, appended: Appended | None) -> dict[str, Any]:
     refused = [(one.index, one.id, one.reason) for one in sifted.refused]
     refused += [(sifted.indexes[place], sifted.rows[place].id, CONFLICT_REASON) for place in conflicts]
     return {
-        "accepted": new + len(sifted.tallies),
+        "accepted": new + len(sifted.tallies) + sifted.hidden_tallies,
         "duplicates": len(sifted.rows) - new - len(conflicts),
         "refused": [{"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(refused)],
     }
