@@ -18,9 +18,10 @@ from pasto.sim import Progress
 
 SIDES: tuple[Side, Side] = ("at least", "at most")
 CONFIDENCE = 0.95
-FULL_STUDIES, QUICK_STUDIES = 300, 12
+FULL_STUDIES, QUICK_STUDIES = 350, 12
 MUTANT_STUDIES = 60
-FIRST_SEED = 20_000
+FIRST_SEED = 700_000
+"""Of the studies; the learner was built on others."""
 
 
 @dataclass(frozen=True, slots=True)

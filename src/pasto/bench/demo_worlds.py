@@ -34,6 +34,8 @@ CONFIDENCE = 0.95
 BINDING_WITHIN = 1e-3
 """A guardrail binds if its stated probability exceeds the confidence by less than this."""
 WHO = "bench"
+FIRST_SEED = 1_000
+"""Of the studies; the learner was built on others."""
 
 SIZES: Mapping[str, Plan] = {
     "feed": Plan(rounds=15, users=3_000, confirming=12_000),
@@ -224,7 +226,7 @@ def measure(*, seeds: int = 100, plans: Mapping[str, Plan] = SIZES, progress: Pr
         truth = known(APPLICATIONS[world](), plan.truth)
         results = []
         for seed in range(seeds):
-            results.append(run_seed(truth, plan, seed))
+            results.append(run_seed(truth, plan, FIRST_SEED + seed))
             if progress is not None:
                 progress(f"demo worlds: {world}", seed + 1, seeds)
         rows += summarize(world, list(limits(truth.application)), results)
