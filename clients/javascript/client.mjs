@@ -85,6 +85,7 @@ export class Client {
     this.#journal = new Journal(onError);
     this.#backoff = new Backoff(random);
     this.#sender = new Sender({
+      holder: this.#holder,
       outbox: this.#outbox,
       requests: this.#requests,
       address: `${this.#address}/events`,
@@ -227,6 +228,7 @@ export class Client {
       const asked = patient ? `?wait=${Math.min(LONGEST_WAIT, Math.ceil(this.#refresh))}` : "";
       const headers = held === null ? {} : { "If-None-Match": `"${held.checksum}"` };
       answer = await this.#requests.ask(`${this.#address}/policy${asked}`, { headers }, this.#refresh + PATIENCE);
+      if (answer.status === 200 || answer.status === 304) this.#holder.keepSigningKey(answer.signingKey);
       if (answer.status === 304 && held !== null) this.#holder.confirm();
       else if (answer.status === 200) this.#offer(answer);
       else if (answer.status === 409 && codeOf(answer.text) === "wrong_state") {

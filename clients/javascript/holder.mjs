@@ -1,6 +1,7 @@
 // The policy a client decides by: only a better one replaces it, and only time makes it stale.
 
 import { BadPolicy, Policy } from "./policy.mjs";
+import { signExposure } from "./signature.mjs";
 
 /** Seconds by which a policy of an earlier version must be younger to be believed; clocks of nodes differ by less. */
 const LATER = 60;
@@ -13,6 +14,7 @@ export class Holder {
   #ended = false;
   #arrived;
   #arrival;
+  #signingKey = null;
 
   constructor(study, now) {
     this.#study = study;
@@ -58,6 +60,17 @@ export class Holder {
     }
     if (!same) this.policy = policy;
     this.confirm();
+  }
+
+  /** Keep the key that the service gives to sign exposures with, in memory only. */
+  keepSigningKey(key) {
+    if (key) this.#signingKey = key;
+  }
+
+  /** Return an event as it is sent: an exposure that is learned from gets a signature if there is a key. */
+  sign(event) {
+    if (this.#signingKey === null || event.type !== "exposure" || event.fallback || event.override) return event;
+    return { ...event, signature: signExposure(this.#signingKey, this.#study, event) };
   }
 
   /** The service says that the study serves no policy any more: what is held is stale from now on. */

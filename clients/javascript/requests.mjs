@@ -15,7 +15,7 @@ export class Requests {
     this.#stop = stop;
   }
 
-  /** The answer's status, text, entity tag and Retry-After; throws if there is none in time. */
+  /** The answer's status, text, entity tag, Retry-After and signing key; throws if there is none in time. */
   async ask(address, { headers, ...request }, seconds) {
     const deadline = new AbortController();
     const giveUp = () => deadline.abort();
@@ -41,6 +41,7 @@ export class Requests {
         text: answer.status === 304 ? "" : await answer.text(),
         tag: answer.headers.get("etag"),
         retryAfter: answer.headers.get("retry-after"),
+        signingKey: answer.headers.get("pasto-signing-key"),
       };
     } finally {
       clearTimeout(timer);

@@ -12,6 +12,7 @@ const SMALL = 20_000;
 
 /** Sends what waits in the outbox, one batch at a time. */
 export class Sender {
+  #holder;
   #outbox;
   #requests;
   #address;
@@ -24,7 +25,8 @@ export class Sender {
   #tried = -Infinity;
   #draining = null;
 
-  constructor({ outbox, requests, address, journal, clock, random, stop }) {
+  constructor({ holder, outbox, requests, address, journal, clock, random, stop }) {
+    this.#holder = holder;
     this.#outbox = outbox;
     this.#requests = requests;
     this.#address = address;
@@ -91,7 +93,7 @@ export class Sender {
 
   /** The next batch, with the books behind the last events that wait. */
   #write() {
-    const events = this.#outbox.take(this.#limit);
+    const events = this.#outbox.take(this.#limit).map((event) => this.#holder.sign(event));
     const whole = this.#limit === BATCH || events.length === 0;
     const tallies = whole && this.#outbox.waiting === 0 ? this.#outbox.tallies() : [];
     const body = JSON.stringify([...events, ...tallies.map(({ wire }) => wire)]);

@@ -66,8 +66,9 @@ def ask(address: str, method: str, body: object = None) -> dict[str, Any]:
 
 
 @pytest.mark.services
-def test_nothing_the_client_sends_is_refused_and_nothing_is_missing(address: str) -> None:
-    ask(f"{address}/v1/studies", "POST", STUDY)
+@pytest.mark.parametrize("signed", [False, True], ids=["unsigned", "signed"])
+def test_nothing_the_client_sends_is_refused_and_nothing_is_missing(address: str, signed: bool) -> None:
+    ask(f"{address}/v1/studies", "POST", {**STUDY, "exposures": {"signed": signed}})
     ask(f"{address}/v1/studies/feed", "PATCH", {"action": "start"})
     node = shutil.which("node")
     assert node is not None, "the tests marked `services` need Node; .ci/run installs it"

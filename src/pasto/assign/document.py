@@ -6,7 +6,8 @@
  "valid_from": 1700000000.5, "expires_after": 86400, "sha256": "9f86d081884c7d65..."}
 
 `sha256`, the last field, is the SHA-256 of the text without it, in hexadecimal, so that a document can be checked
-without its headers. A document without the field can be read too.
+without its headers. A document without the field can be read too. `"signed": true` comes before it if the study takes
+signed exposures only; otherwise the field is left out.
 
 A cell reaches from the one before it up to its `until`. Fields that are not named here are ignored, so that a later
 release may add some; whatever would change a decision comes with another `format`, which is refused.
@@ -49,6 +50,7 @@ class Document:
     cells: tuple[Cell, ...]
     valid_from: float
     expires_after: float
+    signed: bool
     text: str
     checksum: str
 
@@ -94,6 +96,7 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
         cells=cells,
         valid_from=_number(fields, "valid_from"),
         expires_after=expires_after,
+        signed=_flag(fields, "signed"),
         text=decoded,
         checksum=found,
     )
@@ -223,6 +226,13 @@ def _number(fields: dict[str, Any], field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e15:
         raise BadPolicy(f"{field} must be a number of seconds, got {_shown(value)}")
     return float(value)
+
+
+def _flag(fields: dict[str, Any], field: str) -> bool:
+    value = fields.get(field, False)
+    if not isinstance(value, bool):
+        raise BadPolicy(f"{field} must be true or false, got {_shown(value)}")
+    return value
 
 
 def _word(fields: dict[str, Any], field: str, where: str = "") -> str:

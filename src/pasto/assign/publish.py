@@ -31,11 +31,12 @@ def publish(
     shares: Sequence[tuple[str, int, float]],
     valid_from: float,
     expires_after: float,
+    signed: bool = False,
 ) -> Published:
     """Publish shares of traffic, (arm, candidate, share) each, as an immutable policy.
 
     Shares sum to one; zero shares are left out, and any positive one is given at least one part of 2^53. The document
-    holds the candidates that are served, and the baseline.
+    holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures.
 
     >>> policy = publish(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
@@ -73,6 +74,7 @@ def publish(
         "cells": cells,
         "valid_from": valid_from,
         "expires_after": expires_after,
+        **({"signed": True} if signed else {}),
     }
     try:
         text = write(document)

@@ -77,6 +77,8 @@ class Published:
     """In seconds since 1970."""
     expires_after: float
     """Seconds that a holder may go on drawing from it after its last contact with the service."""
+    signed: bool
+    """Whether the study takes signed exposures only."""
     text: str
     """The document as published."""
     checksum: str
@@ -122,6 +124,7 @@ class Published:
             cells=document.cells,
             valid_from=document.valid_from,
             expires_after=document.expires_after,
+            signed=document.signed,
             text=document.text,
             checksum=document.checksum,
         )

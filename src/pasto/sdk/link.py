@@ -72,6 +72,7 @@ class Link:
             clock=self._clock,
         )
         self._sender = Sender(
+            self._holder,
             self._outbox,
             self._transport,
             f"{self._url}/events",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pasto.assign import Published
+from pasto.assign import Published, sign_exposure
 from pasto.errors import BadPolicy
 from pasto.sdk.decision import Decision
 
@@ -74,6 +75,8 @@ class Holder:
     live: Live = field(init=False)
     heard: bool = field(init=False, default=False)
     """Whether the service itself has spoken, beside what was found on disk."""
+    signing_key: str = field(init=False, default="", repr=False)
+    """The key that the service gave to sign exposures with, in memory only; empty if it gave none."""
 
     def __post_init__(self) -> None:
         self.live = Live(None, -math.inf, Remembered(self.size))
@@ -104,6 +107,19 @@ class Holder:
             return False
         self._confirm(self.live.policy, self.live.remembered, 0.0)
         return True
+
+    @property
+    def awaits_signing_key(self) -> bool:
+        """Whether exposures must be signed, and the service has not been asked for the key yet."""
+        policy = self.live.policy
+        return policy is not None and policy.signed and not self.signing_key and not self.heard
+
+    def sign(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event as it is sent: an exposure that is learned from gets a signature if there is a key."""
+        if not self.signing_key or event["type"] != "exposure" or "fallback" in event or "override" in event:
+            return event
+        parts = {name: event[name] for name in ("version", "unit", "candidate")}
+        return {**event, "signature": sign_exposure(self.signing_key, study=self.study, **parts)}
 
     def end(self) -> None:
         """The service says that the study serves no policy any more: what is held is stale from now on."""

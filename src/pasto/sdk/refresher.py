@@ -23,6 +23,8 @@ GIVEN_UP = 3
 """Open questions lost in a row, while plain ones are answered, before the way there is believed to allow none."""
 PLAIN_FOR = 600.0
 """Seconds of plain polling then."""
+SIGNING_KEY = "pasto-signing-key"
+"""The header with the key that exposures of a signed study are signed with."""
 _CHECKSUM = re.compile(r'(?:W/)?"([0-9a-f]{64})')
 
 
@@ -120,6 +122,8 @@ class Refresher:
 
     def _take(self, response: Response) -> str | None:
         """Use an answer; returns what is wrong with it, if anything."""
+        if response.status in (200, 304) and (key := response.header(SIGNING_KEY)):
+            self._holder.signing_key = key  # before the policy, which lets the sender go on
         if response.status == 304:
             return (
                 None if self._holder.confirm() else "the service says that nothing changed, and nothing is known here"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pasto.sdk.backoff import LEAST, Backoff
 from pasto.sdk.journal import Journal
+from pasto.sdk.live import Holder
 from pasto.sdk.outbox import Outbox, Tally
 from pasto.sdk.transport import Request, Response, Transport
 
@@ -34,11 +35,13 @@ class Sender:
 
     Only an answer that accounts for every event of the batch settles it. What the service refuses by name is counted
     and let go; a batch that it will not take at all is cut in half until the event at fault is alone; on every other
-    answer, and on none, the same batch is sent again later.
+    answer, and on none, the same batch is sent again later. Exposures are signed when their batch is written: what
+    was decided before the signing key came is signed too.
     """
 
     def __init__(
         self,
+        holder: Holder,
         outbox: Outbox,
         transport: Transport,
         url: str,
@@ -49,6 +52,7 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] | None = None,
     ) -> None:
+        self._holder = holder
         self._outbox = outbox
         self._transport = transport
         self._url = url
@@ -80,6 +84,9 @@ class Sender:
         due = self._tried + LEAST if self.urgent and self.failing else self._due
         if now < due:
             return due - now
+        if self._holder.awaits_signing_key and not self._outbox.settled(self._outbox.sequence):
+            self._tried = now
+            return self._failed("exposures of this study are signed, and the service has not sent the key yet")
         request = self._under_way or self._write()
         if request is None:
             self.urgent = False
@@ -113,7 +120,7 @@ class Sender:
         texts: list[str] = []
         size = 0
         for place, event in enumerate(events):
-            texts.append(json.dumps(outbox.wire(event), separators=(",", ":"), allow_nan=False))
+            texts.append(json.dumps(self._holder.sign(outbox.wire(event)), separators=(",", ":"), allow_nan=False))
             size += len(texts[-1])
             if size >= LARGE:
                 outbox.put_back(events[place + 1 :])

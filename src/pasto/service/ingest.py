@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hmac import compare_digest
 
 import msgspec
 
-from pasto.assign import Published
+from pasto.assign import Published, sign_exposure
 from pasto.errors import BadInput, WrongState
 from pasto.service.board import Board, Standing
 from pasto.service.lifecycle import SERVING
@@ -79,9 +80,11 @@ class Sieve:
     propensity is ever taken from the wire, and nothing forged can be told from a mistake, because both are refused.
     """
 
-    def __init__(self, board: Board, standing: Standing) -> None:
+    def __init__(self, board: Board, standing: Standing, signing_key: str | None = None) -> None:
         self._board = board
         self._standing = standing
+        self._signing_key = signing_key
+        """None if the study takes unsigned exposures."""
         self._needs = needs(standing.spec)
         rows = standing.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
@@ -135,6 +138,8 @@ class Sieve:
         policy = policies[version] if version in policies else self._policy(version, policies)
         if event.fallback or event.override:
             return self._excluded(event, policy)
+        if self._signing_key is not None and (problem := self._check_signature(event, self._signing_key)):
+            return problem
         if policy is None:
             return self._unknown(version)
         try:
@@ -242,6 +247,22 @@ class Sieve:
         return EventRow(
             event.id, EXPOSURE, event.unit, event.version, None, candidate, None, None, 1, event.source, event.sequence
         )
+
+    def _check_signature(self, event: Exposure, key: str) -> str | None:
+        """Return what is wrong with an exposure's signature; None if it is valid."""
+        if event.signature is None:
+            return (
+                "signature is missing, and this study takes signed exposures only; send them with an SDK whose key has "
+                "the scope evaluate, or decide over HTTP with assign"
+            )
+        name = self._standing.row.name
+        expected = sign_exposure(key, study=name, version=event.version, unit=event.unit, candidate=event.candidate)
+        if not compare_digest(expected.encode(), event.signature.encode()):
+            return (
+                "signature is not that of this study, version, unit and candidate; sign with the key that the last "
+                "answer to GET policy had"
+            )
+        return None
 
     def _policy(self, version: int, policies: dict[int, Published | None]) -> Published | None:
         found = self._board.published(self._standing, version) if version else None

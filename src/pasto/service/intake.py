@@ -14,6 +14,7 @@ from pasto.errors import PastoError, StoreError, WrongState
 from pasto.service.board import Board, Standing
 from pasto.service.ingest import OWN_IDS, Sieve, Sifted, check_open
 from pasto.service.rejections import RejectionCounter
+from pasto.service.signing_keys import SigningKeys
 from pasto.service.wire import Event, Refusal
 from pasto.store import CONFLICT_REASON, EXPOSURE, Appended, EventRow, Store
 
@@ -28,6 +29,7 @@ class Intake:
         self._store = store
         self._board = board
         self._rejections = RejectionCounter()
+        self._signing_keys = SigningKeys(store)
         self._sieves: dict[str, tuple[Standing, Sieve]] = {}
         self._exposed: OrderedDict[tuple[int, int, str], None] = OrderedDict()
         self._lock = Lock()
@@ -73,6 +75,10 @@ class Intake:
             answer.set_result(_answer(sifted, None))
         return answer
 
+    def signing_key(self, standing: Standing) -> str:
+        """Return the key that a study's exposures are signed with."""
+        return self._signing_keys.derive(standing.row)
+
     def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]], key: str | None = None) -> None:
         """Log exposures that the service decided for the caller with a key: each policy and unit once."""
         version = policy.version
@@ -116,7 +122,8 @@ class Intake:
     def _sieve(self, name: str, standing: Standing) -> Sieve:
         known = self._sieves.get(name)
         if known is None or known[0] is not standing:
-            known = self._sieves[name] = (standing, Sieve(self._board, standing))
+            signing_key = self.signing_key(standing) if standing.spec.signed else None
+            known = self._sieves[name] = (standing, Sieve(self._board, standing, signing_key))
         return known[1]
 
 

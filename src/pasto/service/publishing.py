@@ -58,6 +58,7 @@ def published(
         shares=_ARMS[state](spec, study, frozen, hold),
         valid_from=at,
         expires_after=spec.expires_after,
+        signed=spec.signed,
     )
 
 

@@ -371,6 +371,10 @@ class Service:
         """
         return self._intake.ingest(name, events, key, hides_draw=hides_draw)
 
+    def signing_key(self, name: str) -> str:
+        """Return the key that a study's exposures are signed with; only callers with the scope evaluate may have it."""
+        return self._intake.signing_key(self.board.standing(name))
+
     def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
         self._intake.expose(name, policy, [(unit, cell)])

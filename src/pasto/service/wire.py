@@ -14,6 +14,7 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Unit = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Source = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Signature = Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -35,6 +36,8 @@ class Exposure(
     candidate: Name
     fallback: bool = False
     override: bool = False
+    signature: Signature | None = None
+    """Checked if the study asks for it; see `pasto.assign.sign_exposure`."""
     source: Source | None = None
     sequence: Position | None = None
 
@@ -91,6 +94,7 @@ _CURES = {
     "unit": "a unit has 1 to 256 characters; hash a longer one",
     "version": "it is the version of the policy that the unit was served by, a whole number",
     "candidate": "it is the candidate's name, as the policy has it",
+    "signature": "it is the HMAC-SHA256 of the exposure in hexadecimal, 64 characters",
     "name": "it is the event's name, as the study's metrics have it",
     "fields": "at most 64, with names of up to 64 characters; each is a finite number, a bool, or a text of up to 1024",
     "source": "a sender's name has 1 to 128 characters",

@@ -1,4 +1,4 @@
-"""The secret that logins to the dashboard are signed with: of one installation, and in none of its backups."""
+"""The secret behind logins to the dashboard and signed exposures: of one installation, and in none of its backups."""
 
 from __future__ import annotations
 

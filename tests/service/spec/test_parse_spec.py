@@ -156,6 +156,20 @@ def test_a_spec_makes_the_study_it_states() -> None:
     assert spec.study(seed=11).state() == made.state()
 
 
+def test_exposures_are_signed_only_if_the_file_says_so() -> None:
+    assert not parse_spec(study()).signed
+    unsigned = parse_spec(study(exposures={"signed": False}))
+    assert unsigned.document == parse_spec(study()).document
+    signed = parse_spec(study(exposures={"signed": True}))
+    assert signed.signed
+    assert parse_spec(signed.document, stored=True) == signed
+    with pytest.raises(BadSpec, match=r"exposures\.signed must be true or false, got 'yes'"):
+        parse_spec(study(exposures={"signed": "yes"}))
+    source = {"from": "lake", "exposures": {"table": "seen"}, "events": [{"table": "plays", "version": "policy"}]}
+    with pytest.raises(BadSpec, match=r"exposures\.signed cannot be checked in tables of your own"):
+        parse_spec(study(exposures={"signed": True}, source=source))
+
+
 def test_three_ways_to_say_what_may_be_served() -> None:
     rows = [{"like": 1, "share": 0}, {"name": "bold", "values": {"like": 9, "share": 1}}]
     spec = parse_spec(study(parameters=None, candidates=rows))

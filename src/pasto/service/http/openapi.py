@@ -46,6 +46,7 @@ EVENT = {
                 "candidate": {"type": "string"},
                 "fallback": {"type": "boolean"},
                 "override": {"type": "boolean"},
+                "signature": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
             },
         ),
         _event(
@@ -77,11 +78,12 @@ POLICY = {
     "description": "The document of a published policy, exactly as it was published.",
     "required": ["format", "study", "version", "round", "state", "mode", "salt", "baseline", "candidates", "cells"],
     "properties": {
+        "signed": {"type": "boolean", "description": "Whether the study takes signed exposures only."},
         "sha256": {
             "type": "string",
             "pattern": "^[0-9a-f]{64}$",
             "description": "The last field: the SHA-256 of the text without it.",
-        }
+        },
     },
 }
 BODIES: Mapping[str, Mapping[str, Any]] = {

@@ -10,6 +10,7 @@ from pasto.assign import Cell, Published
 from pasto.service.http.answers import CLOSE, JSON, Answer, Headers, Refused, encode, retry
 from pasto.service.http.calls import Call, Context
 from pasto.service.http.schemas import Units
+from pasto.service.keys import permits
 
 LONGEST = 60.0
 """Seconds that a caller may wait for a policy to change."""
@@ -17,6 +18,7 @@ MANY = 500
 """Units that are decided for in a thread, so that they hold nobody up."""
 UNSURE = 60.0
 """Seconds without a word from the store after which nobody is told any more that a policy still holds."""
+SIGNING_KEY = b"pasto-signing-key"
 UNITS = msgspec.json.Decoder(Units)
 
 
@@ -46,10 +48,11 @@ async def policy(call: Call) -> Answer:
             "the store has not answered for a while, so this node cannot say which policy holds; ask another node",
             headers=retry(call.settings.retry_after),
         )
+    further = (*await _signing_key(call, current), *further)
     tag = (b"etag", f'"{current.checksum}"'.encode())
     if held and _same(held, current):
-        return Answer(304, b"", (tag, (b"cache-control", b"no-cache"), *further))
-    return Answer(200, current.text.encode(), (*JSON, tag, (b"cache-control", b"no-cache")))
+        return Answer(304, b"", (tag, *further))
+    return Answer(200, current.text.encode(), (*JSON, tag, *further))
 
 
 async def assign(call: Call) -> Answer:
@@ -103,6 +106,14 @@ def described(policy: Published, cell: Cell) -> dict[str, Any]:
         "arm": cell.arm,
         "reason": reason(policy),
     }
+
+
+async def _signing_key(call: Call, policy: Published) -> Headers:
+    """Return the headers about caching, with the key that exposures are signed with if the caller may have it."""
+    if not policy.signed or not (call.key is None or permits(call.key, ("evaluate",))):
+        return ((b"cache-control", b"no-cache"),)
+    key = await call.run(lambda: call.service.signing_key(policy.study))  # the first time, it reads the store
+    return ((SIGNING_KEY, key.encode()), (b"cache-control", b"no-store"))
 
 
 Parts = tuple[bytes, dict[tuple[str, int], bytes]]

@@ -174,6 +174,14 @@ FIELDS = (
     Field("rounds.exposures", "whole number", "—", "Instead of `every`: end it after so many exposures", "50000"),
     Field("rounds.maturity", "time", "0s", "How long late events are waited for before a round is learned", "2h"),
     Field("rounds.late", "time", "0s", "How long after that a learned round is still corrected by late events", "2d"),
+    Field("exposures", "mapping", "{}", "What is required of exposures that are sent", "{signed: true}"),
+    Field(
+        "exposures.signed",
+        "bool",
+        "false",
+        "Whether only exposures signed by an SDK with the scope `evaluate` are accepted; not with `source`",
+        "true",
+    ),
     Field(
         "source",
         "mapping",

@@ -59,6 +59,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     source = read_source(problems, fields["source"]) if fields.get("source") is not None else None
     if fields.get("source") is not None and rounds.exposures is not None:
         problems.add("rounds.exposures", "cannot be counted in tables of your own; end rounds by time, with every")
+    signed = _signed(problems, fields.get("exposures", {}), has_source=fields.get("source") is not None)
     check_times(problems, metrics, rounds.maturity, source)
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
     expires_after = read_span(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
@@ -84,6 +85,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     }
     if source is not None:
         written["source"] = source.document()
+    if signed:
+        written["exposures"] = {"signed": True}
     if "floor" not in _mapping(fields.get("traffic")) and learner[0].name != "thompson":
         written["traffic"].pop("floor")  # the paper's learners have a schedule of their own where none is named
     spec = Spec(
@@ -103,6 +106,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
         expires_after=expires_after,
         document=written,
         source=source,
+        signed=signed,
     )
     _possible(spec)
     return replace(spec, warnings=tuple(warnings_of(spec)))
@@ -124,6 +128,16 @@ def _metrics(problems: Problems, fields: Mapping[str, object]) -> dict[str, Metr
     except BadSpec as error:
         problems.take(error)
         return {}
+
+
+def _signed(problems: Problems, given: object, *, has_source: bool) -> bool:
+    signed = problems.fields("exposures", given, inside("exposures")).get("signed", False)
+    if not isinstance(signed, bool):
+        problems.add("exposures.signed", f"must be true or false, got {shown(signed)}")
+        return False
+    if signed and has_source:
+        problems.add("exposures.signed", "cannot be checked in tables of your own; leave it out, or leave source out")
+    return signed
 
 
 def _room(problems: Problems, cap: float, count: int) -> None:

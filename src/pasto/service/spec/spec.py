@@ -113,6 +113,8 @@ class Spec:
     """What is usable, but probably not what was meant."""
     source: Sourced | None = None
     """A team's own tables; None where events are sent to PASTO."""
+    signed: bool = False
+    """Whether an exposure that is sent must be signed."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:

@@ -1,0 +1,26 @@
+// The signature of an exposure: HMAC-SHA256 after RFC 2104, the same as the service computes.
+
+import { hexadecimal, sha256 } from "./sha256.mjs";
+
+const BLOCK_BYTES = 64;
+const encoder = new TextEncoder();
+
+/** Return the HMAC-SHA256 of study, version, unit and candidate with 0x00 between them, in hexadecimal. */
+export function signExposure(key, study, { version, unit, candidate }) {
+  return hmacSha256(encoder.encode(key), encoder.encode([study, version, unit, candidate].join("\0")));
+}
+
+/** Return the HMAC-SHA256 of some bytes in hexadecimal. */
+export function hmacSha256(key, message) {
+  const padded = new Uint8Array(BLOCK_BYTES);
+  padded.set(key.length > BLOCK_BYTES ? bytesOf(sha256(key)) : key);
+  const inner = sha256(padded.map((byte) => byte ^ 0x36), message);
+  return hexadecimal(sha256(padded.map((byte) => byte ^ 0x5c), bytesOf(inner)));
+}
+
+/** Return words of 32 bits as bytes, the highest first. */
+function bytesOf(words) {
+  const view = new DataView(new ArrayBuffer(words.length * 4));
+  words.forEach((word, place) => view.setUint32(place * 4, word));
+  return new Uint8Array(view.buffer);
+}
