@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pasto.assign import Published
+from pasto.control_characters import find_control
 
 pytestmark = pytest.mark.services
 
@@ -70,7 +71,9 @@ def test_hostile_text_in_every_field_stays_text(site: Any, visit: Any) -> None:
             rows.append({"w": text})
     client.post("/v1/studies", json=document("hostile", candidates=rows)).raise_for_status()
     client.patch("/v1/studies/hostile", json={"action": "start", "reason": HOSTILE[0]}).raise_for_status()
-    for place, text in enumerate(HOSTILE):
+    change = {"action": "pause", "reason": "\u202e<script>alert(1)</script>"}
+    assert client.patch("/v1/studies/hostile", json=change).json()["error"]["code"] == "bad_text"
+    for place, text in enumerate(text for text in HOSTILE if find_control(text) is None):
         action = "resume" if place % 2 else "pause"
         client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
     desk.go("/")
