@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ DISK_MB = 40
 BALLAST = "ballast"
 """A file that fills the disk, and is removed to make room."""
 BATCHES_WHILE_FULL = 20
+READINESS_SECONDS = 5.0
 ROOM_SECONDS = 30.0
 PAUSE = {"action": "pause", "reason": "the disk is full", "hold": "baseline"}
 
@@ -64,6 +66,10 @@ def _use_full_service(outcome: Outcome, node: ServiceProcess, sender: _Sender, p
         decision = client.post(f"/v1/studies/{STUDY}/assign", json={"unit": "ann"})
         outcome.require(decision.status_code == 200, f"a decision on a full disk: {_describe(decision)}")
         ready = client.get("/readyz")
+        ends = time.monotonic() + READINESS_SECONDS
+        while ready.status_code != 503 and time.monotonic() < ends:  # an answer of before stands for a second
+            time.sleep(0.1)
+            ready = client.get("/readyz")
         outcome.require(ready.status_code == 503, f"/readyz on a full disk: {_describe(ready)}; needed 503")
         pause = client.patch(f"/v1/studies/{STUDY}", json=PAUSE)
         outcome.require(pause.status_code == 200, f"a pause on a full disk: {_describe(pause)}; needed 200")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, TypeVar
 
 from pasto.errors import StoreDamagedError, StoreError, StoreLostError, StoreRefused
@@ -39,6 +41,8 @@ _KEPT = "SELECT content FROM event_ids WHERE digest = ?"
 
 _HEARTBEAT = "heartbeat"
 _HEARTBEAT_BYTES = 8192
+_MIN_FREE_BYTES = 1 << 20
+"""Free room on the disk below which a store is not ready: less than a large batch may need."""
 _STEPS_BETWEEN_STOPS = 100_000
 """Steps of SQLite's virtual machine after which a long check asks whether to stop."""
 
@@ -298,6 +302,9 @@ class SqliteStore(RelationalStore):
             raise StoreDamagedError(
                 f"{self._where} is damaged: {self._damage}; run `pasto store check`, and restore a backup"
             )
+        if self._directory is not None and disk_usage(self._directory.path).free < _MIN_FREE_BYTES:
+            # A small write may still fit into the log, which keeps its length; a batch would not.
+            raise StoreError(f"{self._where} has no room: the disk is full") from OSError(errno.ENOSPC, "disk full")
         self._heartbeats += 1
         text = f"{self._heartbeats:016d}" * (_HEARTBEAT_BYTES // 16)
         with self._transaction():

@@ -7,15 +7,17 @@ import sqlite3
 import threading
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pasto.errors import StoreRefused
+from pasto.errors import StoreError, StoreRefused
 from pasto.service.http.store_health import StoreHealth
 from pasto.service.keys import Keys
 from pasto.store import open_store
 from pasto.store.disk_reserve import RESERVE_BYTES
+from pasto.store.failures import is_disk_full
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -242,3 +244,16 @@ def test_the_first_search_for_damage_is_waited_for_and_can_be_ended() -> None:
         assert await asking == []
 
     asyncio.run(ask())
+
+
+def test_a_store_without_room_for_a_batch_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if a small write that still fits into the log counts as ready."""
+    store = open_store(str(tmp_path))
+    try:
+        store.check_writable().result()
+        monkeypatch.setattr("pasto.store.sqlite.disk_usage", lambda path: SimpleNamespace(free=100_000))
+        with pytest.raises(StoreError, match="the disk is full") as caught:
+            store.check_writable().result()
+        assert is_disk_full(caught.value)
+    finally:
+        store.close()
