@@ -135,11 +135,11 @@ def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, th
     }
 
 
-def _events(version: dict[str, Any], batch: int) -> list[dict[str, Any]]:
+def _events(document: str, batch: int) -> list[dict[str, Any]]:
     """A batch as a recommender sends it: who saw what, and what they did."""
     from pasto.assign import Published
 
-    policy = Published.from_text(json.dumps(version))
+    policy = Published.from_text(document)
     events: list[dict[str, Any]] = []
     for place in range(BATCH // 4):
         unit = f"user-{batch}-{place}"
@@ -152,10 +152,9 @@ def _events(version: dict[str, Any], batch: int) -> list[dict[str, Any]]:
     return events
 
 
-def _policy(port: int) -> dict[str, Any]:
+def _policy(port: int) -> str:
     with urllib.request.urlopen(f"http://{HOST}:{port}/v1/studies/{DOCUMENT['name']}/policy", timeout=10) as answer:
-        found: dict[str, Any] = json.loads(answer.read())
-        return found
+        return str(answer.read().decode())
 
 
 @contextmanager
