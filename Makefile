@@ -72,7 +72,7 @@ lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
 
 realdata: $(TORCH) ## Run the tests that need torch or files of real size; DATA=DIR adds the paper's commands on real data.
-	PASTO_DATA='$(DATA)' $(BIN)/pytest -q -n auto --maxprocesses 2 -m realdata tests/paper
+	PASTO_DATA='$(DATA)' $(BIN)/pytest -q -n auto --maxprocesses 2 -m realdata tests/research/paper
 
 # torch is large and needed for nothing but training, so it stays outside the pinned files.
 $(TORCH): $(DEV)
@@ -81,7 +81,7 @@ $(TORCH): $(DEV)
 
 clean: ## Remove .venv, caches and what the commands wrote.
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist paper-results
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src clients/python research tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(TOOL): requirements/uv.txt
 	@test -x $(BIN)/python || { \
@@ -93,15 +93,16 @@ $(TOOL): requirements/uv.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-$(RUN): requirements/run.txt pyproject.toml $(TOOL)
+$(RUN): requirements/run.txt pyproject.toml clients/python/pyproject.toml $(TOOL)
 	@echo "Installing PASTO into .venv"
 	@$(INSTALL) --require-hashes -r $<
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --no-deps --no-build-isolation --editable clients/python --editable .
 	@touch $@
 
-$(DEV): requirements/dev.txt $(RUN)
+$(DEV): requirements/dev.txt research/pyproject.toml $(RUN)
 	@echo "Installing what the checks and tests need"
 	@$(INSTALL) --require-hashes -r $<
+	@$(INSTALL) --no-deps --no-build-isolation --editable research
 	@touch $@
 
 $(SERVICES): requirements/services.txt $(DEV)

@@ -50,7 +50,7 @@ SHOWN = list(shown_commands())
 
 
 def test_the_readme_says_that_only_python_adds_and_retires_candidates() -> None:
-    from pasto.service.http.table import ROUTES
+    from pasto.service.http.routes import ROUTES
 
     assert not any("candidate" in route.path for route in ROUTES)
     assert not any(word in path for path in commands() for word in ("retire", "candidate"))

@@ -8,6 +8,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OWN = {"pasto", "pasto-sdk"}
 BUILD = ["editables", "hatchling"]
 PIN = re.compile(r"^(\S+)==(\S+)(?: ;.*)? \\\n(?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 
@@ -23,7 +24,7 @@ def declared(texts: list[str]) -> list[Requirement]:
     """The requirements written there, with those of the project's own extras in place of the extras."""
     found = [Requirement(text) for text in texts]
     inner = [text for own in found if own.name == "pasto" for name in own.extras for text in extras(name)]
-    return [other for other in found if other.name != "pasto"] + (declared(inner) if inner else [])
+    return [other for other in found if other.name not in OWN] + (declared(inner) if inner else [])
 
 
 def extras(name: str) -> list[str]:

@@ -36,24 +36,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
+from pasto_sdk.errors import BadInput as BadInput
+from pasto_sdk.errors import BadOption as BadOption
+from pasto_sdk.errors import BadPolicy as BadPolicy
+from pasto_sdk.errors import PastoError as PastoError
+
 MAX_PROBLEMS = 100
 """Problems of a study file that an error lists."""
-
-
-class PastoError(Exception):
-    """The root of every error that PASTO raises on purpose.
-
-    >>> import pasto
-    >>> try:
-    ...     pasto.maximize("watch_time").keep("likes", at_least="2%")
-    ... except pasto.PastoError as error:
-    ...     print(error)
-    keep('likes') got '2%', which could mean a rise or a fall; write '+2%' or '-2%'
-    """
-
-
-class BadInput(PastoError, ValueError):  # noqa: N818 -- reads as what it is: bad input
-    """What was given does not fit; the message says what was needed, what came, and the cure."""
 
 
 class BadSpace(BadInput):
@@ -92,16 +81,8 @@ class BadSpec(BadInput):
         """What is wrong, by the field's path; under "" how many more there are, if there are too many to list."""
 
 
-class BadPolicy(BadInput):
-    """A published policy that cannot be read, or does not add up."""
-
-
 class BadText(BadInput):
     """Words for the audit log that cannot be kept, or printed, as they are."""
-
-
-class BadOption(BadInput):
-    """A name or setting that does not exist."""
 
 
 class Unsupported(PastoError, TypeError):  # noqa: N818

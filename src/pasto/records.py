@@ -6,8 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-Value = float | int | str | bool
-"""One parameter's value: a number, or a choice's label."""
+from pasto_sdk.policy_document import Value as Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Published, publish
+from pasto_sdk.policy import Published, publish
 
 Make = Callable[..., Published]
 

@@ -1,4 +1,4 @@
-"""Writes src/pasto/assign/cases.json: decisions that every language must repeat. Run it after a change of format."""
+"""Writes clients/conformance/cases.json: decisions that every language must repeat. Run it after a change of format."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pasto.assign import WHOLE, Published, publish
 from pasto.records import Value
+from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy_document import WHOLE
 
-WHERE = Path(__file__).parents[2] / "src" / "pasto" / "assign" / "cases.json"
+WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 
 ABOUT = (
     "policies: each has a document (text, with its checksum) and draws as [place in units, arm, candidate's index, "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 
 Make = Callable[..., Published]
 Array = npt.NDArray[np.float64]

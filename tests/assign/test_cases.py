@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-import pasto.assign
-from pasto.assign import Published
 from pasto.errors import BadInput, BadPolicy
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_document import ARMS, WHOLE
 
-FILE = Path(pasto.assign.__file__).parent / "cases.json"
+FILE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 CASES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 POLICIES = CASES["policies"]
 
@@ -59,12 +59,12 @@ def test_there_are_enough_of_every_kind() -> None:
     documents = [json.loads(policy["text"]) for policy in POLICIES]
     drawn = Counter(arm for policy in POLICIES for _, arm, _, _ in policy["draws"])
     assert sum(drawn.values()) >= 1000
-    assert set(drawn) == set(pasto.assign.ARMS)
+    assert set(drawn) == set(ARMS)
     assert {document["state"] for document in documents} == {"learning", "confirming", "deployed", "paused"}
     assert {document["mode"] for document in documents} == {"shuffled", "sticky"}
     assert {1, 1000} <= {len(document["cells"]) for document in documents}
     assert max(map(len, CASES["units"])) == 256
-    rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * pasto.assign.WHOLE]
+    rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * WHOLE]
     assert len(rare) >= 5
 
 

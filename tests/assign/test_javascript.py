@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.assign import Published
-from pasto.sdk import Client
+from pasto_sdk import Client
+from pasto_sdk.policy import Published
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 

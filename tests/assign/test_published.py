@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.assign import Published
 from pasto.errors import BadInput, BadPolicy
+from pasto_sdk.policy import Published
 
 Make = Callable[..., Published]
 

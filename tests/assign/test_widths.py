@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.assign import WHOLE, Published, publish
-from pasto.assign.publish import widths
 from pasto.errors import BadPolicy
+from pasto_sdk.policy import Published, publish, widths
+from pasto_sdk.policy_document import WHOLE
 
 Make = Callable[..., Published]
 

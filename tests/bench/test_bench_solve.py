@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.bench import BENCHMARKS, solve
 from pasto.optimize import solve as best
+from pasto_research.bench import BENCHMARKS, solve
 
 
 def test_every_kind_and_size_is_measured_both_ways() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pasto.bench.certificate_worlds import WORLDS, Amounts, CertificateWorld, Counts, Events, Gaussian, Metric
-from pasto.bench.certificates import SIDES, Calibration, calibrate, run_study
+from pasto_research.bench.certificate_worlds import WORLDS, Amounts, CertificateWorld, Counts, Events, Gaussian, Metric
+from pasto_research.bench.certificates import SIDES, Calibration, calibrate, run_study
 
 
 def world(name: str) -> CertificateWorld:

@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
-from pasto.bench import BENCHMARKS
-from pasto.bench.demo_worlds import CONFIDENCE, SIZES, SeedResult, SimulatedStudy, measure, run_seed, summarize
-from pasto.demo.crowd import Crowd
-from pasto.demo.play import Plan, study_file
-from pasto.demo.stage import Inside, hear
-from pasto.measure import Moments
-from pasto.service.packing import read_cells
+from pasto.demo.environment import Inside, hear
+from pasto.demo.scenario import Plan, study_file
+from pasto.demo.users import Crowd
+from pasto.metrics import Moments
+from pasto.service.close_record import read_cells
 from pasto.sim import APPLICATIONS, Conditions, known
 from pasto.store import Store
+from pasto_research.bench import BENCHMARKS
+from pasto_research.bench.demo_worlds import CONFIDENCE, SIZES, SeedResult, SimulatedStudy, measure, run_seed, summarize
 
 TINY = Plan(rounds=2, users=600, confirming=900, truth=1_000)
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pasto.bench.long import PAGES, measure
-from pasto.bench.long_study import HOUR, NAME, crowd, grow, opened
-from pasto.estimate.event_shortage import MAX_EARLIER_ROUNDS
+from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS
 from pasto.service.service import Service
+from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, measure, opened
 
 
 @contextmanager

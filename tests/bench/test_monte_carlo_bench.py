@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.bench.monte_carlo import SIGMA, by_hand, measure
 from pasto.sim import monte_carlo, synthetic_b
+from pasto_research.bench.monte_carlo import SIGMA, by_hand, measure
 
 
 def test_the_loop_by_hand_does_the_same_work() -> None:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from pasto.bench import peers
-from pasto.bench.learners import PLAYERS, race
-from pasto.bench.settings import Setting, uniform
+from pasto_research.bench import external_optimizers as peers
+from pasto_research.bench.learners import PLAYERS, race
+from pasto_research.bench.worlds import Setting, uniform
 
 MODULES = ["ax", "optuna"]
 
@@ -29,7 +29,7 @@ def test_each_module_brings_its_own_players(there: list[str], monkeypatch: pytes
 
 
 def test_the_benchmarks_load_neither() -> None:
-    code = f"import sys, pasto.bench; print([name for name in {MODULES} if name in sys.modules])"
+    code = f"import sys, pasto_research.bench; print([name for name in {MODULES} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pasto.bench import BENCHMARKS, run, write
-from pasto.bench.drift import swings, turn
-from pasto.bench.rounds import measure
-from pasto.bench.safety import travel
+from pasto_research.bench import BENCHMARKS, run, write
+from pasto_research.bench.drift import swings, turn
+from pasto_research.bench.round_cost import measure
+from pasto_research.bench.safe_exploration import travel
 
 
 def test_a_budget_is_seldom_broken_and_learning_goes_on() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from pasto.bench.learners import PLAYERS, Judge, measure, race
-from pasto.bench.settings import SETTINGS, Setting, uniform
-from pasto.sim.draws import stream
+from pasto.sim.random_streams import stream
+from pasto_research.bench.learners import PLAYERS, Judge, measure, race
+from pasto_research.bench.worlds import SETTINGS, Setting, uniform
 
 SMALL = Setting("small", uniform(0.2, candidates=12))
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.bench import write
-from pasto.bench.trust import CHECKS, STOP_LEVEL, STOP_PERCENT, measure
-from pasto.bench.trust_checks import (
+from pasto.inference import Cells, Quantity, compare, side, unit_covariances
+from pasto.inference.multiple_comparisons import beating
+from pasto_research.bench import write
+from pasto_research.bench.coverage_checks import (
     alarms,
     both,
     coverage,
@@ -23,10 +24,8 @@ from pasto.bench.trust_checks import (
     sticky_coverage,
     swinging_alarms,
 )
-from pasto.bench.trust_covariates import covariate_coverage
-from pasto.bench.trust_studies import SCENES, simulate
-from pasto.estimate.intervals import Cells, Quantity, compare, side, unit_covariances
-from pasto.report.winner import beating
+from pasto_research.bench.coverage_studies import SCENES, simulate
+from pasto_research.bench.interval_coverage import CHECKS, STOP_LEVEL, STOP_PERCENT, covariate_coverage, measure
 
 STUDIES = 200
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 
 STUDY: dict[str, Any] = {
     "name": "feed",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Published
 from pasto.control_characters import find_control
+from pasto_sdk.policy import Published
 
 pytestmark = pytest.mark.services
 

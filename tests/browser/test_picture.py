@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.crowd import Crowd
-from pasto.demo.play import study_file
-from pasto.demo.stage import hear
-from pasto.sdk import Client
+from pasto.demo.environment import hear
+from pasto.demo.scenario import study_file
+from pasto.demo.users import Crowd
 from pasto.sim import feed
+from pasto_sdk import Client
 
 pytestmark = pytest.mark.services
 

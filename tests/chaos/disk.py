@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 from tests.chaos.campaign import Scenario, Workshop
 from tests.chaos.load import STUDY, Event, Ledger, create_studies
 from tests.chaos.report import Outcome

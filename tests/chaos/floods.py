@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, create_studies
 from tests.chaos.neighbour import ASSIGN, INGEST, Latencies, Neighbour, measure_quiet

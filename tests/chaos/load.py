@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 from tests.chaos.service_process import ChaosError, ServiceProcess, first_up
 from tests.system.conftest import quick_document
 from tests.system.mortal import batch

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, Event, create_studies
 from tests.chaos.report import Outcome

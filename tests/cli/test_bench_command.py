@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pasto.bench import BENCHMARKS, Benchmark, Report
 from pasto.sim import Progress
+from pasto_research.bench import BENCHMARKS, Benchmark, Report
 
 ROWS = ({"case": "small", "problems": 12345, "ours_ms": 0.123456}, {"case": "large", "problems": 1, "ours_ms": 5.0})
 

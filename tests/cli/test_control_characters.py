@@ -14,7 +14,7 @@ import pytest
 from rich.text import Text
 
 import pasto.cli
-from pasto.cli.screen import console, print_table
+from pasto.cli.output import console, print_table
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\x7f\u202egnp.exe\u2066\u2028\r\nall is well"
 """Escape sequences in both forms, a bell, deletions, a line turned around, and a line of its own."""
@@ -84,7 +84,7 @@ def test_tables_titles_and_styled_texts_are_escaped(
 def test_commands_print_through_the_output_module_only() -> None:
     """`click.echo` and `print` would send what they are given to the terminal as it is."""
     for file in Path(pasto.cli.__file__).parent.glob("*.py"):
-        if file.name == "screen.py":
+        if file.name == "output.py":
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pasto.demo import play, stage
-from pasto.demo.play import Plan, Result
-from pasto.demo.stage import Inside
-from pasto.demo.verdict import Check
+from pasto.demo import environment, scenario
+from pasto.demo.checks import Check
+from pasto.demo.environment import Inside
+from pasto.demo.scenario import Plan, Result
 from pasto.sim import feed
 
 TINY = Plan(rounds=2, users=200, confirming=400, truth=1_000)
@@ -23,7 +23,7 @@ TINY = Plan(rounds=2, users=200, confirming=400, truth=1_000)
 def told() -> Result:
     """A result that counts as won, whatever little was learned."""
     with Inside() as inside:
-        result = play.play(feed(), inside, plan=TINY, seed=1)
+        result = scenario.play(feed(), inside, plan=TINY, seed=1)
     return replace(result, checks=tuple(replace(check, held=True) for check in result.checks))
 
 
@@ -41,8 +41,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: Result) -> list[dict[str, Any]]
         calls.append({"name": application.name, **options})
         return told
 
-    monkeypatch.setattr(stage, "serving", serving)
-    monkeypatch.setattr(play, "play", spy)
+    monkeypatch.setattr(environment, "serving", serving)
+    monkeypatch.setattr(scenario, "play", spy)
     return calls
 
 
@@ -99,7 +99,7 @@ def test_what_is_not_so_fails_loudly(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
 ) -> None:
     lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
-    monkeypatch.setattr(play, "play", lambda *_, **__: lost)
+    monkeypatch.setattr(scenario, "play", lambda *_, **__: lost)
     result = run("demo")
     assert result.exit_code == 1
     assert "✗ the moon is cheese: it is rock" in result.stdout
@@ -125,7 +125,7 @@ def test_the_service_can_be_left_running(
             yield kept
             done.append("ended")
 
-    monkeypatch.setattr(stage, "serving", serving)
+    monkeypatch.setattr(environment, "serving", serving)
     result = run("demo", "ads", "--keep")
     assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
     assert "open inside in a browser" in result.stderr
@@ -136,7 +136,7 @@ def test_a_best_single_setting_that_is_the_baseline_is_told(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
 ) -> None:
     lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
-    monkeypatch.setattr(play, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
+    monkeypatch.setattr(scenario, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
     assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
 
 
@@ -146,10 +146,10 @@ def test_on_a_terminal_the_picture_moves(
     def moving(*_: Any, report: Any, **__: Any) -> Result:
         blend = {"lifts": {"like_rate": -2.5}, "certificate": {"holds": {"like_rate": 0.9999}}}
         served = {"watch_time": 0.1, "like_rate": -0.06}
-        report(play.Update("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
+        report(scenario.Update("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
         return told
 
-    monkeypatch.setattr(play, "play", moving)
+    monkeypatch.setattr(scenario, "play", moving)
     result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
     assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto.cli.means import Means, read_means
+from pasto.cli.means_file import Means, read_means
 from pasto.errors import BadInput, BadTruth, PastoError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadInput
-from pasto.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, Table
 from pasto.report import figures
+from pasto_research.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, Table
 
 
 def tiny(size: Size) -> Outcome:

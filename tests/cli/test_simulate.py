@@ -9,7 +9,7 @@ import pytest
 
 from pasto import Study
 from pasto.sim import Trace, example_a, monte_carlo
-from pasto.sim.draws import stream
+from pasto.sim.random_streams import stream
 
 MEANS = "name,x,y\nbold,2,-2\ncareful,0,2\n"
 
@@ -108,7 +108,7 @@ def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
         asked.append((runs, rounds))
         return monte_carlo("pasto", example_a(), runs=2, rounds=2)
 
-    monkeypatch.setattr("pasto.cli.studied.run_studies", spy)
+    monkeypatch.setattr("pasto.sim.runner.run_studies", spy)
     monkeypatch.setattr("pasto.sim.monte_carlo", spy)
     run("simulate")
     run("simulate", "--learner", "scgd")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pasto.dashboard import Dashboard
-from pasto.service.http.application import Application
+from pasto.service.http.app import Application
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.store import open_store

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pasto.dashboard.files import NAMES
-from pasto.dashboard.rendering import POLICY
+from pasto.dashboard.renderer import NAMES, POLICY
 from pasto.service.service import Service
-from pasto.service.spec import EXAMPLE
+from pasto.service.study_file import EXAMPLE
 
 
 def test_an_empty_service_invites_to_write_a_study(browser: Any) -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.dashboard.sampling import POINTS, Samples, Served, sampled
-from pasto.dashboard.series import NAMED, policy_series, series
+from pasto.dashboard.chart_data import NAMED, POINTS, Samples, Served, policy_series, sampled, series
 from pasto.service.service import Service
 
 

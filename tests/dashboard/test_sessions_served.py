@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 
 from pasto.dashboard import Dashboard
-from pasto.dashboard.visitors import COOKIE
+from pasto.dashboard.sessions import COOKIE
+from pasto.service.api_keys import Keys
 from pasto.service.http.server import Running
-from pasto.service.keys import Keys
 from pasto.service.settings import Settings
 from pasto.store import open_store
 from pasto.store.session_secret import FILE

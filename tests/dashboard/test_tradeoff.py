@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.dashboard.tradeoff import Belief, tradeoff
+from pasto.service.reports.tradeoff import Belief, tradeoff
 from pasto.service.service import Service
 
 

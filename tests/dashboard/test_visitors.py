@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pasto.dashboard.visitors import COOKIE, LIFETIME
-from pasto.service.http.application import Application
+from pasto.dashboard.sessions import COOKIE, LIFETIME
+from pasto.service.http.app import Application
 from pasto.service.service import Service
 
 PAGES = ("/", "/new", "/studies/feed", "/parts/studies", "/studies/feed/series", "/studies/feed/tradeoff")

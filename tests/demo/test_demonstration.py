@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.crowd import Crowd
-from pasto.demo.play import PLANS, Plan, Result, Update, play, study_file
-from pasto.demo.stage import Inside, hear
+from pasto.demo.environment import Inside, hear
+from pasto.demo.scenario import PLANS, Plan, Result, Update, play, study_file
+from pasto.demo.users import Crowd
 from pasto.errors import StoreError
 from pasto.sim import Application, Conditions, ads, feed, shop
 

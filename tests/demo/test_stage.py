@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pasto.demo.play import Plan, play, study_file
-from pasto.demo.stage import Inside, hear, serving
+from pasto.demo.environment import Inside, hear, serving
+from pasto.demo.scenario import Plan, play, study_file
 from pasto.errors import StoreError
 from pasto.sim import feed
 
@@ -35,7 +35,7 @@ def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pasto.demo.stage.PATIENCE", 0.05)
+    monkeypatch.setattr("pasto.demo.environment.PATIENCE", 0.05)
     with Inside() as stage:
         stage.create(study_file(feed()), seed=1)
         with stage.client("feed") as client, pytest.raises(StoreError, match="did not hear of policy 2"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pasto.demo.play import limits
-from pasto.demo.verdict import Check, Limit, checks
-from pasto.report.lift import Estimate, Lift
+from pasto.demo.checks import Check, Limit, checks
+from pasto.demo.scenario import limits
+from pasto.inference.lift import Estimate, Lift
 from pasto.sim import Known, feed, known, shop
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pasto.bench.missing_data import WORLDS, simulate_study
-from pasto.estimate.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
+from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
+from pasto_research.bench.missing_data import WORLDS, simulate_study
 
 SWINGING = "±40 % between rounds, 2,000 units"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pasto.bench.senders import ATTACKS, HEALTHY, attacked_study, healthy_study, look, tabulate
-from pasto.estimate.sender_departure import SenderEvidence, share_log_ratio, update_evidence
+from pasto.inference.sender_departure import SenderEvidence, share_log_ratio, update_evidence
+from pasto_research.bench.senders import ATTACKS, HEALTHY, attacked_study, healthy_study, look, tabulate
 
 KEYS = [("learner", 0), ("learner", 1), ("learner", 2)]
 SHARES = np.array([0.5, 0.3, 0.2])

@@ -10,9 +10,9 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.assign import Published, publish
 from pasto.errors import BadOption
-from pasto.measure.assignment import assigned
+from pasto.metrics.sql.assignment import assigned
+from pasto_sdk.policy import Published, publish
 
 UNITS = 100_000
 Rows = list[tuple[str, str, int, str]]

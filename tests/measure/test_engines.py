@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadOption, BadSpec
-from pasto.measure import Before, Column, Condition, Moments, measure, parse_metrics
-from pasto.measure.definitions import Aggregate
+from pasto.metrics import Before, Column, Condition, Moments, measure, parse_metrics
+from pasto.metrics.definitions import Aggregate
 from pasto.records import Value
 from pasto.store.event_ids import compute_digest
 from pasto.store.schema import migrations

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pasto
-from pasto.measure import Moments, covariances, moments
+from pasto.metrics import Moments, covariances, moments
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 4))

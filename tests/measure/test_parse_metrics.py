@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.errors import BadSpec
-from pasto.measure import Column, Condition, parse_metrics
-from pasto.measure.parse import COLUMN_FIELDS, METRIC_FIELDS
-from pasto.measure.written import metric_document
+from pasto.metrics import Column, Condition, parse_metrics
+from pasto.metrics.parsing import COLUMN_FIELDS, METRIC_FIELDS, metric_document
 
 
 def parse(**fields: Any) -> Column:

@@ -14,14 +14,14 @@ import numpy as np
 import psycopg
 import pytest
 
-from pasto.assign import Published, publish
 from pasto.errors import BadOption
-from pasto.measure import Column, Condition, Moments
-from pasto.measure.engines.duckdb import measure
-from pasto.measure.engines.request import Request
-from pasto.measure.sources.files import duckdb_over, spark_over
-from pasto.measure.sources.measuring import measure_tables
-from pasto.measure.sources.tables import EventTable, ExposureTable, Tables
+from pasto.metrics import Column, Condition, Moments
+from pasto.metrics.engines.duckdb import measure
+from pasto.metrics.measurement import measure_tables
+from pasto.metrics.request import Request
+from pasto.metrics.sources.files import duckdb_over, spark_over
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
+from pasto_sdk.policy import Published, publish
 
 POLICY = publish(
     study="feed",

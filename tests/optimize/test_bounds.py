@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pasto
 from pasto.errors import BadOption, BadTruth, Unsupported
 from pasto.objective import Objective
-from pasto.optimize.bounds import Constants, convergence_bound, empirical_regret_bound, regret_bound
+from pasto_research.paper.theory_bounds import Constants, convergence_bound, empirical_regret_bound, regret_bound
 
 EXAMPLE_A = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 TRUTH_A = np.array([[2.0, 0.0], [-2.0, 2.0]])

@@ -16,8 +16,8 @@ from pasto.errors import BadOption
 from pasto.estimate import IndependentPosterior, JointPosterior
 from pasto.objective import Array, Form, Objective
 from pasto.optimize import optimum
-from pasto.optimize.caution.cautious import Cautious, cautious, holding, intervals
-from pasto.optimize.caution.expected import expected_penalty
+from pasto.optimize.chance_constrained.program import expected_penalty
+from pasto.optimize.chance_constrained.robust_blend import Cautious, cautious, holding, intervals
 
 HARD = pasto.maximize("x").keep("y", at_least=0.0).keep("z", at_least=-0.2)
 SOFT = pasto.maximize("x").keep("y", at_least=0.0, penalty=2.0).keep("z", at_least=-0.2, penalty=10.0)

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pasto.optimize.caution.confident as confident
-import pasto.optimize.caution.safest as safety
+import pasto.optimize.chance_constrained.solver as confident
+import pasto.optimize.chance_constrained.solver as safety
 from pasto.objective import Array
-from pasto.optimize.caution.central import central_path
-from pasto.optimize.caution.chance import HAIR, Chance, Near
-from pasto.optimize.caution.confident import best_by_cones, best_chance
-from pasto.optimize.caution.safest import eased, roomiest, safest, surest
+from pasto.optimize.chance_constrained.interior_point import central_path
+from pasto.optimize.chance_constrained.program import HAIR, Chance, Near
+from pasto.optimize.chance_constrained.solver import best_by_cones, best_chance, eased, roomiest, safest, surest
 
 
 def draw(

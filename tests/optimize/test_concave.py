@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pasto.optimize.exact.concave as concave
-import pasto.optimize.exact.cuts as cuts
+import pasto.optimize.exact.concave as cuts
 from pasto import solve, utility
 from pasto.errors import SolverFailed
 from pasto.objective import Array, Objective
@@ -90,10 +90,11 @@ def test_a_plain_sum_gives_one_candidate() -> None:
 
 def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
+    by_cuts = concave.best_by_cuts
 
     def counted(*given: Any, **how: Any) -> tuple[Array, Array]:
         calls.append(given)
-        return cuts.best_by_cuts(*given, **how)
+        return by_cuts(*given, **how)
 
     monkeypatch.setattr(concave, "best_by_cuts", counted)
     means = np.random.default_rng(2).uniform(0.1, 2, size=(2, 9))

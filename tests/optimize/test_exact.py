@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import pasto.optimize.exact.best as exact
+import pasto.optimize.exact.linear as exact
 from pasto.errors import SolverFailed, Unsupported
 from pasto.objective import Array, maximize, ratio
 from pasto.optimize import Program, best
-from pasto.optimize.exact.climb import Stand
+from pasto.optimize.exact.active_set import Stand
 
 
 def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_program: Any) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from pasto.optimize.caution.expected import expected_penalty, hazard, ratio_at
+from pasto.optimize.chance_constrained.program import expected_penalty, hazard, ratio_at
 
 LEVELS = st.floats(-5.0, 5.0)
 SPREADS = st.floats(0.01, 5.0)

@@ -15,7 +15,7 @@ import pasto
 from pasto.errors import BadObjective, BadOption, BadState, Unsupported
 from pasto.estimate import Sample, add_samples
 from pasto.optimize.learners import Algorithm1, Learner, Problem, Round, Scgd, learner
-from pasto.optimize.schedule import Schedule, constant
+from pasto.optimize.learners.mirror_ascent import Schedule, constant
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 PROBLEM = Problem(OBJECTIVE, ("one", "two", "three"))

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import pasto
 from pasto.errors import BadOption
 from pasto.estimate import IndependentPosterior
-from pasto.optimize.safety import Bounds, Limits, capped, lower_bounds, within_budget
+from pasto.optimize.exploration_limits import Bounds, Limits, capped, lower_bounds, within_budget
 
 
 @given(

@@ -12,10 +12,10 @@ import pasto
 from pasto.estimate import IndependentPosterior
 from pasto.objective import Array, Objective
 from pasto.optimize import optimum
-from pasto.optimize.caution.cautious import cautious, holding
-from pasto.optimize.exact.batch import best_batch
+from pasto.optimize.chance_constrained.robust_blend import cautious, holding
+from pasto.optimize.exact.linear import best_batch
 from pasto.optimize.exact.program import Program
-from pasto.optimize.safety import Bounds, Limits
+from pasto.optimize.exploration_limits import Bounds, Limits
 from pasto.records import Blend
 
 UNITS = [1e-12, 1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto import paper
 from pasto.errors import BadInput
-from pasto.paper.auctions import simulated
-from pasto.paper.data.ipinyou import Log, load
-from pasto.paper.experiment import Size
-from pasto.paper.lifts import Shown, learn, objective
-from pasto.paper.quotas import METRICS, SHOWN, TOTAL, Requests, retrieve, shares_of, shown
-from pasto.paper.write import saved
 from pasto.sim.ads import ads
+from pasto_research import paper
+from pasto_research.paper.data.ipinyou import Log, load
+from pasto_research.paper.experiment import Size
+from pasto_research.paper.output import saved
+from pasto_research.paper.quota_lifts import Shown, learn, objective
+from pasto_research.paper.quota_replay import METRICS, SHOWN, TOTAL, Requests, retrieve, shares_of, shown
+from pasto_research.paper.quota_simulation import simulated
 
 CAMPAIGNS = (("1000", 50.0, 0.004), ("2000", 65.0, 0.0015), ("3000", 80.0, 0.0006), ("4000", 95.0, 0.0003))
 """Name, mean price and mean rate."""

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from pasto.paper.data.kuairand import Impressions
-from pasto.paper.ensemble_sort import METRICS, Content, objective, play
-from pasto.paper.ensemble_sort_told import lift, tell
-from pasto.paper.experiment import Size
-from pasto.paper.write import saved
+from pasto_research.paper.data.kuairand import Impressions
+from pasto_research.paper.experiment import Size
+from pasto_research.paper.output import saved
+from pasto_research.paper.table3_replay import METRICS, Content, objective, play
+from pasto_research.paper.table3_results import lift, tell
 
 SIZE = Size(runs=1, rounds=3, quick=True)
 

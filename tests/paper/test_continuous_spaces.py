@@ -4,8 +4,8 @@ import numpy as np
 
 import pasto
 from pasto.optimize import solve
-from pasto.paper.continuous import Terrain, _claim, _figure, _table, climb
-from pasto.paper.experiment import Size
+from pasto_research.paper.continuous import Terrain, _claim, _figure, _table, climb
+from pasto_research.paper.experiment import Size
 
 
 def terrain(users: int = 400) -> Terrain:

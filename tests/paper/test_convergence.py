@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.optimize.bounds import Constants, convergence_bound
-from pasto.paper import Outcome, run, write
-from pasto.paper.schedules import TRUE
 from pasto.sim import example_a
+from pasto_research.paper import Outcome, run, write
+from pasto_research.paper.curves import TRUE
+from pasto_research.paper.theory_bounds import Constants, convergence_bound
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pasto.paper.curves import Curve, told
+from pasto_research.paper.curves import Curve, told
 
 
 def test_a_power_law_is_found_with_its_error() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto import paper
 from pasto.errors import BadOption
-from pasto.paper import EXPERIMENTS, Claim, Outcome, Size, Table
 from pasto.report import figures
+from pasto_research import paper
+from pasto_research.paper import EXPERIMENTS, Claim, Outcome, Size, Table
 
 
 def test_experiments_are_found_by_the_name_typed() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.paper import Outcome, run, write
-from pasto.paper.experiment import Size
-from pasto.paper.illustration import COUNTS, GUARDRAILS, problems
+from pasto_research.paper import Outcome, run, write
+from pasto_research.paper.experiment import Size
+from pasto_research.paper.figure2_blend import COUNTS, GUARDRAILS, problems
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.optimize.bounds import Constants, empirical_regret_bound, regret_bound
-from pasto.paper import Outcome, run, write
-from pasto.paper.regret import best_fixed, worlds
-from pasto.paper.schedules import TRUE
 from pasto.sim import Moment, World, drift, example_a, monte_carlo
+from pasto_research.paper import Outcome, run, write
+from pasto_research.paper.curves import TRUE
+from pasto_research.paper.theorem2_regret import best_fixed, worlds
+from pasto_research.paper.theory_bounds import Constants, empirical_regret_bound, regret_bound
 
 WORLDS = worlds(300)
 

@@ -1,10 +1,10 @@
 import numpy as np
 
-from pasto.optimize.bounds import Constants
 from pasto.optimize.learners import Algorithm1
-from pasto.paper.experiment import Size
-from pasto.paper.schedules import TRUE, horizons, measured, schedules
 from pasto.sim import Trace, example_a, monte_carlo
+from pasto_research.paper.curves import TRUE, horizons, measured, schedules
+from pasto_research.paper.experiment import Size
+from pasto_research.paper.theory_bounds import Constants
 
 KNOWN = Constants(gradient=8.0, slope=1.0, size=1.0, smoothness=1.0)
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from pasto import paper
-from pasto.paper import Outcome, saved
-from pasto.paper.synthetic_b_runs import _error, _smallest
 from pasto.sim import monte_carlo, relative_gain
 from pasto.sim import synthetic_b as world
+from pasto_research import paper
+from pasto_research.paper import Outcome, saved
+from pasto_research.paper.figure4_runs import _error, _smallest
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto import paper
-from pasto.paper import Outcome, saved
-from pasto.paper.toy_a import OURS, PLAIN, TUNED, _agrees, _faster
 from pasto.sim import Trace
+from pasto_research import paper
+from pasto_research.paper import Outcome, saved
+from pasto_research.paper.figure3_two_arms import OURS, PLAIN, TUNED, _agrees, _faster
 
 
 @pytest.fixture(scope="module")

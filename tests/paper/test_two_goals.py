@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pasto import paper
 from pasto.errors import BadOption
-from pasto.paper import two_goals
-from pasto.paper.models.autoencoder import Autoencoder, Settings, Training
-from pasto.paper.two_goals import Played, objective
-from pasto.paper.write import saved
+from pasto_research import paper
+from pasto_research.paper import table2_replay
+from pasto_research.paper.models.mult_vae import Autoencoder, Settings, Training
+from pasto_research.paper.output import saved
+from pasto_research.paper.table2_replay import Played, objective
 
 ITEMS = 60
 
@@ -62,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcome(place: Path) -> paper.Outcome:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(two_goals, "train", stand_in)
+        patched.setattr(table2_replay, "train", stand_in)
         return paper.run("movielens", quick=True, runs=2, rounds=4, data=place, cache=place / "cache")
 
 
@@ -100,9 +100,9 @@ def test_what_was_computed_is_found_again(outcome: paper.Outcome, place: Path, m
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("computed twice")
 
-    monkeypatch.setattr(two_goals, "train", stand_in)
-    monkeypatch.setattr(two_goals, "mixed", never)
-    monkeypatch.setattr(two_goals, "_baselines", never)
+    monkeypatch.setattr(table2_replay, "train", stand_in)
+    monkeypatch.setattr(table2_replay, "mixed", never)
+    monkeypatch.setattr(table2_replay, "_baselines", never)
     again = paper.run("movielens", quick=True, runs=1, rounds=1, data=place, cache=place / "cache")
     assert again.tables[:2] == outcome.tables[:2]
     assert saved(again)["data"] == saved(outcome)["data"]
@@ -110,7 +110,7 @@ def test_what_was_computed_is_found_again(outcome: paper.Outcome, place: Path, m
 
 def test_revenue_is_told_for_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shop(tmp_path / "toys")
-    monkeypatch.setattr(two_goals, "train", stand_in)
+    monkeypatch.setattr(table2_replay, "train", stand_in)
     outcome = paper.run("amazon", quick=True, runs=1, rounds=2, data=tmp_path)
     (data,) = outcome.data.values()
     assert outcome.title.startswith("Table 2, Amazon: recall against revenue, on Amazon Toys")
@@ -124,15 +124,15 @@ def test_data_is_needed() -> None:
 
 
 def test_a_lead_and_its_error_are_means_over_users(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_goals, "train", stand_in)
+    monkeypatch.setattr(table2_replay, "train", stand_in)
     kept: list[Played] = []
-    real = two_goals.play
+    real = table2_replay.play
 
     def keep(*given: Any) -> Played:
         kept.append(real(*given))
         return kept[-1]
 
-    monkeypatch.setattr("pasto.paper.movielens.play", keep)
+    monkeypatch.setattr("pasto_research.paper.table2_movielens.play", keep)
     paper.run("movielens", quick=True, runs=1, rounds=1, data=place)
     (played,) = kept
     lead, error = played.lead(played.soft)

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from scipy.stats import multinomial
 
 from pasto.errors import BadMeasurement
-from pasto.report.balance import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, balance, imbalance
-from pasto.report.claims import paragraph
-from pasto.report.measured import WHOLE_ARM, CellMoments, MeasuredRound, recorded
-from pasto.report.telling.sections import _quality
-from pasto.service.trust.lifted import shown_balance
+from pasto.inference.round_data import WHOLE_ARM, CellMoments, MeasuredRound, recorded
+from pasto.inference.sample_ratio import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, balance, imbalance
+from pasto.report.sections import _quality
+from pasto.report.summary import paragraph
+from pasto.service.reports.lift_report import shown_balance
 
 GROUPS = {
     "cells": None,

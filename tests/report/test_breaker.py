@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Cells, Quantity, Range
-from pasto.report.breaker import watch
-from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
-from pasto.report.shortfall import Floor, shortfall
+from pasto.inference import Cells, Quantity, Range
+from pasto.inference.guardrail_evidence import Floor, shortfall
+from pasto.inference.guardrail_monitor import watch
+from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
 
 
 def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> Record:

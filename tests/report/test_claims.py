@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pasto.report.balance import Balance
-from pasto.report.breaker import State, Verdict
-from pasto.report.claims import paragraph
-from pasto.report.lift import Estimate, Lift
+from pasto.inference.guardrail_monitor import State, Verdict
+from pasto.inference.lift import Estimate, Lift
+from pasto.inference.sample_ratio import Balance
+from pasto.report.summary import paragraph
 
 INFINITE = float("inf")
 

@@ -46,5 +46,5 @@ def test_drawing_leaves_matplotlibs_own_settings_alone() -> None:
 
 
 def test_naming_the_module_does_not_load_matplotlib() -> None:
-    script = "import sys, pasto.paper\nassert 'matplotlib' not in sys.modules"
+    script = "import sys, pasto_research.paper\nassert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Cells, Quantity, Range
-from pasto.measure.moments import moments
-from pasto.report.lift import Target, history, lifts
-from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
+from pasto.inference import Cells, Quantity, Range
+from pasto.inference.lift import Target, history, lifts
+from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
+from pasto.metrics.moments import moments
 
 SHARES = {("control", 0): 0.2, ("learner", 0): 0.2, ("learner", 1): 0.3, ("learner", 2): 0.3}
 METRICS = {"watch_time": Quantity(0), "like_rate": Quantity(1, 2)}

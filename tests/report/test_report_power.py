@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from pasto.errors import BadOption
-from pasto.report.power import plan
+from pasto.inference.power import plan
 
 
 def test_one_look_agrees_with_the_formula() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Cells, Quantity, Range
-from pasto.report.breaker import watch
-from pasto.report.measured import CellMoments, MeasuredRound, recorded
-from pasto.report.shortfall import Basis, Floor
-from pasto.report.stop_level import LevelEvidence, RoundSum, gather_evidence
+from pasto.inference import Cells, Quantity, Range
+from pasto.inference.guardrail_evidence import Basis, Floor
+from pasto.inference.guardrail_monitor import watch
+from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+from pasto.inference.stop_level import LevelEvidence, RoundSum, gather_evidence
 
 STUDIES, HOUR = 60, 3600.0
 TRIP = np.log(20.0)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pasto.errors import PastoWarning
+from pasto.report.charts import DRAWINGS, drawing
 from pasto.report.guardrail_text import certificate_text
-from pasto.report.telling import page, sections, text
-from pasto.report.telling.drawings import DRAWINGS, drawing
-from pasto.report.telling.sections import bounded_words, lift_table, span
+from pasto.report.html import page
+from pasto.report.sections import bounded_words, lift_table, sections, span
+from pasto.report.text import text
 
 
 def estimate(value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:

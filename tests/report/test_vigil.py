@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Quantity, Range
-from pasto.report.breaker import watch
-from pasto.report.measured import CellMoments, MeasuredRound, recorded
-from pasto.report.shortfall import Floor
-from pasto.report.vigil import Vigil
+from pasto.inference import Quantity, Range
+from pasto.inference.guardrail_evidence import Floor
+from pasto.inference.guardrail_monitor import Vigil, watch
+from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
 
 UNIT = Range(0.0, 1.0)
 FLOORS = [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pasto.errors import BadMeasurement
-from pasto.estimate.intervals import Quantity
-from pasto.report.measured import CellMoments, MeasuredRound, Record, recorded
-from pasto.report.winner import winners
+from pasto.inference import Quantity
+from pasto.inference.multiple_comparisons import winners
+from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
 
 
 def study(levels: list[float], *, rounds: int = 10, units: int = 2_000, seed: int = 1, control: bool = True) -> Record:

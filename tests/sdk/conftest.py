@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Published, publish
-from pasto.sdk import Client, Rehearsal, Request
+from pasto_sdk import Client, Rehearsal, Request
+from pasto_sdk.policy import Published, publish
 
 
 class Clock:

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto.assign import Published
-from pasto.sdk import Client, Rehearsal, Request, Response
-from pasto.sdk.cache import Kept, file_of, load, save, tidy
-from pasto.sdk.journal import Journal
-from pasto.sdk.live import Holder
-from pasto.sdk.refresher import Refresher
+from pasto_sdk import Client, Rehearsal, Request, Response
+from pasto_sdk.diagnostics import Journal
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_file import Kept, file_of, load, save, tidy
+from pasto_sdk.policy_holder import Holder
+from pasto_sdk.policy_poller import Refresher
 
 Make = Callable[..., Published]
 
@@ -208,7 +208,7 @@ def test_what_the_dead_left_behind_is_removed(left_behind: Path) -> None:
 WRITER = """
 import os, signal, sys, time
 from pathlib import Path
-from pasto.sdk.cache import Kept, load, save
+from pasto_sdk.policy_file import Kept, load, save
 
 file, delays = Path(sys.argv[1]), [float(word) for word in sys.argv[2:]]
 texts = {letter * 300_000 for letter in "ab"}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.assign import Published
 from pasto.errors import BadOption
-from pasto.sdk import Client, Decision, Rehearsal, Response
+from pasto_sdk import Client, Decision, Rehearsal, Response
+from pasto_sdk.policy import Published
 
 Make = Callable[..., Published]
 Connect = Callable[..., Client]

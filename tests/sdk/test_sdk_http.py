@@ -14,8 +14,8 @@ from typing import Protocol
 
 import pytest
 
-from pasto.assign import Published
-from pasto.sdk import Client, Http, Rehearsal, Request, Response
+from pasto_sdk import Client, Http, Rehearsal, Request, Response
+from pasto_sdk.policy import Published
 
 Make = Callable[..., Published]
 

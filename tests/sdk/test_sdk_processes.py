@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pytest
 
-from pasto.assign import Published
-from pasto.sdk import Client, Rehearsal
+from pasto_sdk import Client, Rehearsal
+from pasto_sdk.policy import Published
 
 Make = Callable[..., Published]
 
@@ -39,15 +39,15 @@ before = set(sys.modules)
 loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
 print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 """
-    assert json.loads(run(script)) == ["pasto"]
+    assert json.loads(run(script)) == ["pasto", "pasto_sdk"]
 
 
 PREFORK = """
 import os, sys
-import pasto.sdk.client
+import pasto_sdk.client
 from pasto.sdk import Client
 
-pasto.sdk.client.AT_EXIT = 60.0
+pasto_sdk.client.AT_EXIT = 60.0
 url, workers = sys.argv[1], int(sys.argv[2])
 client = Client(url, study="feed", cache=None, flush=0.05)
 assert client.ready(60)
@@ -131,10 +131,10 @@ def test_a_fork_amid_threads_finds_no_lock_held(server: Server) -> None:
 
 AT_EXIT = """
 import signal, sys, time
-import pasto.sdk.client
+import pasto_sdk.client
 from pasto.sdk import Client
 
-pasto.sdk.client.AT_EXIT = 60.0
+pasto_sdk.client.AT_EXIT = 60.0
 client = Client(sys.argv[1], study="feed", cache=None, flush=3600)
 assert client.ready(60)
 client.assign("ann").track("like")

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import pytest
 
-from pasto.assign import Published
-from pasto.sdk import Client, Rehearsal, Request, Response
-from pasto.sdk.backoff import CAP
-from pasto.sdk.journal import Journal
-from pasto.sdk.live import Holder
-from pasto.sdk.refresher import Refresher
+from pasto_sdk import Client, Rehearsal, Request, Response
+from pasto_sdk.diagnostics import Journal
+from pasto_sdk.event_sender import CAP
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_holder import Holder
+from pasto_sdk.policy_poller import Refresher
 
 Make = Callable[..., Published]
 Connect = Callable[..., Client]

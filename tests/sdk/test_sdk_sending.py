@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.assign import Published, publish
-from pasto.sdk import Client, Rehearsal, Request, Response
-from pasto.sdk.sender import BATCH
+from pasto_sdk import Client, Rehearsal, Request, Response
+from pasto_sdk.event_sender import BATCH
+from pasto_sdk.policy import Published, publish
 
 Make = Callable[..., Published]
 Connect = Callable[..., Client]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pasto.sdk import Client
 from pasto.service.http.server import Running
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
+from pasto_sdk import Client
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from pasto.dashboard import Dashboard
-from pasto.dashboard.visitors import COOKIE
-from pasto.service.http.application import Application
-from pasto.service.http.table import ROUTES
+from pasto.dashboard.sessions import COOKIE
+from pasto.service.http.app import Application
+from pasto.service.http.routes import ROUTES
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
 from pasto.store import open_store
 
 HERE = "http://127.0.0.1:8300"

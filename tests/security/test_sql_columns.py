@@ -9,11 +9,11 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.assign import publish
 from pasto.errors import BadOption
-from pasto.measure import Column
-from pasto.measure.sources.measuring import measure_tables
-from pasto.measure.sources.tables import EventTable, ExposureTable, Tables
+from pasto.metrics import Column
+from pasto.metrics.measurement import measure_tables
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
+from pasto_sdk.policy import publish
 
 COLUMNS = (Column("plain", "watch", None, "count"),)
 CANARY = "CREATE TABLE canary (n INT)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadSpec
-from pasto.service.spec import parse_spec
+from pasto.service.study_file import parse_spec
 
 DOCUMENT: dict[str, Any] = {
     "name": "feed",

@@ -13,9 +13,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pasto.measure import Column, Condition, measure
-from pasto.measure.engines import duckdb as duck
-from pasto.measure.engines.request import Request
+from pasto.metrics import Column, Condition, measure
+from pasto.metrics.engines import duckdb as duck
+from pasto.metrics.request import Request
 from pasto.store import AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.rows import EXPOSURE, METRIC
 

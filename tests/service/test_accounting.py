@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import StoreError
-from pasto.service.accounting import Ledger
-from pasto.service.books import Books
+from pasto.service.event_counts import Books
+from pasto.service.event_ledger import Ledger
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -115,7 +115,7 @@ def test_every_event_behind_the_mark_is_in_the_late_ledger(learning: Service, tr
 def test_events_that_come_ages_later_are_late_too(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.accounting.KEPT", 2)
+    monkeypatch.setattr("pasto.service.event_ledger.KEPT", 2)
     first = traffic(learning, 30)
     versioned = [event for event in first if "version" in event]
     _send(learning, versioned[:20])
@@ -156,8 +156,8 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, numbered[60:])
     whole = Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"])
     assert whole["late"]["events"] > 0
-    monkeypatch.setattr("pasto.service.accounting.SPAN", 7)
-    monkeypatch.setattr("pasto.service.accounting.AT_ONCE", 1)
+    monkeypatch.setattr("pasto.service.event_ledger.SPAN", 7)
+    monkeypatch.setattr("pasto.service.event_ledger.AT_ONCE", 1)
     assert Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
 
 
@@ -171,11 +171,11 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     names = (["a", "b", "c", "d"], ["watch", "likes"])
     Ledger(store, number).shown(*names)
     assert store.note(f"books/{number}") is None  # too little for a note
-    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 1)
+    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
     Ledger(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
     learning.close_round("feed", who="ann")
-    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 99)
+    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 99)
     asked: list[int] = []
     read = store.closes
 

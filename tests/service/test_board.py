@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadSpec, UnknownStudy, WrongState
-from pasto.service import board as board_module
+from pasto.service import policy_cache as board_module
 from pasto.service import service as service_module
 from pasto.service.service import Service
-from pasto.service.spec import parse_spec
+from pasto.service.study_file import parse_spec
 from pasto.store import Store, open_store
 
 

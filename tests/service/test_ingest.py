@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Cell
 from pasto.errors import UnknownStudy, WrongState
 from pasto.service.service import Service
 from pasto.store import open_store
+from pasto_sdk.policy_document import Cell
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 

@@ -13,7 +13,7 @@ import pytest
 
 from pasto.errors import BadOption, StoreError
 from pasto.service.archive import Archive
-from pasto.service.keeping import Keeping
+from pasto.service.retention import Keeping
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from pasto.errors import BadSpec, SourceError
-from pasto.report.telling import text
+from pasto.report.text import text
 from pasto.service.service import Service
-from pasto.service.spec import parse_spec
+from pasto.service.study_file import parse_spec
 
 Document = dict[str, Any]
 SOURCE = {

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.measure import Moments
-from pasto.measure.moments import moments
-from pasto.report.measured import joined
-from pasto.service import packing
-from pasto.service.packing import Written, clipped_of, read_cells, table_of, units_of, whole_of, write_cells
+from pasto.inference.round_data import joined
+from pasto.metrics import Moments
+from pasto.metrics.moments import moments
+from pasto.service import close_record
+from pasto.service.close_record import Written, clipped_of, read_cells, table_of, units_of, whole_of, write_cells
 
 
 def cells(seed: int, count: int, width: int) -> list[Moments]:
@@ -38,7 +38,7 @@ def through_text(written: Written) -> Written:
 def test_cells_come_back_as_they_were(seed: int, count: int, width: int) -> None:
     measured = cells(seed, count, width)
     written = through_text(write_cells(measured))
-    assert isinstance(written, dict) == (count * width * (width + 1) >= packing.MANY)
+    assert isinstance(written, dict) == (count * width * (width + 1) >= close_record.MANY)
     assert read_cells(written) == tuple(measured)
     assert str(read_cells(written)) == str(tuple(measured))  # a zero's sign as well
     assert units_of(written) == sum(cell.units for cell in measured)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import pasto
 from pasto.errors import BadOption
 from pasto.records import Observation
-from pasto.service.publishing import frozen_from, held, published
-from pasto.service.spec import Spec, parse_spec
+from pasto.service.publisher import frozen_from, held, published
+from pasto.service.study_file import Spec, parse_spec
 from pasto.study import Study
+from pasto_sdk.policy import Published
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def study(spec: Spec) -> Study:
     return study
 
 
-def _arms(policy: pasto.assign.Published) -> dict[str, float]:
+def _arms(policy: Published) -> dict[str, float]:
     arms: dict[str, float] = {}
     for cell in policy.cells:
         arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity

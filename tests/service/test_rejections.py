@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
-from pasto.dashboard.rendering import page
+from pasto.dashboard.renderer import page
 from pasto.errors import StoreBusy, StoreError
-from pasto.report.telling import text
+from pasto.report.text import text
 from pasto.service import rejections
 from pasto.service.service import Service
 from pasto.store import open_store

@@ -10,10 +10,9 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.dashboard.alarms import alarms
-from pasto.dashboard.logbook import Logbook
+from pasto.dashboard.audit_log import Logbook, alarms
 from pasto.errors import BadSpec, SourceError
-from pasto.report.telling import text
+from pasto.report.text import text
 from pasto.service.service import Service
 
 Document = dict[str, Any]

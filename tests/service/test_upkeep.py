@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from pasto.service.archive import Archive
-from pasto.service.keeping import Keeping, trim
+from pasto.service.retention import Keeping, trim
+from pasto.service.retention_worker import Upkeep
 from pasto.service.service import Service
 from pasto.service.settings import Settings, Span
-from pasto.service.upkeep import Upkeep
 from pasto.store import Store, StudyRow, open_store
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -43,7 +43,7 @@ def latest(service: Service) -> set[int]:
 
 def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     now = kept._clock()
-    monkeypatch.setattr("pasto.service.upkeep.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: float("inf"))
     upkeep = Upkeep(kept, Settings(archive_after=Span("1h"), archive_keep=Span("2h")))
     upkeep.tick()
     assert (upkeep.archived, upkeep.errors) == (0, 0), "an hour has not passed"
@@ -71,7 +71,7 @@ def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monk
 
     monkeypatch.setattr(Archive, "take", take)
     moment = 50.0
-    monkeypatch.setattr("pasto.service.upkeep.monotonic", lambda: moment)
+    monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: moment)
     upkeep = Upkeep(kept, Settings(archive_after=Span(1000)))
     upkeep.tick()
     upkeep.tick()
@@ -158,7 +158,7 @@ def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pasto.service.upkeep.trim", fail)
+        patch.setattr("pasto.service.retention_worker.trim", fail)
         upkeep = Upkeep(kept, Settings())
         upkeep.tick()
         assert (upkeep.errors, upkeep.trimmed) == (1, 0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadInput
-from pasto.service.wire import Exposure, Measurement, Refusal, Tally, decode
+from pasto.service.event_decoder import Exposure, Measurement, Refusal, Tally, decode
 
 SHOWN = {"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}
 LIKED = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "fields": {"stars": 4, "by": "thumb", "big": True}}

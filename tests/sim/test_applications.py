@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.demo.play import limits
+from pasto.demo.scenario import limits
 from pasto.sim import Conditions, ads, feed, shop
-from pasto.sim.application import Application
-from pasto.sim.known import Known, known
+from pasto.sim.application import Application, Known, known
 
 MAKERS: list[Callable[[], Any]] = [feed, ads, shop]
 USERS = 6_000
@@ -126,7 +125,7 @@ def test_the_truth_is_simulated_once(application: Application) -> None:
 
 def test_the_study_file_asks_the_same_question(truth: Known) -> None:
     from pasto.optimize import solve
-    from pasto.service.spec import parse_spec
+    from pasto.service.study_file import parse_spec
 
     application = truth.application
     spec = parse_spec(application.document)

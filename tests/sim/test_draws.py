@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.sim import draws
-from pasto.sim.draws import Streams, pick
+from pasto.sim import random_streams
+from pasto.sim.random_streams import Streams, pick
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -45,7 +45,7 @@ def _collected(streams: Streams, count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("ahead", [1, 12, 700])
 def test_a_run_sees_the_same_numbers_in_any_company_and_any_block(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
     uniforms, normals = _collected(Streams(seed=5, runs=range(10), parallel=2, metrics=3), 50)
-    monkeypatch.setattr(draws, "AHEAD", ahead)
+    monkeypatch.setattr(random_streams, "AHEAD", ahead)
     alone, noise = _collected(Streams(seed=5, runs=[7], parallel=2, metrics=3), 50)
     np.testing.assert_array_equal(alone[:, 0], uniforms[:, 7])
     np.testing.assert_array_equal(noise[:, 0], normals[:, 7])

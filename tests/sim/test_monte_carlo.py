@@ -11,9 +11,9 @@ import pasto
 from pasto.errors import BadOption, Unsupported
 from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1, Learner, Problem, Scgd
-from pasto.optimize.schedule import Schedule
+from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.sim import Moment, Trace, World, drift, example_a, monte_carlo, synthetic_b, table
-from pasto.sim.play import play
+from pasto.sim.runner import play
 
 RATIO = (
     pasto.maximize({"x": 1.0, "z": 0.3})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadSpace
-from pasto.space.constraint import Constraint
+from pasto.space.constraints import Constraint
 
 BOX: dict[str, tuple[float, float] | None] = {"a": (-1e6, 1e6), "b": (-1e6, 1e6), "c": (-1e6, 1e6)}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pasto
 from pasto import Choice, Integer, Real
 from pasto.errors import BadSpace
-from pasto.space import product
+from pasto.space import product_grid
 
 LEVELS = st.lists(st.lists(st.integers(-6, 6), min_size=1, max_size=5, unique=True), min_size=1, max_size=4)
 SENSES = {
@@ -58,7 +58,7 @@ def test_constraints_filter_the_product_whatever_the_block(
     if not all(any(weights[: len(names)]) or SENSES[sign](0, bound) for weights, sign, bound in rules):
         return  # a rule without a parameter that never holds: nothing to compare
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(product, "_CELLS", cells)
+        patch.setattr(product_grid, "_CELLS", cells)
         if not expected:
             with pytest.raises(BadSpace, match=r"can never hold|no combination"):
                 pasto.grid(*texts, dict(zip(names, levels, strict=True)))
@@ -76,7 +76,7 @@ def test_budgets_match_brute_force(quotas: int, budget: int, step: int) -> None:
 
 
 def test_a_tight_budget_never_visits_the_full_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "_EFFORT", 100_000)  # of 101**6, more than 10**12
+    monkeypatch.setattr(product_grid, "_EFFORT", 100_000)  # of 101**6, more than 10**12
     quotas = dict.fromkeys("abcdef", range(101))
     assert len(pasto.grid("a + b + c + d + e + f <= 5", quotas)) == math.comb(11, 6)
     assert len(pasto.grid("a + b + c + d + e + f >= 596", quotas)) == math.comb(10, 6)
@@ -97,7 +97,7 @@ def test_too_many_stop_early_with_what_is_known() -> None:
 
 
 def test_gives_up_on_riddles_that_bounds_cannot_solve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "_EFFORT", 1_000)
+    monkeypatch.setattr(product_grid, "_EFFORT", 1_000)
     with pytest.raises(BadSpace, match="gave up after trying"):
         pasto.grid("2*a + 2*b + 2*c == 51", dict.fromkeys("abc", range(26)))
 

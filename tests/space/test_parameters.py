@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pasto import Choice, Integer, Real
 from pasto.errors import BadSpace
-from pasto.space.parameters import Parameter
-from pasto.space.values import text
+from pasto.space.parameters import Parameter, text
 
 UNITS = np.array([0.0, 0.1, 0.25, 0.5, 0.75, np.nextafter(1.0, 0.0)])
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pasto
 from pasto import Choice, Integer, Real, Space
 from pasto.errors import BadSpace, BadState
-from pasto.space import draws
+from pasto.space import sampling
 
 QUOTAS = Space(
     "search + social + fresh <= 10",
@@ -118,7 +118,7 @@ def test_sobol_finds_every_point_of_a_small_space_and_says_when_there_are_no_mor
 
 
 def test_rare_points_are_refused_after_bounded_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "_EFFORT", 4096)
+    monkeypatch.setattr(sampling, "_EFFORT", 4096)
     names = "abcdefgh"
     space = Space(" + ".join(names) + " <= 100", **dict.fromkeys(names, Integer(0, 100)))
     with pytest.raises(BadSpace, match=r"100 points were asked for, and 4,\d+ draws found \d+ new ones that meet 'a"):
@@ -128,7 +128,7 @@ def test_rare_points_are_refused_after_bounded_effort(monkeypatch: pytest.Monkey
 
 
 def test_ranges_are_tightened_before_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "_EFFORT", 4096)  # of 10**12 combinations, 21 are feasible
+    monkeypatch.setattr(sampling, "_EFFORT", 4096)  # of 10**12 combinations, 21 are feasible
     space = Space("a + b <= 5", a=Integer(0, 10**6), b=Integer(0, 10**6))
     assert len(space.sobol(21)) == 21
 

@@ -15,12 +15,11 @@ import pytest
 
 from pasto.errors import StoreBusy, StoreError, StoreRefused
 from pasto.store import EXPOSURE, Appended, AuditRow, EventRow, Store, StudyRow, open_store
-from pasto.store.connections import connect, prepare
-from pasto.store.directory import Directory
-from pasto.store.plan import Batch
+from pasto.store.ingest_plan import Batch
 from pasto.store.schema import migrations
-from pasto.store.sqlite import SqliteStore
-from pasto.store.writer import Writer
+from pasto.store.sqlite_connections import Directory, connect, prepare
+from pasto.store.sqlite_store import SqliteStore
+from pasto.store.write_queue import Writer
 
 Opened = Callable[[str], Store]
 

@@ -17,9 +17,9 @@ import pytest
 
 from pasto.errors import MissingExtra, StoreError, StoreRefused
 from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
-from pasto.store.postgres import PostgresStore
+from pasto.store.postgres_session import LOCKS
+from pasto.store.postgres_store import PostgresStore
 from pasto.store.schema import migrations
-from pasto.store.session import LOCKS
 
 Opened = Callable[[str], Store]
 services = pytest.mark.services

@@ -12,7 +12,7 @@ import pytest
 
 from pasto.errors import StoreError
 from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, StudyRow
-from pasto.store.sqlite import SqliteStore
+from pasto.store.sqlite_store import SqliteStore
 
 # On a dead disk one failure follows another, and the driver can raise only the first of them.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -16,10 +16,10 @@ import pytest
 
 from pasto.errors import StoreLostError, StoreRefused
 from pasto.store import EXPOSURE, AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
-from pasto.store.connections import connect
 from pasto.store.disk_reserve import DiskReserve
-from pasto.store.looking import looking
-from pasto.store.sqlite import SqliteStore
+from pasto.store.read_only_store import looking
+from pasto.store.sqlite_connections import connect
+from pasto.store.sqlite_store import SqliteStore
 from pasto.store.store_mark import MARK_BYTES, read_mark
 
 Opened = Callable[[str], Store]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pasto.store import AuditRow, EventRow, Store, StudyRow, open_store
-from pasto.store.letting_go import ARCHIVED_AT_ONCE, COUNTED_POLICIES, TRIMMED_AT_ONCE
 from pasto.store.rows import EXPOSURE, METRIC
+from pasto.store.sql_store import ARCHIVED_AT_ONCE, COUNTED_POLICIES, TRIMMED_AT_ONCE
 
 ROW = StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.0, 0.0)
 FORGET = AuditRow(5.0, "ann", "forget", "asked to", "{}")

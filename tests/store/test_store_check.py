@@ -24,8 +24,8 @@ from pasto.store import (
     StudyRow,
     open_store,
 )
-from pasto.store.checksums import COLUMNS, event_base, event_checksum, row_checksum, stored_checksum
-from pasto.store.looking import looking
+from pasto.store.integrity_check import COLUMNS, event_base, event_checksum, row_checksum, stored_checksum
+from pasto.store.read_only_store import looking
 
 
 def fill(store: Store, units: int = 3) -> StudyRow:

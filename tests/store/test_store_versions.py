@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.service.accounting import Ledger
+from pasto.service.event_ledger import Ledger
 from pasto.store import (
     EXPOSURE,
     METRIC,
@@ -30,7 +30,7 @@ from pasto.store import (
     TallyRow,
 )
 from pasto.store.schema import migrations
-from pasto.store.sqlite import SqliteStore
+from pasto.store.sqlite_store import SqliteStore
 
 VERSIONS = Path(__file__).parent / "versions"
 TEXT = '{"format":1,"note":"naïve"}'
@@ -138,8 +138,8 @@ def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Pat
 UPGRADE = """
 import os, sys
 from pathlib import Path
-from pasto.store import connections, schema
-from pasto.store.sqlite import SqliteStore
+from pasto.store import schema, sqlite_connections
+from pasto.store.sqlite_store import SqliteStore
 
 known = schema.migrations("sqlite")
 steps = [
@@ -148,7 +148,7 @@ steps = [
 ]
 
 def connect(address):
-    connection = connections.connect(address)
+    connection = sqlite_connections.connect(address)
     connection.create_function("die", 0, lambda: os.kill(os.getpid(), 9))
     return connection
 

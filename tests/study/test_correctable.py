@@ -17,7 +17,7 @@ from pasto.optimize.learners import Learner, Thompson
 from pasto.records import Observation, Policy
 from pasto.space import Real
 from pasto.study import Study
-from pasto.study.observing import observed_round
+from pasto.study.observations import observed_round
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 LEARNERS: dict[str, Callable[[], str | Learner[Any]]] = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.records import Value
-from pasto.study.growth import apart, best_point, first_points
+from pasto.study.candidate_growth import apart, best_point, first_points
 
 SPACE = pasto.Space(
     "a + b <= 1.2", a=(0, 1), b=(0, 1), depth=pasto.Integer(1, 5), size=[1, 2, 4], mode=["fast", "careful"]

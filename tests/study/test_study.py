@@ -22,7 +22,7 @@ from pasto.errors import (
     UnknownAssignment,
 )
 from pasto.optimize.learners import Algorithm1, Thompson
-from pasto.optimize.schedule import Schedule
+from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.records import Observation
 from pasto.study.study import FORMAT
 

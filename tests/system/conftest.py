@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.assign import Published
 from pasto.service.service import Service
 from pasto.store import Store, open_store
+from pasto_sdk.policy import Published
 
 TRUTH = {"w=0": (2.0, -2.0), "w=1": (-0.2, 0.2), "w=2": (0.0, 2.0), "w=3": (-1.0, 0.5)}
 """Mean of x and y: half w=0 and half w=2 has x = 1 at y = 0, and no single candidate that keeps y has more than 0."""

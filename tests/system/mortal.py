@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from pasto.assign import Published
 from pasto.service.service import Service
 from pasto.store import open_store
+from pasto_sdk.policy import Published
 
 
 def batch(policy: Published, before: Published | None, number: int) -> list[dict[str, object]]:

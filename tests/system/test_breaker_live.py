@@ -13,9 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
-from pasto.sdk import Client
 from pasto.service.http.server import Running
 from pasto.service.settings import Settings
+from pasto_sdk import Client
 
 DOCUMENT: dict[str, Any] = {
     "name": "feed",

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.assign import Published
 from pasto.records import Policy
 from pasto.service.archive import Archive
-from pasto.service.details import Details, Waiting
+from pasto.service.round_history import Reader
 from pasto.service.rounds.close import lesson
-from pasto.service.rounds.gathering import moments_of
+from pasto.service.rounds.inputs import moments_of
 from pasto.service.rounds.replay import replay
 from pasto.service.service import Service
-from pasto.service.trust.measured import Reader
+from pasto.service.study_state import Details, Waiting
 from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
-from pasto.study.observing import observed_round
+from pasto.study.observations import observed_round
+from pasto_sdk.policy import Published
 
 Events = list[dict[str, Any]]
 World = Callable[[Published, int], Events]

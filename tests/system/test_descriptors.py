@@ -20,7 +20,7 @@ import pytest
 
 from pasto.service.http.descriptors import plan_connections
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE
+from pasto.service.study_file import EXAMPLE
 
 LIMITED = """
 import resource, sys

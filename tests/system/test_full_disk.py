@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.keys import Keys
-from pasto.service.spec import EXAMPLE
+from pasto.service.api_keys import Keys
+from pasto.service.study_file import EXAMPLE
 from pasto.store import open_store
-from pasto.store.looking import looking
+from pasto.store.read_only_store import looking
 
 pytestmark = pytest.mark.services
 SIZE = "24m"

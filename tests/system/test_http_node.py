@@ -15,7 +15,7 @@ import pytest
 
 from pasto.service.http.server import Running
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
 
 HERE = Path(__file__).parents[2] / "clients" / "openfeature-test"
 PARAMETERS = {"weight": [0, 1.5, 2], "ranker": ["fast", "deep"], "boost": [True, False]}

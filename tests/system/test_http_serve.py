@@ -18,11 +18,11 @@ from click.testing import CliRunner
 
 from pasto.cli import main
 from pasto.errors import BadOption
-from pasto.service.http.guard import check_safe
+from pasto.service.api_keys import Keys
+from pasto.service.http.auth import check_safe
 from pasto.service.http.server import Running
-from pasto.service.keys import Keys
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE
+from pasto.service.study_file import EXAMPLE
 from pasto.store import open_store
 
 Start = Callable[..., tuple["subprocess.Popen[str]", str]]

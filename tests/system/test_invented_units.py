@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.telling import text
-from pasto.service.http.watching import Watch
+from pasto.report.text import text
+from pasto.service.http.monitoring import Watch
 from pasto.service.service import Service
 from pasto.store import open_store
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from pasto.errors import WrongState
-from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.store import open_store
 

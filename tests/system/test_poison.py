@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto.assign import Published
 from pasto.service.service import Service
 from pasto.store import open_store
+from pasto_sdk.policy import Published
 
 Events = list[dict[str, Any]]
 World = Callable[[Published, int], Events]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Published
 from pasto.service.service import Service
 from pasto.store import Store, open_store
+from pasto_sdk.policy import Published
 
 Events = list[dict[str, Any]]
 World = Callable[[Published, int], Events]

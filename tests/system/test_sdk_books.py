@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pasto.sdk import Client, Request, Response
 from pasto.service.service import Service
+from pasto_sdk import Client, Request, Response
 
 
 class Network:

@@ -5,7 +5,7 @@ import test from "node:test";
 import { BadInput, BadPolicy, Policy } from "../index.mjs";
 
 const cases = JSON.parse(
-  readFileSync(new URL("../../../src/pasto/assign/cases.json", import.meta.url), { encoding: "utf8" }),
+  readFileSync(new URL("../../conformance/cases.json", import.meta.url), { encoding: "utf8" }),
 );
 
 test("there are cases to repeat", () => {

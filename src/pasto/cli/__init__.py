@@ -1,5 +1,5 @@
 """The `pasto` command: each subcommand parses, calls the library, and prints."""
 
-from pasto.cli.group import main
+from pasto.cli.main import main
 
 __all__ = ["main"]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.screen import console, echo, print_json, print_table
+from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.threads import one_thread
 from pasto.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pasto.demo.play import Result
+    from pasto.demo.scenario import Result
 
 STORIES = {
     "feed": "A short-video feed orders clips by watch time, likes and shares predicted, with two weights: {count} "
@@ -84,9 +84,9 @@ def demo(
     """
     one_thread()
     from pasto import sim
-    from pasto.demo.play import PLANS, Plan, limits, play
-    from pasto.demo.stage import serving
-    from pasto.demo.view import view
+    from pasto.demo.display import view
+    from pasto.demo.environment import serving
+    from pasto.demo.scenario import PLANS, Plan, limits, play
 
     application = sim.APPLICATIONS[world]()
     usual = PLANS[world]
@@ -160,7 +160,7 @@ def _print(screen: Console, result: Result) -> None:
 
 
 def _write(file: Path, report: Any) -> None:
-    from pasto.report.telling import page
+    from pasto.report.html import page
 
     try:
         file.write_text(page(report), encoding="utf-8")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import console, echo, number, print_json, print_table
+from pasto.cli.connection import desk_options, reached
+from pasto.cli.output import console, echo, number, print_json, print_table
 from pasto.errors import BadInput, BadOption
 
 if TYPE_CHECKING:
-    from pasto.report.power import Plan
+    from pasto.inference.power import Plan
 
 
 @click.command(
@@ -67,7 +67,7 @@ def plan(
 
     Traffic and the metric's spread are given, or taken from what a study has measured so far.
     """
-    from pasto.report.power import plan as simulate
+    from pasto.inference.power import plan as simulate
 
     share = read_share(control, "--control")
     if study is not None:
@@ -124,10 +124,10 @@ def plan(
 
 def _draw(found: Plan, figure: Path) -> None:
     from pasto.report.figures import save
-    from pasto.report.power import draw
+    from pasto.report.power_figure import draw_plan
 
     try:
-        for path in save(draw(found), figure):
+        for path in save(draw_plan(found), figure):
             echo(f"wrote {path}", err=True)
     except OSError as error:
         raise BadInput(f"{str(figure)!r} cannot be written: {error.strerror}") from error

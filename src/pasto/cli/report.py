@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import echo, print_json
+from pasto.cli.connection import desk_options, reached
+from pasto.cli.output import echo, print_json
 from pasto.errors import BadInput, BadOption
 
 
@@ -67,17 +67,17 @@ def report(
     if as_json:
         print_json(found)
     elif asking:
-        from pasto.report.telling import what_if
+        from pasto.report.text import what_if
 
         echo(what_if(found), nl=False)
     elif html is None:
-        from pasto.report.telling import text
+        from pasto.report.text import text
 
         echo(text(found), nl=False)
 
 
 def _write(file: Path, found: dict[str, Any]) -> None:
-    from pasto.report.telling import page
+    from pasto.report.html import page
 
     try:
         file.write_text(page(found), encoding="utf-8")

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from pasto.cli.desk import desk_options, me, reached
-from pasto.cli.screen import console, echo, print_json, print_table
+from pasto.cli.connection import desk_options, me, reached
+from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pasto.cli.screen import echo
+from pasto.cli.output import echo
 from pasto.cli.threads import one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
@@ -51,8 +51,7 @@ def serve(**given: str | None) -> None:
     one_thread()
     sys.setswitchinterval(SWITCH_SECONDS)
     from pasto.dashboard import Dashboard
-    from pasto.service.http.logs import start_logging
-    from pasto.service.http.server import Running
+    from pasto.service.http.server import Running, start_logging
 
     running = Running(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.means import note_percent, read_means
-from pasto.cli.screen import console, number, print_json, print_table, progress_bar
+from pasto.cli.means_file import note_percent, read_means
+from pasto.cli.output import console, number, print_json, print_table, progress_bar
 from pasto.errors import BadOption
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def simulate(
     a file of means as pasto solve reads it, with its goal and guardrails as options. The default learner runs as a
     study that is told standard errors; its guardrails may be hard.
     """
-    from pasto.cli.studied import run_studies
     from pasto.objective import parse_objective
     from pasto.optimize.learners import Thompson
     from pasto.sim import monte_carlo, relative_gain
+    from pasto.sim.runner import run_studies
 
     chosen = _learner(learner, step, floor)
     deviations = _deviations(noise)
@@ -196,7 +196,7 @@ def simulate(
 
 def _learner(name: str, step: float | None, floor: float | None) -> Any:
     from pasto.optimize.learners import LEARNERS, Thompson, learner
-    from pasto.optimize.schedule import Schedule
+    from pasto.optimize.learners.mirror_ascent import Schedule
 
     learner(name)  # says which names there are
     kind: Any = LEARNERS[name]

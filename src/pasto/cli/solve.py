@@ -6,9 +6,8 @@ from difflib import get_close_matches
 
 import click
 
-from pasto.cli.answer import as_value, print_answer
-from pasto.cli.means import note_percent, read_means
-from pasto.cli.screen import console, print_json
+from pasto.cli.means_file import note_percent, read_means
+from pasto.cli.output import as_value, console, print_answer, print_json
 from pasto.errors import BadOption, BadTruth
 
 

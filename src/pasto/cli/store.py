@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pasto.cli.desk import desk_options, me, opened, print_store, reached, store_option
-from pasto.cli.screen import echo
+from pasto.cli.connection import desk_options, me, opened, print_store, reached, store_option
+from pasto.cli.output import echo
 from pasto.errors import BadInput
 
 
@@ -30,7 +30,7 @@ def backup(file: Path, store: str) -> None:
     """Write everything into one new file; consistent, also while the service goes on writing."""
     if file.exists():
         raise BadInput(f"{str(file)!r} is there already; a backup never writes over a file")
-    from pasto.store.looking import looking
+    from pasto.store.read_only_store import looking
 
     print_store(store)
     with looking(store) as kept:
@@ -58,7 +58,7 @@ def check(store: str) -> None:
 
     Every row is read and compared with its checksum, and the end of the store with what was acknowledged.
     """
-    from pasto.store.looking import looking
+    from pasto.store.read_only_store import looking
 
     print_store(store)
     with looking(store) as kept:
@@ -74,7 +74,7 @@ def check(store: str) -> None:
 @store_option
 def show(store: str) -> None:
     """Show how much a store holds and how much room that takes, also while a service writes it."""
-    from pasto.store.looking import looking
+    from pasto.store.read_only_store import looking
 
     print_store(store)
     with looking(store) as kept:
@@ -141,8 +141,8 @@ def archive(
     A round is final when it was learned and no late event can correct it any more. About 24 bytes an event stay in the
     store, by which a repeat is recognised; `pasto study replay` reads the files. If it is interrupted, run it again.
     """
-    from pasto.measure.document import Problems
-    from pasto.measure.spans import YEAR, read_span
+    from pasto.durations import YEAR, read_span
+    from pasto.validation import Problems
 
     problems = Problems()
     older = None if delete_older is None else read_span(problems, "--delete-older", delete_older, high=100 * YEAR)

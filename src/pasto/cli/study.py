@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from pasto.cli.desk import desk_options, me, reached, warn_unserved
-from pasto.cli.screen import console, echo, print_facts, print_json, print_table
+from pasto.cli.connection import desk_options, me, reached, warn_unserved
+from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import BadInput, BadOption
 from pasto.report.guardrail_text import verdict_text
-from pasto.service.rounds.excepted import excepted
+from pasto.report.replay_text import describe_exceptions
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
@@ -57,7 +57,7 @@ def init(file: Path | None, force: bool) -> None:
 
     FILE is study.yaml unless given; - prints the example, and so does a shell's > without FILE.
     """
-    from pasto.service.spec import EXAMPLE
+    from pasto.service.study_file import EXAMPLE
 
     if str(file) == "-" or (file is None and _prints_to_file()):
         echo(EXAMPLE, nl=False)
@@ -90,7 +90,7 @@ def _prints_to_file() -> bool:
 @as_json_option
 def create(file: Path, start: bool, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Take in a study file (YAML, JSON or TOML); the study is then a draft, and `pasto study start` begins it."""
-    from pasto.service.spec import load_spec
+    from pasto.service.study_file import load_spec
 
     spec = load_spec(file)
     for warning in spec.warnings:
@@ -117,7 +117,7 @@ def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, 
 
     A study that was started cannot be edited: archive it, and create it again under the same name or another.
     """
-    from pasto.service.spec import load_spec
+    from pasto.service.study_file import load_spec
 
     spec = load_spec(file)
     for warning in spec.warnings:
@@ -284,7 +284,7 @@ def replay(name: str, store: str, url: str | None, key: str | None, as_json: boo
         print_json(found)
     elif found["identical"]:
         echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
-        for sentence in excepted(found):
+        for sentence in describe_exceptions(found):
             echo(sentence)
     else:
         echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")

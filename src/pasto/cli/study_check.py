@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.desk import desk_options, reached
-from pasto.cli.screen import console, echo, print_json, print_table
+from pasto.cli.connection import desk_options, reached
+from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
-    from pasto.service.desk import Desk
+    from pasto.service.api import Desk
 
 ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
 
@@ -31,7 +31,7 @@ def check(file: Path, store: str, url: str | None, key: str | None, as_json: boo
     none, this command checks with those of its own environment. Exit code 2 if anything is wrong.
     """
     from pasto.service.source_check import check_file
-    from pasto.service.spec import load_spec
+    from pasto.service.study_file import load_spec
 
     document = load_spec(file).document
     with _service(store, url, key) as desk:

@@ -1,5 +1,5 @@
 """The dashboard: pages over the service, for people with a browser."""
 
-from pasto.dashboard.dashboard import Dashboard
+from pasto.dashboard.routes import Dashboard
 
 __all__ = ["Dashboard"]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadObjective
-from pasto.objective.form import Form
-from pasto.objective.goals import Array, Goal, LinearGoal, RatioGoal, UtilityGoal, check_utility
-from pasto.objective.guardrail import Guardrail, likely_percentage
-from pasto.objective.ratio import Ratio
+from pasto.errors import BadObjective, BadState
+from pasto.objective.goals import Array, Goal, LinearGoal, Ratio, RatioGoal, UtilityGoal, check_utility
+from pasto.objective.guardrails import Guardrail, likely_percentage
+from pasto.objective.normal_form import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,3 +360,41 @@ def _target(goal: str | Ratio | Mapping[str, float]) -> Mapping[str, float] | Ra
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight) or not weight:
             raise BadObjective(f"the weight of {name!r} must be a finite number other than 0, got {weight!r}")
     return {name: float(weight) for name, weight in goal.items()}
+
+
+def to_saved(objective: Objective) -> dict[str, Any]:
+    """Write an objective down; of a utility only the metrics, since its functions cannot be saved.
+
+    >>> import pasto
+    >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
+    >>> from_saved(to_saved(objective)) == objective
+    True
+    """
+    match objective.target:
+        case Utility(over=over):
+            target: dict[str, Any] = {"utility": list(over)}
+        case Ratio():
+            target = {"ratio": asdict(objective.target)}
+        case weights:
+            target = {"weights": dict(weights)}
+    return {**target, "sign": objective.sign, "guardrails": [asdict(rail) for rail in objective.guardrails]}
+
+
+def from_saved(saved: dict[str, Any]) -> Objective:
+    """Read back what `to_saved` wrote; a utility has to be passed in by the caller instead."""
+    if "utility" in saved:
+        raise BadState(
+            f"this study's objective is a utility of {', '.join(saved['utility'])}, whose functions are not in the "
+            "saved state; pass it back in as objective="
+        )
+    try:
+        target = Ratio(**saved["ratio"]) if "ratio" in saved else dict(saved["weights"])
+        rails = tuple(
+            Guardrail(
+                **{**rail, "metric": Ratio(**rail["metric"]) if isinstance(rail["metric"], dict) else rail["metric"]}
+            )
+            for rail in saved["guardrails"]
+        )
+        return Objective(target, saved["sign"], rails)
+    except (KeyError, TypeError) as error:
+        raise BadState(f"the saved objective cannot be read: {error}") from error

@@ -1,1 +1,1 @@
-"""What people read: lifts, alarms, sample ratios, winners, plans, and the figures of all of them."""
+"""Reports as text and as a web page: numbers in, words and pictures out."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pasto.report.confidence import stated
+from pasto.formatting import stated
 
 SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import BadOption, StoreError
-from pasto.measure import Before, Column, Moments, measure
-from pasto.service.details import identity_of
-from pasto.service.rounds.past import count_forgotten, needed_from
-from pasto.service.spec import parse_spec
+from pasto.metrics import Before, Column, Moments, measure
+from pasto.service.covariate_window import count_forgotten, needed_from
+from pasto.service.study_file import parse_spec
+from pasto.service.study_state import identity_of
 from pasto.store import CloseRow, Store, StudyRow
 
 AT_ONCE = 10_000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from pasto.service.wire import Refusal
+from pasto.service.event_decoder import Refusal
 from pasto.store import RejectedNumbers, RejectedReason, Rejections, Store
 
 MAX_REASONS = 50

@@ -11,37 +11,34 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pasto.assign import Cell, Published
 from pasto.control_characters import escape_control
 from pasto.errors import BadOption, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
+from pasto.service.api_keys import Keys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_words
-from pasto.service.board import Board
-from pasto.service.details import Details
-from pasto.service.intake import Intake
-from pasto.service.keeping import Keeping, trim
-from pasto.service.keys import Keys
+from pasto.service.event_decoder import Event, Refusal, decode
+from pasto.service.ingest import Intake
 from pasto.service.lifecycle import allowed, check_draft, target
-from pasto.service.overview import audited, closed, overview, summary
-from pasto.service.publishing import HOLDS
+from pasto.service.policy_cache import Board
+from pasto.service.publisher import HOLDS
 from pasto.service.rejections import rejected_events
-from pasto.service.reporting import Reporter
-from pasto.service.rounds.ages import Ages
-from pasto.service.rounds.close import Terms, Turn, turn
-from pasto.service.rounds.due import Due, crowded
+from pasto.service.reports.builder import Reporter, Trust
+from pasto.service.reports.confirmation_report import judge_confirmation
+from pasto.service.reports.guardrail_report import SEVERITY
+from pasto.service.reports.what_if import Question
+from pasto.service.retention import Keeping, trim
+from pasto.service.rounds.close import Terms, Turn, check_confirmed, horizon_of, messages, turn
 from pasto.service.rounds.held_rounds import resolve
-from pasto.service.rounds.looks import PHASES
-from pasto.service.rounds.phases import check_confirmed, horizon_of, messages
 from pasto.service.rounds.replay import replay
+from pasto.service.rounds.round_clock import PHASES, Ages, Due, crowded
+from pasto.service.serializers import audited, closed, overview, summary
 from pasto.service.source_check import SourceCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.trust.confirmation_verdict import judge_confirmation
-from pasto.service.trust.standing import SEVERITY
-from pasto.service.trust.trust import Trust
-from pasto.service.trust.what_if import Question
-from pasto.service.wire import Event, Refusal, decode
+from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_state import Details
 from pasto.store import INSTALLATION, Store, StudyRow
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_document import Cell
 
 TRIES = 50
 """How often a change is made again onto what someone else changed meanwhile."""
@@ -60,7 +57,7 @@ class Service:
     Several may run over one store, in one process or on many machines: each change names the generation it was made
     from, so exactly one of those that race is written, and the others look again.
 
-    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> from pasto.store import open_store
     >>> service = Service(open_store("memory:"))
     >>> service.create(read_spec(EXAMPLE, "yaml").document, who="ann")["state"]

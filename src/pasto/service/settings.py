@@ -233,7 +233,7 @@ def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | 
     2.0
     >>> read_settings({}, {"PASTO_PORT": "http"})
     Traceback (most recent call last):
-    pasto.errors.BadOption: PASTO_PORT needs a whole number from 0 to 65,535, got 'http'
+    pasto_sdk.errors.BadOption: PASTO_PORT needs a whole number from 0 to 65,535, got 'http'
     """
     environment = environment or {}
     values: dict[str, Any] = {}

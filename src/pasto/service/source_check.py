@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pasto.assign import Published, publish
 from pasto.errors import BadSpec, PastoError, SourceError
-from pasto.measure.sources.files import FORMATS, duckdb_over
-from pasto.measure.sources.measuring import plan_tables
-from pasto.measure.sources.table_check import find_problems, read_types
-from pasto.measure.sources.tables import Tables
-from pasto.measure.sql import DIALECTS, Draft
-from pasto.service.origins import dialect_of, explain_errors, find_files, open_source, place_of, view_name
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.spec.sourced import Sourced
+from pasto.metrics.measurement import plan_tables
+from pasto.metrics.sources.files import FORMATS, duckdb_over
+from pasto.metrics.sources.table_check import find_problems, read_types
+from pasto.metrics.sources.team_tables import Tables
+from pasto.metrics.sql import DIALECTS, Draft
+from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_file.sources import Sourced
+from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
+from pasto_sdk.policy import Published, publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SourceCheck:
 def check_file(document: Mapping[str, Any]) -> dict[str, Any]:
     """Check a study file and the tables that it names, without a store; BadSpec says what is wrong.
 
-    >>> from pasto.service.spec import EXAMPLE, read_spec
+    >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> check_file(read_spec(EXAMPLE, "yaml").document)
     {'name': 'feed', 'warnings': [], 'source': None}
     """

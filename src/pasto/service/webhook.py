@@ -43,7 +43,7 @@ class Webhook:
 
     >>> Webhook("https://hooks.example.com/pasto", resolve=lambda host, port: ["10.0.0.7"]).address()
     Traceback (most recent call last):
-    pasto.errors.BadOption: the webhook's host 'hooks.example.com' is at 10.0.0.7, which is no public address; ...
+    pasto_sdk.errors.BadOption: the webhook's host 'hooks.example.com' is at 10.0.0.7, which is no public address; ...
     >>> hosts = frozenset({"hooks.example.com"})
     >>> Webhook("https://hooks.example.com/", hosts, resolve=lambda host, port: ["10.0.0.7"]).address()
     '10.0.0.7'
@@ -170,7 +170,7 @@ def checked_url(url: str, hosts: frozenset[str]) -> SplitResult:
 
     >>> checked_url("http://hooks.example.com/x", frozenset({"other.example.com"}))
     Traceback (most recent call last):
-    pasto.errors.BadOption: the webhook's host 'hooks.example.com' is not among webhook_hosts (other.example.com)
+    pasto_sdk.errors.BadOption: the webhook's host 'hooks.example.com' is not among webhook_hosts (other.example.com)
     """
     try:
         parts = urlsplit(url)

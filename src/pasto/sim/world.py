@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pasto.errors import BadTruth
 from pasto.objective import Array, Objective
-from pasto.optimize.truth import Truth
+from pasto.optimize.solve_blend import Truth
 from pasto.space import Candidates
 
 if TYPE_CHECKING:

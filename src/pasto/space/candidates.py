@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from pasto.data_frames import read_table
 from pasto.errors import BadOption, BadSpace, BadState
 from pasto.records import Value
-from pasto.space.parameters import Array, Choice
-from pasto.space.values import plain, plain_column, refuse_mixed, text, whole
-from pasto.tables import read_table
+from pasto.space.parameters import Array, Choice, plain, plain_column, refuse_mixed, text, whole
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

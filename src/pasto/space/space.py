@@ -10,12 +10,11 @@ import numpy as np
 
 from pasto.errors import BadSpace, BadState
 from pasto.records import Value
-from pasto.space import draws
+from pasto.space import sampling
 from pasto.space.candidates import LIMIT, Candidates, default_names, fit, ordered
-from pasto.space.constraint import Constraint
-from pasto.space.parameters import Array, Choice, Given, Integer, Parameter, Real, gather, read
-from pasto.space.product import product
-from pasto.space.values import plain_column, whole
+from pasto.space.constraints import Constraint
+from pasto.space.parameters import Array, Choice, Given, Integer, Parameter, Real, gather, plain_column, read, whole
+from pasto.space.product_grid import product
 
 _KINDS: dict[str, type[Real] | type[Integer] | type[Choice]] = {"real": Real, "integer": Integer, "choice": Choice}
 
@@ -48,7 +47,7 @@ class Space:
         read_in = {name: read(name, parameter) for name, parameter in named.items()}
         bounds = {name: parameter.bounds for name, parameter in read_in.items()}
         constraints = tuple(Constraint.parse(text, bounds) for text in texts)
-        draws.tighten(read_in, constraints)  # refuses constraints that leave nothing
+        sampling.tighten(read_in, constraints)  # refuses constraints that leave nothing
         object.__setattr__(self, "parameters", read_in)
         object.__setattr__(self, "constraints", constraints)
 
@@ -91,22 +90,22 @@ class Space:
 
         if whole(count, "count") > whole(limit, "limit"):
             raise BadSpace(f"{count:,} candidates are more than the limit of {limit:,}; ask for fewer, or raise limit=")
-        box = draws.tighten(self.parameters, self.constraints)
-        draws.refuse_thin(box, self.constraints)
-        if (there := draws.counted(box, self.constraints, count)) < count:
+        box = sampling.tighten(self.parameters, self.constraints)
+        sampling.refuse_thin(box, self.constraints)
+        if (there := sampling.counted(box, self.constraints, count)) < count:
             raise BadSpace(
                 f"{count:,} points were asked for and the space has only {there:,}; "
                 + ("ask for fewer, or take them all by grid" if there else "widen a constraint or a range")
             )
         # a generator, because scipy reads a bare number differently from version to version
         engine = qmc.Sobol(len(box), scramble=True, seed=np.random.default_rng(whole(seed, "seed", least=0)))
-        block = min(draws.BLOCK, 1 << (count - 1).bit_length())
+        block = min(sampling.BLOCK, 1 << (count - 1).bit_length())
         found: dict[tuple[Value, ...], None] = {}
         drawn = 0
         while len(found) < count:
-            if drawn >= draws.effort(count):
-                raise draws.too_rare(self.constraints, count, len(found), drawn)
-            found.update(dict.fromkeys(draws.feasible(box, self.constraints, engine.random(block))))
+            if drawn >= sampling.effort(count):
+                raise sampling.too_rare(self.constraints, count, len(found), drawn)
+            found.update(dict.fromkeys(sampling.feasible(box, self.constraints, engine.random(block))))
             drawn += block
         table = tuple(found)[:count]
         return Candidates(tuple(box), default_names(tuple(box), table), table)
@@ -120,15 +119,15 @@ class Space:
         (3, True)
         """
         whole(count, "count")
-        box = draws.tighten(self.parameters, self.constraints)
-        draws.refuse_thin(box, self.constraints)
-        block = min(draws.BLOCK, max(2 * count, 256))
+        box = sampling.tighten(self.parameters, self.constraints)
+        sampling.refuse_thin(box, self.constraints)
+        block = min(sampling.BLOCK, max(2 * count, 256))
         found: list[tuple[Value, ...]] = []
         drawn = 0
         while len(found) < count:
-            if drawn >= draws.effort(count):
-                raise draws.too_rare(self.constraints, count, len(found), drawn)
-            found.extend(draws.feasible(box, self.constraints, rng.random((block, len(box)))))
+            if drawn >= sampling.effort(count):
+                raise sampling.too_rare(self.constraints, count, len(found), drawn)
+            found.extend(sampling.feasible(box, self.constraints, rng.random((block, len(box)))))
             drawn += block
         return [dict(zip(box, row, strict=True)) for row in found[:count]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pasto.store.protocol import Store
-from pasto.store.sqlite import SqliteStore
+from pasto.store.sqlite_store import SqliteStore
 
 
 def open_store(where: str, *, restoring: bool = False) -> Store:
@@ -19,7 +19,7 @@ def open_store(where: str, *, restoring: bool = False) -> Store:
     >>> store.close()
     """
     if where.startswith(("postgresql://", "postgres://")):
-        from pasto.store.postgres import PostgresStore  # only those who have a server have its driver
+        from pasto.store.postgres_store import PostgresStore  # only those who have a server have its driver
 
         return PostgresStore(where)
     return SqliteStore(None if where == "memory:" else Path(where), restoring=restoring)

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pasto.errors import StoreRefused
-from pasto.store.connections import is_sound
-from pasto.store.directory import FILE
 from pasto.store.disk_reserve import RESERVE, DiskReserve
 from pasto.store.file_watch import FileWatch
+from pasto.store.sqlite_connections import FILE, is_sound
 from pasto.store.store_mark import MARK, MarkRecord, StoreMark
 
 log = logging.getLogger("pasto.store")

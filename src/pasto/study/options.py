@@ -12,7 +12,7 @@ from pasto.objective import Objective
 from pasto.optimize.learners import Learner, Thompson, learner
 from pasto.records import Value
 from pasto.space import Candidates, Space
-from pasto.study.growth import first_points
+from pasto.study.candidate_growth import first_points
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

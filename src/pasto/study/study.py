@@ -20,20 +20,17 @@ from pasto.errors import (
 )
 from pasto.objective import Array, Objective, from_saved, to_saved
 from pasto.objective.objective import check_objective
-from pasto.objective.unfailing import warn_unfailing
+from pasto.objective.useless_bounds import warn_unfailing
+from pasto.optimize.exploration_limits import Limits
 from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson
-from pasto.optimize.learners.mirror import Mirror
+from pasto.optimize.learners.mirror_ascent import Mirror
 from pasto.optimize.learners.thompson import LARGEST_JOINT
-from pasto.optimize.safety import Limits
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
-from pasto.study.correctable import Correctable
-from pasto.study.growth import LEADING, apart, best_point, leaders
-from pasto.study.measurement_tables import read_observations
-from pasto.study.measurements import observed, unit_counts, vectors
-from pasto.study.observing import observed_round
+from pasto.study.candidate_growth import LEADING, apart, best_point, leaders
+from pasto.study.observations import observed, observed_round, read_observations, unit_counts, vectors
 from pasto.study.options import control_share, first_candidates, learner_over, losses, natural, place_of
-from pasto.study.pending import PendingRound, Slot, find
+from pasto.study.pending_rounds import Correctable, PendingRound, Slot, find
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pasto.errors import BadOption
-from pasto.estimate.intervals import (
+from pasto.inference import (
     Range,
     bounded_difference,
     bounded_evidence_since,
@@ -19,7 +19,7 @@ from pasto.estimate.intervals import (
     pulls_of_contrast,
     pulls_of_mean,
 )
-from pasto.estimate.intervals.bounded import EDGE, log_wealth
+from pasto.inference.betting import EDGE, log_wealth
 
 UNIT = Range(0.0, 1.0)
 

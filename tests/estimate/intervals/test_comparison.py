@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadMeasurement, BadOption
-from pasto.estimate.intervals import Cells, Comparison, Quantity, compare, side, unit_covariances
-from pasto.estimate.intervals.comparison import Weights
+from pasto.inference import Cells, Comparison, Quantity, compare, side, unit_covariances
+from pasto.inference.comparison import Weights
 
 
 def cells_of(groups: list[list[Any]]) -> Cells:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import BadOption
-from pasto.estimate.intervals import (
+from pasto.inference import (
     Interval,
     chance_of_error,
     evidence_since,
@@ -19,7 +19,7 @@ from pasto.estimate.intervals import (
     relative_lift,
     relative_lift_by_logarithm,
 )
-from pasto.estimate.intervals.restarts import LOG_WEIGHTS, MIXTURE, STEPS, Starts, start_shares
+from pasto.inference.change_detection import LOG_WEIGHTS, MIXTURE, STEPS, Starts, start_shares
 
 ERRORS = st.floats(1e-4, 0.3)
 

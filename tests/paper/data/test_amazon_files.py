@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pasto.errors import BadInput
-from pasto.paper.amazon import found
-from pasto.paper.data import Interactions
-from pasto.paper.data.amazon import load, price_of
+from pasto_research.paper.data import Interactions
+from pasto_research.paper.data.amazon import load, price_of
+from pasto_research.paper.table2_amazon import found
 
 ANNA, BERT = "A1YJEY40YUW4SE", "A60XNB876KYML1XXXXXXX"
 BOOK, LAMP, SOAP = "0006428320", "B00005N7P0", "B000GKXY4S"

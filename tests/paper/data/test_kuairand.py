@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pasto.errors import BadInput
-from pasto.paper.data.kuairand import PRIOR, WEIGHT, History, find, impressions, load
+from pasto_research.paper.data.kuairand import PRIOR, WEIGHT, History, find, impressions, load
 
 Table = dict[str, NDArray[Any]]
 HISTORY = {

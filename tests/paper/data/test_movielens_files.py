@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pasto.errors import BadInput
-from pasto.paper.data import Interactions, Source, find
-from pasto.paper.data.movielens import load
+from pasto_research.paper.data import Interactions, Source, find
+from pasto_research.paper.data.movielens import load
 
 RATINGS = [(1, 2, 3.5), (1, 29, 3.0), (2, 2, 5.0), (2, 32, 2.5), (7, 32, 0.5), (7, 29, 4.0)]
 MOVIES = [

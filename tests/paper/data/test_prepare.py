@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.errors import BadInput
-from pasto.paper.data import Interactions, busiest, core, priced, split
+from pasto_research.paper.data import Interactions, busiest, core, priced, split
 
 PAIRS = st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1)
 

@@ -13,8 +13,8 @@ ROWS, USERS, MOVIES = 20_000_000, 138_493, 26_744
 LIMIT = 8 << 30
 READ = """
 import resource, sys
-from pasto.paper.data import core, split
-from pasto.paper.data.movielens import load
+from pasto_research.paper.data import core, split
+from pasto_research.paper.data.movielens import load
 pairs = load(sys.argv[1])
 parts = split(core(pairs))
 assert parts.train.nnz + parts.test.nnz == parts.pairs.events

@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from pasto.paper.models.autoencoder import Autoencoder
-from pasto.paper.models.ease import ease
-from pasto.paper.models.mixing import mixed
-from pasto.paper.models.popularity import popularity
-from pasto.paper.models.ranking import gains
+from pasto_research.paper.models.linear import ease, popularity
+from pasto_research.paper.models.mult_vae import Autoencoder
+from pasto_research.paper.models.ranking import gains, mixed
 
 
 @given(st.integers(0, 1_000))

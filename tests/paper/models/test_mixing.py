@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from pasto.paper.models.mixing import LOWEST, contenders, mixed
-from pasto.paper.models.ranking import Scores, gains
+from pasto_research.paper.models.ranking import LOWEST, Scores, contenders, gains, mixed
 
 ALPHAS = [0.0, 0.125, 0.3, 0.5, 0.77, 1.0]
 

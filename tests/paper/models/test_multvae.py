@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pasto.paper.models.autoencoder import Settings, load
-from pasto.paper.models.popularity import popularity
-from pasto.paper.models.ranking import rate, weighted
-from pasto.paper.models.training import train
+from pasto_research.paper.models.linear import popularity
+from pasto_research.paper.models.mult_vae import Settings, load, train
+from pasto_research.paper.models.ranking import rate, weighted
 
 pytestmark = pytest.mark.realdata
 

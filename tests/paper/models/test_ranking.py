@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from pasto.paper.models.ranking import gains, rate, weighted
+from pasto_research.paper.models.ranking import gains, rate, weighted
 
 
 def test_recall_revenue_and_genre_recall_by_hand() -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.errors import BadInput
-from pasto.paper.data.kuairand import Impressions
-from pasto.paper.models.feedback import area_under_curve, predict
-from pasto.paper.models.sorting import Lists
+from pasto_research.paper.data.kuairand import Impressions
+from pasto_research.paper.models.feedback import area_under_curve, predict
+from pasto_research.paper.models.ranking import Lists
 
 
 def test_lists_are_ranked_by_the_product_of_powers_and_short_ones_left_out() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pasto.paper.models.autoencoder import Autoencoder, Settings, Training, load, told
-from pasto.paper.models.training import hide_some, ndcg
+from pasto_research.paper.models.mult_vae import Autoencoder, Settings, Training, hide_some, load, ndcg, told
 
 
 def test_a_fifth_of_what_each_user_wants_is_hidden_and_no_longer_known() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pasto.paper.replay import Cache, fingerprint
+from pasto_research.paper.replay import Cache, fingerprint
 
 
 def test_arrays_are_made_once_for_each_key(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.errors import BadInput
-from pasto.paper.replay import Crowd, halves, learn_by_algorithm1, learn_by_default
-from pasto.paper.replay.learned import Pool
+from pasto_research.paper.replay import Crowd, halves, learn_by_algorithm1, learn_by_default
+from pasto_research.paper.replay.learner_runs import Pool
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0.5)
 

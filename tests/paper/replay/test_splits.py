@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pasto
-from pasto.paper.replay import Crowd, learn_by_algorithm1
-from pasto.paper.replay.splits import Splits
+from pasto_research.paper.replay import Crowd, learn_by_algorithm1
+from pasto_research.paper.replay.users import Splits
 
 
 def crowd(users: int = 203, seed: int = 0) -> Crowd:

@@ -12,7 +12,7 @@ import pytest
 
 from pasto.service.http.server import Running
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
 
 
 @dataclass

@@ -15,13 +15,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from pasto.service.board import Board
-from pasto.service.http import watching
-from pasto.service.http.application import Application
-from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.http import monitoring
+from pasto.service.http.app import Application
+from pasto.service.policy_cache import Board
+from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
 from pasto.store import open_store
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -149,7 +149,7 @@ def test_a_clock_that_is_wrong(site: Site, monkeypatch: pytest.MonkeyPatch, off:
         def time() -> float:
             return true() + off
 
-    monkeypatch.setattr(watching, "time", Clock)
+    monkeypatch.setattr(monitoring, "time", Clock)
     assert looked(site) == {"PastoClockWrong"}
 
 

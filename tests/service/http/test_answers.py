@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from pasto import errors
-from pasto.service.http.answers import STATUSES, explained
+from pasto.service.http.responses import STATUSES, explained
 from pasto.store.failures import is_disk_full
 
 if TYPE_CHECKING:

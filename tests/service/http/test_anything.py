@@ -12,7 +12,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
 from pasto.service.http.openapi import document
-from pasto.service.http.table import ROUTES, Route
+from pasto.service.http.routes import ROUTES, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

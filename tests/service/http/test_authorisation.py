@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pasto.service.http.table import ROUTES, Route
-from pasto.service.keys import SCOPES, Keys
-from pasto.service.remote import Remote
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.api_keys import SCOPES, Keys
+from pasto.service.http.routes import ROUTES, Route
+from pasto.service.http_client import Remote
+from pasto.service.study_file import EXAMPLE, read_document
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

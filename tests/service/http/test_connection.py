@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.bench.load import post
-from pasto.service.http.calls import Endpoint
 from pasto.service.http.exposures import Exposures
+from pasto.service.http.request import Endpoint
+from pasto_research.bench.http_load import post
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pasto.service.http.events import MAX_REASONS
-from pasto.service.http.table import ROUTES, Route
+from pasto.service.http.routes import ROUTES, Route
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

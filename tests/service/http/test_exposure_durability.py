@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pasto.service.http.exposures import PAUSE
-from pasto.service.http.table import ROUTES
+from pasto.service.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[3]
 WINDOW = f"{1000 * PAUSE:g} ms"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pasto.bench.load import post
 from pasto.service.http.connections import (
     HEAD_TOO_LARGE,
     LINGER_SECONDS,
@@ -22,8 +21,9 @@ from pasto.service.http.connections import (
     LimitedConnection,
     OpenConnections,
 )
-from pasto.service.http.table import ROUTES
+from pasto.service.http.routes import ROUTES
 from pasto.service.settings import Settings
+from pasto_research.bench.http_load import post
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pasto.errors import BadInput
-from pasto.service.remote import Remote
+from pasto.service.http_client import Remote
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve

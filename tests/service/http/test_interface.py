@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pasto.service.http import answers
-from pasto.service.http.answers import STATUSES
+from pasto.service.http import responses
 from pasto.service.http.openapi import document
-from pasto.service.http.table import ROUTES, Route
+from pasto.service.http.responses import STATUSES
+from pasto.service.http.routes import ROUTES, Route
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Site
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
-SOURCE = Path(answers.__file__).parent
+SOURCE = Path(responses.__file__).parent
 PLAIN = {
     "not_found": 404,
     "wrong_method": 405,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pasto.errors import BadOption
-from pasto.service.keys import KEY, Keys, permits, redact
+from pasto.service.api_keys import KEY, Keys, permits, redact
 from pasto.store import Store, open_store
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pasto.service.http import body as bodies
-from pasto.service.http import flags, studies
-from pasto.service.http.answers import Refused
+from pasto.service.http import ofrep, studies
 from pasto.service.http.body import check_depth
+from pasto.service.http.responses import Refused
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -127,7 +127,7 @@ def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
         threads.append(threading.current_thread().name)
         check_depth(body, limit)
 
-    for module in (bodies, flags, studies):
+    for module in (bodies, ofrep, studies):
         monkeypatch.setattr(module, "check_depth", noted)
     answer = site.client.post(path, content=b"[" + b"[]," * 40_000 + b"[]]", headers=JSON)
     assert answer.status_code in (400, 422)

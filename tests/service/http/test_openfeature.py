@@ -12,7 +12,7 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
-from pasto.assign import Published
+from pasto_sdk.policy import Published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

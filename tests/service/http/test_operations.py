@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pasto.service.http.logs import JsonLines, Lines, start_logging
-from pasto.service.http.meters import BOUNDS, Meters
-from pasto.service.http.table import ROUTES
-from pasto.store.writer import WAITING
+from pasto.service.http.prometheus import BOUNDS, Meters
+from pasto.service.http.routes import ROUTES
+from pasto.service.http.server import JsonLines, Lines, start_logging
+from pasto.store.write_queue import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

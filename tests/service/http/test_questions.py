@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from pasto.service.generation_cache import GenerationCache
-from pasto.service.http.answers import Answer
 from pasto.service.http.questions import Questions
+from pasto.service.http.responses import Answer
 from pasto.service.http.worker_pools import PoolFullError, WorkerPool
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.study_file import EXAMPLE, read_document
 
 BAD = ["\x1b[2Jgone", "bell\x07", "two\nlines", "tab\t", "c1 \x9b31m", "\u202eturned", "\u2066isolated", "line\u2028"]
 GOOD = ["", "plain", "Über 50 %", "用户 👍🏽", "می‌خواهم", "שלום"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pasto.service.remote import Remote
+from pasto.service.http_client import Remote
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import sign_exposure
-from pasto.sdk import Client, Request, Response
-from pasto.sdk.http import Http
+from pasto_sdk import Client, Request, Response
+from pasto_sdk.exposure_signature import sign_exposure
+from pasto_sdk.http_transport import Http
 
 HEADER = "pasto-signing-key"
 SIGNED = {"exposures": {"signed": True}}

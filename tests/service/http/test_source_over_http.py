@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import SourceError
-from pasto.service.remote import Remote
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.http_client import Remote
+from pasto.service.study_file import EXAMPLE, read_document
 
 Serve = Callable[..., Any]
 SOURCE = {

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pasto.errors import StoreError, StoreRefused
+from pasto.service.api_keys import Keys
 from pasto.service.http.store_health import StoreHealth
-from pasto.service.keys import Keys
 from pasto.store import open_store
 from pasto.store.disk_reserve import RESERVE_BYTES
 from pasto.store.failures import is_disk_full
@@ -251,7 +251,7 @@ def test_a_store_without_room_for_a_batch_is_not_writable(tmp_path: Path, monkey
     store = open_store(str(tmp_path))
     try:
         store.check_writable().result()
-        monkeypatch.setattr("pasto.store.sqlite.disk_usage", lambda path: SimpleNamespace(free=100_000))
+        monkeypatch.setattr("pasto.store.sqlite_store.disk_usage", lambda path: SimpleNamespace(free=100_000))
         with pytest.raises(StoreError, match="the disk is full") as caught:
             store.check_writable().result()
         assert is_disk_full(caught.value)

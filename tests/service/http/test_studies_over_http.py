@@ -12,12 +12,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from pasto.assign import Published
 from pasto.cli import main
 from pasto.errors import StoreError
 from pasto.service.http import policies
-from pasto.service.remote import Remote
-from pasto.service.spec import EXAMPLE, read_document
+from pasto.service.http_client import Remote
+from pasto.service.study_file import EXAMPLE, read_document
+from pasto_sdk.policy import Published
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site

@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 
 from pasto.errors import BadOption, StoreRefused
 from pasto.service.http.server import Running
+from pasto.service.kafka import Topics, read_properties, read_topics
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.topics import Topics, read_properties, read_topics
 from pasto.store import open_store
-from pasto.store.directory import Directory
+from pasto.store.sqlite_connections import Directory
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -74,7 +74,7 @@ def free(folder: Path) -> bool:
 def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     producer: Producer, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.topics.REST", 0.1)
+    monkeypatch.setattr("pasto.service.kafka.REST", 0.1)
     brokers = producer.list_topics(timeout=60).brokers.values()
     properties = tmp_path / "client.properties"
     properties.write_text(
@@ -136,8 +136,8 @@ def test_a_client_that_fails_to_the_last_is_begun_again(monkeypatch: pytest.Monk
             if Broken.closes > 1:  # the first is of the look at the settings
                 raise RuntimeError("and cannot even be closed")
 
-    monkeypatch.setattr("pasto.service.topics.subscribe", lambda topics, settings: Broken())
-    monkeypatch.setattr("pasto.service.topics.REST", 0.0)
+    monkeypatch.setattr("pasto.service.kafka.subscribe", lambda topics, settings: Broken())
+    monkeypatch.setattr("pasto.service.kafka.REST", 0.0)
     service = Service(open_store("memory:"))
     topics = Topics(service, {"clicks": "feed"}, {})
     topics.start()

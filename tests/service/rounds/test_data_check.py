@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pasto.assign import Published
 from pasto.errors import BadOption, WrongState
-from pasto.service.details import Details
 from pasto.service.service import Service
+from pasto.service.study_state import Details
 from pasto.store import open_store
+from pasto_sdk.policy import Published
 
 Document = dict[str, Any]
 USERS = 300
@@ -242,7 +242,7 @@ def test_a_study_stands_still_before_a_held_round_is_forgotten(
     begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = begin()
-    monkeypatch.setattr("pasto.service.spec.Spec.room", 2)
+    monkeypatch.setattr("pasto.service.study_file.Spec.room", 2)
     for _ in range(2):
         send(service, ("exposure",))
         close(service)
@@ -282,7 +282,7 @@ def test_what_cannot_be_resolved(begin: Callable[..., Service]) -> None:
 
 
 def test_the_report_shows_what_was_expected_and_what_came(begin: Callable[..., Service]) -> None:
-    from pasto.report.telling import text
+    from pasto.report.text import text
 
     service = begin()
     send(service, ("exposure", "watch"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 
-from pasto.service.rounds.again import Again
-from pasto.service.rounds.excepted import excepted
+from pasto.report.replay_text import describe_exceptions
+from pasto.service.rounds.replay_measurement import Again
 
 
 def test_every_exception_that_a_replay_makes_has_its_sentence() -> None:
@@ -19,7 +19,7 @@ def test_every_exception_that_a_replay_makes_has_its_sentence() -> None:
         and isinstance(node.targets[0].slice, ast.Constant)
     ]
     assert len(kinds) == 5
-    told = list(excepted({"except": {kind: {"rounds": [3, 7], "units": 2} for kind in kinds}}))
+    told = list(describe_exceptions({"except": {kind: {"rounds": [3, 7], "units": 2} for kind in kinds}}))
     assert all(sentence.startswith("except ") and "3, 7" in sentence for sentence in told)
     assert len(set(told)) == 5
-    assert list(excepted({"identical": True})) == []
+    assert list(describe_exceptions({"identical": True})) == []

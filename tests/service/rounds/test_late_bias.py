@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import pasto
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
-from pasto.service.rounds.late import revision
-from pasto.service.rounds.step import Lesson, begun, step
+from pasto.service.rounds.late_events import revision
+from pasto.service.rounds.learner_step import Lesson, begun, step
 from pasto.study import Study
 
 MEAN, DEVIATION = 0.5, 1.0

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from pasto.service.archive import Archive
-from pasto.service.keeping import Keeping
-from pasto.service.packing import read_cells
-from pasto.service.rounds.past import dealt_first, needed_from, past_of
+from pasto.service.close_record import read_cells
+from pasto.service.covariate_window import dealt_first, needed_from, past_of
+from pasto.service.retention import Keeping
 from pasto.service.service import Service
-from pasto.service.spec import parse_spec
+from pasto.service.study_file import parse_spec
 from pasto.store import Store
-from pasto.store.postgres import PostgresStore
-from pasto.store.sqlite import SqliteStore
+from pasto.store.postgres_store import PostgresStore
+from pasto.store.sqlite_store import SqliteStore
 
 HOUR = 3600.0
 DOCUMENT: dict[str, Any] = {

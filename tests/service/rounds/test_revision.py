@@ -14,8 +14,8 @@ import pasto
 from pasto.errors import SolverFailed
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
-from pasto.service.rounds.late import revision
-from pasto.service.rounds.step import Lesson, Revision, begun, step
+from pasto.service.rounds.late_events import revision
+from pasto.service.rounds.learner_step import Lesson, Revision, begun, step
 from pasto.study import Study
 
 COVARIANCE = ((0.02, 0.0), (0.0, 0.03))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pasto.errors import SolverFailed, WrongState
-from pasto.service.reporting import Reporter
-from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.reports.builder import Reporter
+from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
-from pasto.service.spec import spec as stated
+from pasto.service.study_file import spec as stated
 from pasto.store import open_store
 from pasto.study import study as kept
 
@@ -269,7 +269,7 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pasto.service.service.KEPT_UP", 2)
-    monkeypatch.setattr("pasto.service.accounting.NOTED_ROUNDS", 1)
+    monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
     number = timed.board.standing("feed").row.number
     kept = []
     for _ in range(3):

@@ -10,7 +10,7 @@ import pytest
 import pasto
 from pasto.errors import SolverFailed
 from pasto.records import Observation
-from pasto.service.rounds.step import Lesson, begun, step
+from pasto.service.rounds.learner_step import Lesson, begun, step
 from pasto.study import Study
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.measure.document import Problems
-from pasto.measure.spans import read_span
-from pasto.service.spec.amounts import Level, plain, read_level, read_loss, read_share
+from pasto.durations import read_span
+from pasto.service.study_file.amounts import Level, plain, read_level, read_loss, read_share
+from pasto.validation import Problems
 
 
 @pytest.mark.parametrize(

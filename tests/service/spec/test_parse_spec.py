@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.errors import BadSpec
-from pasto.measure.parse import METRIC_FIELDS
+from pasto.metrics.parsing import METRIC_FIELDS
 from pasto.optimize.learners import LEARNERS, Algorithm1, Scgd, Thompson
-from pasto.service.spec import FIELDS, Level, Rounds, Spec, Traffic, parse_spec
-from pasto.service.spec.fields import inside, learner_settings
+from pasto.service.study_file import FIELDS, Level, Rounds, Spec, Traffic, parse_spec
+from pasto.service.study_file.schema import inside, learner_settings
 
 Document = dict[str, Any]
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pasto.errors import BadSpec
-from pasto.service.spec import EXAMPLE, load_spec, read_document, read_spec
-from pasto.service.spec.reading import LARGEST, MAX_CHARACTERS, MAX_NODES, Kind
+from pasto.service.study_file import EXAMPLE, load_spec, read_document, read_spec
+from pasto.service.study_file.loader import LARGEST, MAX_CHARACTERS, MAX_NODES, Kind
 
 
 def test_the_example_is_a_study_that_nobody_need_be_warned_of() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.service.spec import EXAMPLE, FIELDS, parse_spec, read_document
+from pasto.service.study_file import EXAMPLE, FIELDS, parse_spec, read_document
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "study-file.md"
 TABLE = re.compile(r"<!-- fields of (?P<section>.*?) -->\n(?P<table>(?:\|.*\n)+)")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.telling import page, text
+from pasto.report.html import page
+from pasto.report.text import text
 
 Make = Callable[..., Any]
 SEEN = {"event": "seen", "per_unit": "sum"}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadOption
-from pasto.report.telling import text
-from pasto.service.details import Details
-from pasto.service.rounds import judging
-from pasto.service.rounds.scheduler import Scheduler
+from pasto.report.text import text
+from pasto.service.rounds import guardrail_check
+from pasto.service.scheduler import Scheduler
+from pasto.service.study_state import Details
 
 Make = Callable[..., Any]
 
@@ -215,7 +215,7 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
         raise ArithmeticError("no such luck")
 
     place = playground()
-    monkeypatch.setattr(judging, "verdicts", fails)
+    monkeypatch.setattr(guardrail_check, "verdicts", fails)
     closed = place.round()
     assert closed["closed"]
     assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.measure import Moments
-from pasto.measure.moments import moments
-from pasto.report.vigil import Vigil
-from pasto.service.details import Details, Watch
-from pasto.service.rounds.judging import Judged, after_close, armed, judge
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.trust.breaker import judged_round
-from pasto.service.trust.quantities import floors
+from pasto.inference.guardrail_monitor import Vigil
+from pasto.metrics import Moments
+from pasto.metrics.moments import moments
+from pasto.service.rounds.guardrail_check import Judged, after_close, armed, judge, judged_round
+from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_file.quantities import floors
+from pasto.service.study_state import Details, Watch
 
 Rounds = list[tuple[int, tuple[Moments, ...]]]
 

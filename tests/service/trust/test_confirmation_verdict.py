@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import BadOption, WrongState
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.trust.confirmation_verdict import judge_confirmation
+from pasto.service.reports.confirmation_report import judge_confirmation
+from pasto.service.study_file import Spec, parse_spec
 
 Make = Callable[..., Any]
 Ends = tuple[float, float]

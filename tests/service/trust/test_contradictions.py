@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from pasto.report.telling import page, text
-from pasto.service import reporting
-from pasto.service.answer import shown
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.trust.contradictions import find_contradictions
+from pasto.report.html import page
+from pasto.report.text import text
+from pasto.service.reports import builder
+from pasto.service.reports.contradictions import find_contradictions
+from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_state import shown
 
 Make = Callable[..., Any]
 
@@ -100,7 +101,7 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
         certificate = {**found["certificate"], "certified": True, "holds": {"y": 0.971}}
         return {**found, "certificate": certificate, "feasible": True}
 
-    monkeypatch.setattr(reporting, "shown", overconfident)
+    monkeypatch.setattr(builder, "shown", overconfident)
     place.service = place.node()
     report = place.service.report("feed")
     (found,) = report["contradictions"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.measured import CellMoments, MeasuredRound
-from pasto.service.spec import Spec, parse_spec
-from pasto.service.trust.breaker import breached, verdicts_of_phase
+from pasto.inference.round_data import CellMoments, MeasuredRound
+from pasto.service.rounds.guardrail_check import breached, verdicts_of_phase
+from pasto.service.study_file import Spec, parse_spec
 
 STUDIES, LOOKS = 120, 15
 

@@ -12,14 +12,15 @@ import pytest
 
 import pasto
 from pasto.errors import BadObjective, BadOption, NothingLearned, WrongState
-from pasto.report.lift import Target, lifts
-from pasto.report.measured import recorded
-from pasto.report.telling import page, text, what_if
-from pasto.service.rounds.scheduler import Scheduler
-from pasto.service.trust.confirmation import confirmation
-from pasto.service.trust.measured import latest
-from pasto.service.trust.quantities import quantities
-from pasto.service.trust.trust import Trust
+from pasto.inference.lift import Target, lifts
+from pasto.inference.round_data import recorded
+from pasto.report.html import page
+from pasto.report.text import text, what_if
+from pasto.service.reports.builder import Trust
+from pasto.service.reports.confirmation_report import confirmation
+from pasto.service.round_history import latest
+from pasto.service.scheduler import Scheduler
+from pasto.service.study_file.quantities import quantities
 
 Make = Callable[..., Any]
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
@@ -259,7 +260,7 @@ def test_plans_start_from_what_was_measured(playground: Make) -> None:
 
 def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = learned(playground, rounds=4)
-    monkeypatch.setattr("pasto.service.trust.measured.MOST_NUMBERS", 2 * 5 * 4 * 5)
+    monkeypatch.setattr("pasto.service.round_history.MOST_NUMBERS", 2 * 5 * 4 * 5)
     rounds = Trust(place.store).measured(place.store.study("feed")).rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
     assert [one.version for one in Trust(place.store).past(1)()] == [1, 2, 3, 4]

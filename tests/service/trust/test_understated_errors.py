@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pasto.report.telling import page, text
+from pasto.report.html import page
+from pasto.report.text import text
 
 Make = Callable[..., Any]
 LEVELS = (0.8, 1.2, 0.9, 1.1, 0.75, 1.25)

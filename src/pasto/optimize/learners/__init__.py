@@ -9,7 +9,7 @@ from typing import Any
 
 from pasto.errors import BadOption
 from pasto.optimize.learners.algorithm1 import Algorithm1
-from pasto.optimize.learners.protocol import Learner, Problem, Round
+from pasto.optimize.learners.base import Learner, Problem, Round
 from pasto.optimize.learners.scgd import Scgd
 from pasto.optimize.learners.thompson import Thompson
 

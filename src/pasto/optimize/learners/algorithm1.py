@@ -9,9 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from pasto.objective import Form
-from pasto.optimize.learners.mirror import Mirror, MirrorState
-from pasto.optimize.learners.protocol import Array, Round
-from pasto.optimize.schedule import Schedule, constant
+from pasto.optimize.learners.base import Array, Round
+from pasto.optimize.learners.mirror_ascent import Mirror, MirrorState, Schedule, constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

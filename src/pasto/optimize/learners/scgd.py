@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from pasto.objective import Form
-from pasto.optimize.learners.mirror import Mirror, MirrorState
-from pasto.optimize.learners.protocol import Array, Problem, Round
-from pasto.optimize.schedule import Schedule
+from pasto.optimize.learners.base import Array, Problem, Round
+from pasto.optimize.learners.mirror_ascent import Mirror, MirrorState, Schedule
 
 
 @dataclass(slots=True, eq=False)

@@ -18,21 +18,40 @@ from pasto.estimate import (
     SufficientStatistics,
 )
 from pasto.estimate.gaussian_process import available, choose_kernels, fit_kernels
-from pasto.optimize.allocation import allocate
-from pasto.optimize.columns import Prospect, prospects
-from pasto.optimize.learners.cautious_answer import cautious_blend, cautious_shares, outlook
-from pasto.optimize.learners.draws import draw_blends, form_at, offsets_of, worth_of_metrics
-from pasto.optimize.learners.protocol import Array, Problem, Round
-from pasto.optimize.safety import Bounds, capped, within_budget
+from pasto.optimize.column_generation import Prospect, prospects
+from pasto.optimize.exploration_limits import Bounds, capped, within_budget
+from pasto.optimize.learners.base import Array, Problem, Round
+from pasto.optimize.learners.certificate import cautious_blend, cautious_shares, outlook
+from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, worth_of_metrics
 from pasto.records import Blend
+
+
+def allocate(blends: Array, variances: Array, noise: float) -> Array:
+    """Give each drawn blend's slot to the candidate whose observation takes most out of that blend's variance.
+
+    `blends` (draws, candidates) are the exact answers of posterior draws, `variances` (candidates,) what is still
+    unknown of each candidate, and `noise` the variance of one slot's measurement. A blend's value has variance
+    Σ p_k² v_k, so a slot is worth p_k² (v_k − v_k') to it. Slots are given one after the other and count as seen.
+    """
+    precision = 1.0 / np.maximum(variances, 1e-300)
+    gained = 1.0 / noise
+    counts = np.zeros(blends.shape[1])
+    for blend in blends:
+        now = precision + counts * gained
+        worth = blend**2 * (1.0 / now - 1.0 / (now + gained))
+        counts[int(np.argmax(worth))] += 1.0
+    return counts / len(blends)
+
 
 LARGEST_JOINT = 2_000
 """Candidates up to which neighbours may share strength; beyond it each stands for itself."""
 
 PROBE = 0.1
 """The share of a budgeted study's traffic that candidates nobody has measured may have, all together."""
+
 ENOUGH = 6
 """Candidates measured, where not all are, before a spread between candidates and so a bound on any is believed."""
+
 NEW_POINTS = 3
 """Points of a continuous space that a round may bring in: one for what is expected, the others for posterior draws."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pasto.service.http.answers import CLOSE, Refused, placed
+from pasto.service.http.responses import CLOSE, Refused, placed
 from pasto.service.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -128,7 +128,7 @@ def check_depth(body: bytes, limit: int) -> None:
     >>> check_depth(b'{"a": "[[[[[[[["}', 4)
     >>> check_depth(b"[" * 10_000, 32)
     Traceback (most recent call last):
-    pasto.service.http.answers.Refused: a document may nest 32 deep, and this one goes deeper
+    pasto.service.http.responses.Refused: a document may nest 32 deep, and this one goes deeper
     """
     if body.count(b"[") + body.count(b"{") <= limit:
         return

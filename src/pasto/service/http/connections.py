@@ -28,9 +28,9 @@ from typing import Any, cast
 
 import httptools
 
-from pasto.service.http.answers import CLOSE, Answer, problem, retry
 from pasto.service.http.body import Receive
-from pasto.service.http.calls import Scope, Send
+from pasto.service.http.request import Scope, Send
+from pasto.service.http.responses import CLOSE, Answer, problem, retry
 from pasto.service.settings import Settings
 
 log = logging.getLogger("pasto.http")

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from pasto.service.http.answers import Answer, Refused, answer, retry
+from pasto.service.api_keys import permits
 from pasto.service.http.body import content_type
-from pasto.service.http.calls import MAX_INLINE_BYTES, Call
-from pasto.service.keys import permits
+from pasto.service.http.request import MAX_INLINE_BYTES, Call
+from pasto.service.http.responses import Answer, Refused, answer, retry
 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pasto.assign import Cell, Published
 from pasto.service.service import Service
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_document import Cell
 
 PAUSE = 0.01
 """Seconds that an exposure may wait for company."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from pasto.service.http.answers import JSON
 from pasto.service.http.body import Receive, read_json
-from pasto.service.http.calls import Context, Endpoint, Scope, Send
 from pasto.service.http.policies import UNITS, decided
+from pasto.service.http.request import Context, Endpoint, Scope, Send
+from pasto.service.http.responses import JSON
 
 MAX_BODY_DIGITS = 4
 """Digits of the Content-Length of a body that is read here: a unit takes at most 256 characters."""

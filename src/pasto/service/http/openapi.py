@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from pasto import __version__
+from pasto.service.http.routes import ADMIN, ROUTES, Route
 from pasto.service.http.schemas import Error, FlagError
-from pasto.service.http.table import ADMIN, ROUTES, Route
 
 REFERENCE = "#/components/schemas/{name}"
 NAMES: Mapping[str, Mapping[str, Any]] = {

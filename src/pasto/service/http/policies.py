@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from pasto.assign import Cell, Published
-from pasto.service.http.answers import CLOSE, JSON, Answer, Headers, Refused, encode, retry
-from pasto.service.http.calls import Call, Context
+from pasto.service.api_keys import permits
+from pasto.service.http.request import Call, Context
+from pasto.service.http.responses import CLOSE, JSON, Answer, Headers, Refused, encode, retry
 from pasto.service.http.schemas import Units
-from pasto.service.keys import permits
+from pasto_sdk.policy import Published
+from pasto_sdk.policy_document import Cell
 
 LONGEST = 60.0
 """Seconds that a caller may wait for a policy to change."""

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from pasto.service.http.answers import Answer
+from pasto.service.http.responses import Answer
 from pasto.service.http.worker_pools import PoolFullError, WorkerPool
 
 Key = tuple[Any, ...]

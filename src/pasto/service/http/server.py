@@ -10,32 +10,37 @@ import math
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import uvicorn
 
+from pasto.control_characters import escape_json
 from pasto.errors import BadOption
+from pasto.service.api_keys import Keys, redact
 from pasto.service.archive import Archive
-from pasto.service.http.application import Application
+from pasto.service.http.app import Application
+from pasto.service.http.auth import check_safe
 from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
 from pasto.service.http.descriptors import claim_descriptors
-from pasto.service.http.guard import check_safe
-from pasto.service.http.table import Route
-from pasto.service.keys import Keys
-from pasto.service.rounds.scheduler import Scheduler
+from pasto.service.http.routes import Route
+from pasto.service.kafka import Topics
+from pasto.service.retention_worker import Upkeep
+from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
-from pasto.service.topics import Topics
-from pasto.service.upkeep import Upkeep
 from pasto.service.webhook import Webhook
 from pasto.store import open_store
 
 log = logging.getLogger("pasto.server")
+
 ANSWER_BEFORE_END = 0.8
 """The part of `shutdown_timeout` that questions under way are given; the rest is for their callers to be answered."""
+
 ADDRESS = "service.json"
 """The file in an embedded store's directory that says where its service listens."""
 
@@ -235,3 +240,55 @@ def _say(store: str, url: str) -> Path | None:
     said = directory / ADDRESS
     said.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
     return said
+
+
+KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+"""What every record has; anything else was added by whoever logged."""
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and whatever was added.
+
+    >>> record = logging.makeLogRecord({"name": "pasto", "levelname": "INFO", "msg": "sent pasto_0123_secret"})
+    >>> JsonLines().format(record)
+    '{"time": "...", "level": "info", "logger": "pasto", "message": "sent pasto_0123_…"}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: value for name, value in vars(record).items() if name not in KNOWN and value is not None},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return redact(escape_json(json.dumps(line, default=str, ensure_ascii=False)))
+
+
+class Lines(logging.Formatter):
+    """The same for people: a line each, with whatever would break it escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        added = [f"{name}={value}" for name, value in vars(record).items() if name not in KNOWN and value is not None]
+        moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
+        line = " ".join([moment, record.levelname.lower(), record.getMessage(), *added])
+        line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return redact(line)
+
+
+def start_logging(level: str, form: str, stream: IO[str] | None = None) -> logging.Handler:
+    """Send everything of the process to stderr in one form; returns the handler, to be taken away again."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else Lines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.getLogger("uvicorn.access").disabled = True  # requests are logged by the endpoints themselves
+    logging.getLogger("uvicorn.error").setLevel("WARNING")
+    return handler

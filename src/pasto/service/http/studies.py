@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from pasto.service.http.answers import Answer, Headers, Refused, answer
 from pasto.service.http.body import check_depth, content_type
-from pasto.service.http.calls import Call
+from pasto.service.http.request import Call
+from pasto.service.http.responses import Answer, Headers, Refused, answer
 from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
-from pasto.service.spec import read_document
+from pasto.service.study_file import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
     "application/json": "json",
@@ -143,7 +143,8 @@ async def report(call: Call) -> Answer:
         found["quality"]["duplicates"] = call.context.meters.duplicates(name)
         if form == "json":
             return answer(found)
-        from pasto.report.telling import page, text
+        from pasto.report.html import page
+        from pasto.report.text import text
 
         told = text(found) if form == "text" else page(found)
         return Answer(200, told.encode(), FORMS[form])

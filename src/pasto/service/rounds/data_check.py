@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.estimate.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
-from pasto.measure import Column, Moments
-from pasto.report.measured import Table
-from pasto.service.details import MissingData, Waiting
-from pasto.service.packing import table_of
-from pasto.service.rounds.late import Corrections, recorded, stirred
-from pasto.service.spec import Spec
+from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
+from pasto.inference.round_data import Table
+from pasto.metrics import Column, Moments
+from pasto.service.close_record import table_of
+from pasto.service.rounds.late_events import Corrections, recorded, stirred
+from pasto.service.study_file import Spec
+from pasto.service.study_state import MissingData, Waiting
 from pasto.store import Store
 
 CONTROL = "control"

@@ -7,14 +7,14 @@ from typing import Any
 
 from pasto.errors import BadOption, WrongState
 from pasto.report.missing_data_text import describe_held
-from pasto.service.details import Details, Waiting
 from pasto.service.rounds.data_check import RESOLUTIONS
+from pasto.service.study_state import Details, Waiting
 
 
 def held_rounds(details: Details) -> list[dict[str, Any]]:
     """Return every round that is held back, with what was expected and what came, and what was decided.
 
-    >>> from pasto.service.details import MissingData
+    >>> from pasto.service.study_state import MissingData
     >>> finding = {"kind": "none", "column": "likes", "units": 4000, "expected": 412.0, "seen": 0.0, "rounds": 3}
     >>> held = Waiting(4, 3, 90, 7200.0, missing=MissingData((finding,), 120))
     >>> [(one["round"], one["resolution"]) for one in held_rounds(Details(waiting=(held,)))]

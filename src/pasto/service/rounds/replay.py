@@ -3,25 +3,145 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
-from pasto.measure import Moments
-from pasto.service.details import Frozen, Waiting, identity_of
-from pasto.service.packing import read_cells
-from pasto.service.rounds.again import Again
+from pasto.inference.guardrail_monitor import METHOD
+from pasto.metrics import Moments
+from pasto.service.close_record import read_cells
 from pasto.service.rounds.close import Terms, lesson, publication
-from pasto.service.rounds.rejudged import Rejudged
-from pasto.service.rounds.reopened import Reopened
-from pasto.service.rounds.step import Stepped, begun, step
-from pasto.service.spec import Spec
+from pasto.service.rounds.guardrail_check import after_close, armed, holding, judge, lengthened, look_elapsed, trips
+from pasto.service.rounds.late_events import revision, stirred
+from pasto.service.rounds.learner_step import Lesson, Revision, Stepped, begun, step
+from pasto.service.rounds.replay_measurement import Again
+from pasto.service.study_file import Spec
+from pasto.service.study_state import Frozen, Waiting, Watch, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
 
+
+class Reopened:
+    """The rounds that were open to correction, close by close, and what each was known to have measured."""
+
+    def __init__(self, store: Store, spec: Spec, row: StudyRow, measuring: Again) -> None:
+        self._store = store
+        self._spec = spec
+        self._study = row.number
+        self._measuring = measuring
+        self._known: dict[int, tuple[Waiting, tuple[Moments, ...]]] = {}
+        self._mark = 0
+        self.corrected: dict[int, tuple[Moments, ...]] = {}
+        """By the close at hand."""
+
+    def measure(self, close: CloseRow, told: Mapping[str, Any]) -> bool:
+        """Correct what events since the last close corrected; whether that is what was recorded."""
+        claimed = {one["round"]: read_cells(one["moments"]) for one in told.get("corrected", ())}
+        self.corrected = {}
+        moved = stirred(self._store, self._study, self._known, self._mark, close.high_water)
+        self._mark = close.high_water
+        if not claimed.keys() <= self._known.keys():
+            return False
+        for number in sorted(moved | claimed.keys()):
+            one, before = self._known[number]
+            now = self._measuring.measure(one, close.high_water, claimed.get(number, before), told["engine"])
+            if now is None or now != claimed.get(number, before):
+                return False
+            if number in claimed:
+                self.corrected[number] = now
+                self._known[number] = one, now
+        return True
+
+    def revision(self, told: Mapping[str, Any]) -> Revision:
+        """What the learner was told of the rounds it knew."""
+        settled = {one["round"] for one in told.get("settled", ())}
+        due = [one["round"] for one in told["rounds"]]
+        stay = {*self._known, *(one["round"] for one in told["rounds"] if one.get("open"))} - settled
+        return revision([*self._known], self.corrected, due, stay, self._lesson)
+
+    def add(self, rounds: Iterable[tuple[Waiting, Sequence[Moments]]], told: Mapping[str, Any]) -> None:
+        """Take in the rounds that the close learned and left open, and let go of those that it made final."""
+        for one in told.get("settled", ()):
+            self._known.pop(one["round"], None)
+        kept = {one["round"] for one in told["rounds"] if one.get("open")}
+        self._known |= {one.round: (one, tuple(moments)) for one, moments in rounds if one.round in kept}
+
+    def _lesson(self, number: int) -> Lesson:
+        return lesson(self._spec, *self._known[number])
+
+
+Difference = tuple[str, str, str]
+"""What differs, what was recorded, and what is found."""
+
+
+class Rejudged:
+    """Judges every close of a study again."""
+
+    def __init__(self, spec: Spec, measuring: Again, after: int, published_at: float) -> None:
+        self._spec = spec
+        self._measuring = measuring
+        self._watch = Watch()
+        self._open: set[int] = set()
+        """Rounds that a later close may correct."""
+        self.otherwise: list[int] = []
+        """Closes that gathered evidence in another way than now: what they said is taken from the record."""
+        self.serving(after, published_at)
+
+    def serving(self, after: int, published_at: float) -> None:
+        """Note the policy that the closes to come serve."""
+        self._after, self._published_at = after, published_at
+
+    def close(
+        self,
+        close: CloseRow,
+        told: dict[str, Any],
+        terms: Terms,
+        rounds: Sequence[tuple[int, Sequence[Moments]]],
+        recorded: Sequence[Moments] = (),
+        corrected: Mapping[int, Sequence[Moments]] = MappingProxyType({}),
+    ) -> Difference | None:
+        """Judge one close, with the rounds it corrects; `recorded` is what its look had measured, where it was one."""
+        state = told["state"]
+        look = None
+        if "look" in told:
+            phase = Waiting(close.version, 0, self._after, 0.0)
+            elapsed = look_elapsed(self._spec, self._published_at, close.closed_at)
+            longer = lengthened(self._spec, elapsed)
+            measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"], longer)
+            if measured != tuple(recorded) or elapsed != told["look"]["elapsed"]:
+                return "measurement", "recorded", "not as recorded"
+            look = elapsed, measured
+        self._watch = armed(self._watch, state, terms.state, close.round)
+        self._open |= {one["round"] for one in told["rounds"] if one.get("open")}
+        self._open -= {one["round"] for one in told.get("settled", ())}
+        known = [*corrected.items(), *rounds]
+        seconds = {one["round"]: one.get("seconds") for one in (*told["rounds"], *told.get("corrected", ()))}
+        first_open = min(self._open, default=None)
+        judged = judge(self._spec, state, self._watch, known, look=look, first_open=first_open, seconds=seconds)
+        said = judged.said
+        if "breaker" not in told:  # closed before there was one
+            self._watch = after_close(self._watch, state, terms.state, judged, None)
+            return None
+        if said != told["breaker"] and told.get("method") != METHOD:
+            self.otherwise.append(close.round)
+            said = told["breaker"]
+            judged = replace(judged, said=said)
+        if said != told["breaker"]:
+            return "breaker", json.dumps(told["breaker"]), json.dumps(said)
+        pulled = Terms("paused", hold=holding(state))
+        if trips(terms.state, said):
+            return "breaker", terms.state, "paused"
+        trip = {"round": close.round} if terms == pulled and trips(state, said) else None
+        self._watch = after_close(self._watch, state, terms.state, judged, trip)
+        return None
+
+
 Row = TypeVar("Row", CloseRow, PolicyRow)
+
 PAGE = 200
 
 

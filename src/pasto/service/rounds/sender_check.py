@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from pasto.assign import Published
 from pasto.errors import StoreError
-from pasto.estimate.sender_departure import Departure, SenderCells, SenderEvidence, update_evidence
-from pasto.measure import OTHER_SOURCES, Moments, measure_by_sender
-from pasto.measure.by_sender import STORES
-from pasto.service.details import Waiting
-from pasto.service.spec import Spec
+from pasto.inference.sender_departure import Departure, SenderCells, SenderEvidence, update_evidence
+from pasto.metrics import OTHER_SOURCES, Moments, measure_by_sender
+from pasto.metrics.sender_measurement import STORES
+from pasto.service.study_file import Spec
+from pasto.service.study_state import Waiting
 from pasto.store import Store
+from pasto_sdk.policy import Published
 
 GROUPINGS = ("keys", "sources")
 """Ways of telling senders apart."""

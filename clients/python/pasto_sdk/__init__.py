@@ -1,0 +1,9 @@
+"""What a recommender embeds: decisions made in its own process, events sent behind its back; standard library only."""
+
+from pasto_sdk.client import Client
+from pasto_sdk.decision import Decision, Reason
+from pasto_sdk.http_transport import Http
+from pasto_sdk.testing import Rehearsal
+from pasto_sdk.transport import Request, Response, Transport
+
+__all__ = ["Client", "Decision", "Http", "Reason", "Rehearsal", "Request", "Response", "Transport"]

@@ -1,0 +1,27 @@
+"""Errors that the client raises; `pasto.errors` has the platform's, with these as their roots."""
+
+from __future__ import annotations
+
+
+class PastoError(Exception):
+    """Base class of every error that PASTO raises on purpose.
+
+    >>> from pasto_sdk import Client
+    >>> try:
+    ...     Client("http://127.0.0.1:8400", study="")
+    ... except PastoError as error:
+    ...     print(error)
+    study= names the study to take part in, got ''
+    """
+
+
+class BadInput(PastoError, ValueError):  # noqa: N818 -- reads as what it is: bad input
+    """What was given does not fit; the message says what was needed, what came, and the cure."""
+
+
+class BadPolicy(BadInput):
+    """A published policy that cannot be read, or does not add up."""
+
+
+class BadOption(BadInput):
+    """A name or setting that does not exist."""

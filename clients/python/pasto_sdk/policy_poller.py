@@ -1,0 +1,171 @@
+"""Keeps the policy up to date: asks, waits for the answer to change, and asks again, whatever happens."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pasto_sdk import policy_file
+from pasto_sdk.diagnostics import Journal
+from pasto_sdk.errors import BadPolicy
+from pasto_sdk.event_sender import LEAST, Backoff
+from pasto_sdk.policy_document import has_checksum
+from pasto_sdk.policy_holder import Holder
+from pasto_sdk.transport import Request, Response, Transport
+
+LONGEST_WAIT = 60.0
+"""Seconds that the service keeps a question open."""
+PATIENCE = 10.0
+"""Seconds for an answer that the service need not wait for."""
+GIVEN_UP = 3
+"""Open questions lost in a row, while plain ones are answered, before the way there is believed to allow none."""
+PLAIN_FOR = 600.0
+"""Seconds of plain polling then."""
+SIGNING_KEY = "pasto-signing-key"
+"""The header with the key that exposures of a signed study are signed with."""
+_CHECKSUM = re.compile(r'(?:W/)?"([0-9a-f]{64})')
+
+
+class Refresher:
+    """Asks for the policy, one request a step.
+
+    A question is left open until the policy changes, which is known at once then. Where that does not work it asks
+    every `refresh` seconds, and so it does where it is not to be `patient`, for its caller waits. After any failure
+    the next question is a plain one, so that a service that is back is seen at its first answer.
+    """
+
+    def __init__(
+        self,
+        holder: Holder,
+        transport: Transport,
+        url: str,
+        headers: Mapping[str, str],
+        journal: Journal,
+        *,
+        refresh: float,
+        file: Path | None = None,
+        patient: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        random: Callable[[], float] | None = None,
+    ) -> None:
+        self._holder = holder
+        self._transport = transport
+        self._url = url
+        self._headers = headers
+        self._journal = journal
+        self._refresh = refresh
+        self._file = file
+        self._patient = patient
+        self._clock = clock
+        self._wall = wall
+        self._backoff = Backoff(random)
+        self._answered = False
+        self._lost_waiting = 0
+        self._plain_until = 0.0
+        self._saved_checksum = ""
+        self._saved_contact = 0.0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Expect the open question to be cut off by the client's own close, which is not a failure."""
+        self._stopped = True
+
+    def restore(self) -> None:
+        """Take the policy that an earlier process left on disk."""
+        if self._file is None:
+            return
+        try:
+            policy_file.tidy(self._file)
+            kept = policy_file.load(self._file)
+            # A clock that was wrong then or is wrong now makes it older, never younger.
+            policy = self._holder.offer(kept.text, None, age=abs(self._wall() - kept.contact))
+            self._saved_checksum, self._saved_contact = policy.checksum, kept.contact
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            self._journal.note(f"the policy on disk is not used: {error}")
+
+    def step(self) -> float:
+        """Ask once; returns the seconds until the next question."""
+        started = self._clock()
+        patient = self._patient and self._answered and started >= self._plain_until
+        wait = min(self._refresh, LONGEST_WAIT) if patient else 0.0
+        try:
+            response = self._transport(self._request(wait))
+            problem = self._take(response)
+        except Exception as error:
+            if self._stopped:
+                return LEAST
+            return self._failed(f"{type(error).__name__}: {error}", wait)
+        if problem:
+            return self._failed(problem, wait, response.header("retry-after"))
+        elapsed = self._clock() - started
+        if wait:
+            self._lost_waiting = 0
+        self._answered = True
+        self._backoff.succeeded()
+        self._save()
+        open_questions = wait > 0 and (response.status == 200 or elapsed >= wait / 2)
+        if open_questions or (self._plain_until <= started and not wait):
+            return max(0.0, LEAST - elapsed)
+        return max(LEAST, self._refresh * self._backoff.jitter() - elapsed)
+
+    def _request(self, wait: float) -> Request:
+        headers = dict(self._headers)
+        if self._holder.live.policy is not None:
+            headers["If-None-Match"] = f'"{self._holder.live.policy.checksum}"'
+        url = f"{self._url}?wait={wait:g}" if wait else self._url
+        return Request("GET", url, headers, timeout=wait + PATIENCE)
+
+    def _take(self, response: Response) -> str | None:
+        """Use an answer; returns what is wrong with it, if anything."""
+        if response.status in (200, 304) and (key := response.header(SIGNING_KEY)):
+            self._holder.signing_key = key  # before the policy, which lets the sender go on
+        if response.status == 304:
+            return (
+                None if self._holder.confirm() else "the service says that nothing changed, and nothing is known here"
+            )
+        if response.status == 409 and response.error == "wrong_state":
+            self._holder.end()
+            return f"{response.message or 'the study serves no policy'}; every unit gets the baseline"
+        if response.status != 200:
+            return f"the service answered {response.status}" + (f": {response.message}" if response.message else "")
+        claimed = _CHECKSUM.match(response.header("etag"))
+        if claimed is None and not has_checksum(response.body):
+            return (
+                "the answer cannot be checked: it needs a field sha256 or the document's SHA-256 as its ETag, and has "
+                "neither; let no proxy change it, or upgrade the service"
+            )
+        try:
+            self._holder.offer(response.body, claimed[1] if claimed else None)
+        except BadPolicy as error:
+            return str(error)
+        return None
+
+    def _failed(self, problem: str, wait: float, retry_after: str = "") -> float:
+        self._journal.note(f"no policy from {self._url}: {problem}")
+        self._answered = False
+        if wait:
+            self._lost_waiting += 1
+            if self._lost_waiting >= GIVEN_UP:
+                self._lost_waiting = 0
+                self._plain_until = self._clock() + PLAIN_FOR
+        return self._backoff.failed(retry_after)
+
+    def _save(self) -> None:
+        """Keep the policy on disk when it is new, and now and then that it was confirmed."""
+        policy = self._holder.live.policy
+        if self._file is None or policy is None:
+            return
+        now = self._wall()
+        due = max(60.0, policy.expires_after / 20)
+        if policy.checksum == self._saved_checksum and abs(now - self._saved_contact) < due:
+            return
+        try:
+            policy_file.save(self._file, policy_file.Kept(policy.text, now))
+        except OSError as error:
+            self._journal.note(f"the policy cannot be kept on disk: {error}")
+        self._saved_checksum, self._saved_contact = policy.checksum, now

@@ -1,0 +1,117 @@
+"""A service in memory, for the tests of whoever embeds the client."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pasto_sdk.policy import Published
+from pasto_sdk.transport import Request, Response
+
+
+class Rehearsal:
+    """A transport that serves policies and keeps events as the service would, without a network.
+
+    >>> from pasto_sdk.policy import publish
+    >>> from pasto_sdk import Client
+    >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
+    ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
+    ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
+    >>> service = Rehearsal(policy)
+    >>> with Client("http://rehearsal", study="feed", transport=service, cache=None, background=False) as client:
+    ...     client.ready()
+    ...     client.assign("user 7").name
+    ...     client.flush()
+    True
+    'b'
+    True
+    >>> [(event["unit"], event["candidate"]) for event in service.exposures]
+    [('user 7', 'b')]
+    """
+
+    def __init__(self, policy: Published | None = None) -> None:
+        self.fault: Callable[[Request], Response] | None = None
+        """Answers in the service's place, or raises: what the client does then can be seen."""
+        self.requests: list[Request] = []
+        self.events: dict[str, dict[str, Any]] = {}
+        """What was kept, by id."""
+        self._lock = threading.Lock()
+        self.duplicates = 0
+        self.policies: dict[int, Published] = {}
+        self.current: Published | None = None
+        if policy is not None:
+            self.publish(policy)
+
+    def publish(self, policy: Published) -> None:
+        """Serve another policy from now on."""
+        self.policies[policy.version] = self.current = policy
+
+    @property
+    def exposures(self) -> list[dict[str, Any]]:
+        """Units that were served a candidate, in the order they came."""
+        return [event for event in self._stored() if event["type"] == "exposure"]
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was tracked, in the order it came."""
+        return [event for event in self._stored() if event["type"] == "metric"]
+
+    @property
+    def tallies(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """The latest books by source and version."""
+        latest: dict[tuple[str, int], dict[str, Any]] = {}
+        for event in self._stored():
+            place = (event.get("source", ""), event.get("version", 0))
+            if event["type"] == "tally" and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]:
+                latest[place] = event
+        return latest
+
+    def _stored(self) -> list[dict[str, Any]]:
+        """Copy the events, because another thread may add one while a test reads them."""
+        with self._lock:
+            return list(self.events.values())
+
+    def __call__(self, request: Request) -> Response:
+        """Answer one request."""
+        self.requests.append(request)
+        if self.fault is not None:
+            return self.fault(request)
+        return self._serve(request) if request.method == "GET" else self._take(request)
+
+    def _serve(self, request: Request) -> Response:
+        if self.current is None:
+            return Response(404, {}, b'{"error": {"code": "unknown_study", "message": "no policy yet"}}')
+        tag = f'"{self.current.checksum}"'
+        if request.headers.get("If-None-Match") == tag:
+            return Response(304, {"ETag": tag})
+        return Response(200, {"ETag": tag}, self.current.text.encode())
+
+    def _take(self, request: Request) -> Response:
+        packed = request.headers.get("Content-Encoding") == "gzip"
+        batch = json.loads(gzip.decompress(request.body) if packed else request.body)
+        accepted, duplicates, refused = 0, 0, []
+        with self._lock:
+            for index, event in enumerate(batch):
+                if event["id"] in self.events:
+                    duplicates += 1
+                elif (reason := self._fault_of(event)) is not None:
+                    refused.append({"index": index, "id": event["id"], "reason": reason})
+                else:
+                    accepted += 1
+                    self.events[event["id"]] = event
+            self.duplicates += duplicates
+        answer = {"accepted": accepted, "duplicates": duplicates, "refused": refused}
+        return Response(422 if len(refused) == len(batch) else 200, {}, json.dumps(answer).encode())
+
+    def _fault_of(self, event: dict[str, Any]) -> str | None:
+        """Why an event would be refused; exposures are drawn again, as the service does it."""
+        version = event.get("version", 0)
+        if version and version not in self.policies:
+            return f"version is {version}, which was never published"
+        if event["type"] == "tally" or not version or event.get("fallback") or event.get("override"):
+            return None
+        drawn = self.policies[version].draw(event["unit"]).name
+        return None if drawn == event.get("candidate", drawn) else f"candidate is not what version {version} draws"

@@ -1,0 +1,87 @@
+"""Side-by-side measurements, one file each.
+
+A new benchmark is a new file and one line in `BENCHMARKS`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from pasto.errors import BadOption
+from pasto.report.figures import save
+from pasto.sim import Progress
+from pasto_research.bench import (
+    certificates,
+    continuous,
+    demo_worlds,
+    drift,
+    interval_coverage,
+    learners,
+    long_study,
+    measure,
+    missing_data,
+    monte_carlo,
+    round_cost,
+    safe_exploration,
+    senders,
+    serve,
+    solve,
+)
+from pasto_research.bench.benchmark import Benchmark, Report
+
+
+def _monte_carlo(progress: Progress | None, quick: bool) -> Report:
+    timing = asdict(monte_carlo.measure(progress=progress))
+    sizes = {name: timing.pop(name) for name in ("candidates", "parallel", "runs", "rounds")}
+    return Report("Algorithm 1 on synthetic B: seconds, beside a loop written by hand", ({**sizes, **timing},))
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        solve.BENCHMARK,
+        Benchmark("monte-carlo", "many runs of Algorithm 1 beside a loop written by hand", _monte_carlo),
+        learners.BENCHMARK,
+        round_cost.BENCHMARK,
+        certificates.BENCHMARK,
+        demo_worlds.BENCHMARK,
+        safe_exploration.BENCHMARK,
+        drift.BENCHMARK,
+        continuous.BENCHMARK,
+        serve.BENCHMARK,
+        measure.BENCHMARK,
+        interval_coverage.BENCHMARK,
+        missing_data.BENCHMARK,
+        senders.BENCHMARK,
+        long_study.BENCHMARK,
+    )
+}
+
+
+def run(name: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
+    """Run a benchmark by its name, at full size or quickly.
+
+    >>> run("nothing")
+    Traceback (most recent call last):
+        ...
+    pasto_sdk.errors.BadOption: no benchmark is called 'nothing'; there are solve, monte-carlo, learners, ...
+    """
+    if name not in BENCHMARKS:
+        raise BadOption(f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[name].run(progress, quick)
+
+
+def write(name: str, report: Report, directory: str | Path) -> list[Path]:
+    """Write a report as JSON, and its figures as PNG and SVG."""
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.json"]
+    written[0].write_text(json.dumps({"name": name, **report.plain()}, indent=2, ensure_ascii=False) + "\n")
+    for figure, draw in report.figures.items():
+        written += save(draw(), folder / figure)
+    return written
+
+
+__all__ = ["BENCHMARKS", "Benchmark", "Report", "run", "write"]

@@ -1,0 +1,119 @@
+"""Many studies at once whose truth is known and whose shares chase what was measured: the judges of every interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pasto.inference import Cells
+from pasto.inference.cell_statistics import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A kind of study: what its candidates truly do, and how eagerly traffic follows what they seem to do."""
+
+    name: str
+    candidates: int = 5
+    rounds: int = 40
+    units: int = 1_000
+    """A round, control included."""
+    control: float = 0.1
+    floor: float = 0.05
+    """The least share of the learner's traffic that any candidate gets."""
+    lift: float = 0.0
+    """Of the last candidate over the first, the others in between, as a share of the level."""
+    swing: float = 0.0
+    """By how much the level of everything, and with it the noise, goes up and down in a day of 24 rounds."""
+    noise: float = 1.0
+    level: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Studies:
+    """Simulated studies: cell 0 is the control, cell 1 + k candidate k, and the last one all of the learner's units."""
+
+    cells: Cells
+    """(studies, rounds, cells) of one column."""
+    truth: Cells
+    """The same counts with the true means; the learner's is what its shares made it."""
+    shares: Array
+    """(studies, rounds, cells but the last): what every unit was drawn with."""
+
+
+SCENES: dict[str, Scene] = {
+    scene.name: scene
+    for scene in (
+        Scene("A/A"),
+        Scene("lift", lift=0.1),
+        Scene("drift", lift=0.02, swing=0.4),
+        Scene("low floor", units=200, control=0.2, floor=0.01),
+        Scene("20 candidates", candidates=20, floor=0.01),
+    )
+}
+"""What intervals are tried in; the sixth scene is `sticky`."""
+
+
+def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
+    """Draw studies of a scene; normal units, so a cell's mean and spread are drawn at once."""
+    rng = np.random.default_rng([seed, studies, scene.candidates, scene.rounds])
+    count = scene.candidates
+    units = np.zeros((studies, scene.rounds, count + 1))
+    means, squares, truths, shares = (np.zeros_like(units) for _ in range(4))
+    lifts = np.concatenate([[0.0], np.linspace(0.0, scene.lift, count)])
+    policy = np.full((studies, count), 1.0 / count)
+    seen, total = np.zeros((studies, count)), np.zeros((studies, count))
+    for number in range(scene.rounds):
+        day = 1.0 + scene.swing * np.sin(2.0 * np.pi * number / 24.0)
+        size = round(scene.units * (1.0 + 0.5 * scene.swing * np.cos(2.0 * np.pi * number / 24.0)))
+        drawn = np.concatenate([np.full((studies, 1), scene.control), (1.0 - scene.control) * policy], axis=1)
+        counts = rng.multinomial(size, drawn).astype(float)
+        truth = np.broadcast_to(scene.level * day * (1.0 + lifts), counts.shape)
+        sigma = scene.noise * day
+        filled = np.maximum(counts, 1.0)
+        mean = truth + sigma / np.sqrt(filled) * rng.standard_normal(counts.shape)
+        square = np.where(counts > 1, sigma**2 * rng.chisquare(np.maximum(counts - 1.0, 1.0)), 0.0)
+        for kept, new in ((units, counts), (means, mean), (squares, square), (truths, truth), (shares, drawn)):
+            kept[:, number] = new
+        seen += counts[:, 1:]
+        total += counts[:, 1:] * mean[:, 1:]
+        policy = _eager(total / np.maximum(seen, 1.0), seen, sigma, scene.floor)
+    cells = Cells(units, means[..., None], squares[..., None, None]).joined(range(1, count + 1))
+    true = np.concatenate([truths, ((shares * truths)[..., 1:].sum(-1) / shares[..., 1:].sum(-1))[..., None]], axis=-1)
+    return Studies(cells, replace(cells, mean=true[..., None]), shares)
+
+
+def _eager(means: Array, seen: Array, sigma: float, floor: float) -> Array:
+    """Shares that follow the pooled means steeply: the worst that a learner does to an estimate."""
+    heat = sigma / np.sqrt(np.maximum(seen.mean(axis=1, keepdims=True), 1.0))
+    shares = np.exp((means - means.max(axis=1, keepdims=True)) / heat)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray(floor + (1.0 - floor * means.shape[1]) * shares)
+
+
+def sticky(studies: int, seed: int = 1, *, users: int = 400, visits: float = 10.0, lift: float = 0.0) -> Studies:
+    """Confirmations in which users stay in their arm: one row a user, with columns of likes, views and squared likes.
+
+    A user's taste is shared by all of the user's views, so views are not independent; the rate is likes over views.
+    Cells are control, treated, and treated again; the third column is what somebody who counts views needs.
+    """
+    rng = np.random.default_rng([seed, studies, users])
+    treated = rng.random((studies, users)) < 0.5
+    views = 1.0 + rng.poisson(visits - 1.0, (studies, users))
+    taste = rng.normal(0.0, 0.7, (studies, users)) + lift * treated
+    likes = views * (3.0 + taste) + np.sqrt(views) * rng.standard_normal((studies, users))
+    squares = likes**2 / views + rng.chisquare(np.maximum(views - 1.0, 1.0)) * (views > 1)
+    columns = np.stack([likes, views, squares], axis=-1)
+    units, means, crosses = [], [], []
+    for arm in (~treated, treated, treated):
+        size = arm.sum(axis=1)
+        mean = np.einsum("su,suc->sc", arm, columns) / size[:, None]
+        apart = columns - mean[:, None, :]
+        units.append(size.astype(float))
+        means.append(mean)
+        crosses.append(np.einsum("su,sui,suj->sij", arm, apart, apart))
+    cells = Cells(*(np.stack(parts, axis=1)[:, None] for parts in (units, means, crosses)))
+    true = np.broadcast_to([[3.0 * visits, visits, 0.0], [(3.0 + lift) * visits, visits, 0.0]], (studies, 1, 2, 3))
+    truth = replace(cells, mean=np.concatenate([true, true[..., 1:, :]], axis=-2))
+    return Studies(cells, truth, np.full((studies, 1, 2), 0.5))

@@ -1,0 +1,220 @@
+"""The running system under load: decisions in process and over HTTP, durable ingest, the close of a large round."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from pasto.errors import StoreError
+from pasto.sim import Progress
+from pasto_research.bench import decisions
+from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.http_load import DOCUMENT, drive, post
+
+HOST = "127.0.0.1"
+BATCH = 100
+STEADY = 25_000
+"""Events a second under which latencies are measured; a quarter more than are asked for."""
+
+
+def run(progress: Progress | None, quick: bool) -> Report:
+    """Measure each part in turn, never two at once."""
+    parts = (_in_process, _assign, _ingest, _close)
+    rows: list[dict[str, Any]] = []
+    for place, part in enumerate(parts):
+        if progress is not None:
+            progress("serve", place, len(parts))
+        rows += part(quick)
+    if progress is not None:
+        progress("serve", len(parts), len(parts))
+    return Report(
+        "The running system: ours beside a limit, or beside another way of doing the same",
+        tuple(rows),
+        "Medians of five turns in process. Over HTTP one process serves and another sends, on the same two cores; an "
+        "ingest request is answered when its events are on disk. A ratio is ours over theirs, in the row's unit.",
+    )
+
+
+def _in_process(quick: bool) -> list[dict[str, Any]]:
+    return decisions.rows(quick)
+
+
+def _assign(quick: bool) -> list[dict[str, Any]]:
+    """Decisions over HTTP beside a bare echo on the same server."""
+    count = 2_000 if quick else 20_000
+    with echoing() as port:
+        drive(HOST, port, lambda i: post("/", json.dumps({"unit": f"warm-{i}"}).encode()), count=count // 10)
+        echo = drive(HOST, port, lambda i: post("/", json.dumps({"unit": f"user-{i}"}).encode()), count=count)
+    path = f"/v1/studies/{DOCUMENT['name']}/assign"
+    with serving(DOCUMENT) as port:
+        drive(HOST, port, lambda i: post(path, json.dumps({"unit": f"warm-{i}"}).encode()), count=count // 10)
+        fresh = drive(HOST, port, lambda i: post(path, json.dumps({"unit": f"user-{i}"}).encode()), count=count)
+        again = drive(HOST, port, lambda i: post(path, json.dumps({"unit": f"user-{i}"}).encode()), count=count)
+    return [
+        _row("assign over HTTP, units seen before", "req/s", again.rate, 0.6 * echo.rate, "bare ASGI echo", echo.rate),
+        _row("assign over HTTP, every unit new", "req/s", fresh.rate, 0.6 * echo.rate, "bare ASGI echo", echo.rate),
+    ]
+
+
+def _ingest(quick: bool) -> list[dict[str, Any]]:
+    """Batches of a hundred events, acknowledged when durable."""
+    batches = 100 if quick else 2_000
+    path = f"/v1/studies/{DOCUMENT['name']}/events"
+    with serving(DOCUMENT) as port:
+        version = _policy(port)
+        bodies = [post(path, json.dumps(_events(version, place)).encode()) for place in range(2 * batches)]
+        most = drive(HOST, port, lambda i: bodies[i], count=batches, connections=8)
+        paced = drive(HOST, port, lambda i: bodies[batches + i], count=batches, connections=8, rate=STEADY / BATCH)
+    return [
+        _row("durable ingest over HTTP, batches of 100: all it takes", "events/s", most.rate * BATCH, 20_000, "", None),
+        _row(f"{STEADY:,} events/s come, and are taken", "events/s", paced.rate * BATCH, 20_000, "", None),
+        _row("the same, 99th percentile of a batch", "ms", 1e3 * paced.quantile(0.99), 50, "", None),
+        _row("that percentile under all it takes", "ms", 1e3 * most.quantile(0.99), None, "", None),
+    ]
+
+
+def _close(quick: bool) -> list[dict[str, Any]]:
+    """The close of a round over a million events in the embedded store."""
+    from pasto.service.service import Service
+    from pasto.store import EXPOSURE, METRIC, EventRow, open_store
+
+    total = 20_000 if quick else 1_000_000
+    with TemporaryDirectory() as directory:
+        store = open_store(directory)
+        service = Service(store)
+        service.create(DOCUMENT, who="bench")
+        service.change(DOCUMENT["name"], "start", who="bench")
+        policy = service.board.current(DOCUMENT["name"])
+        row = store.study(DOCUMENT["name"])
+        assert row is not None  # noqa: S101 -- created above
+        waiting = []
+        for first in range(0, total // 4, 250):
+            events = []
+            for user in range(first, first + 250):
+                unit = f"user-{user}"
+                cell = policy.draw(unit)
+                place = (policy.version, cell.arm, cell.candidate)
+                events.append(EventRow(f"x{user}", EXPOSURE, unit, *place))
+                events.append(EventRow(f"w{user}", METRIC, unit, *place, "watch", f'{{"seconds":{user % 97}}}'))
+                events.append(EventRow(f"v{user}", METRIC, unit, *place, "watch", f'{{"seconds":{user % 31}}}'))
+                events.append(EventRow(f"l{user}", METRIC, unit, *place, "like", "{}"))
+            waiting.append(store.append(row.number, events))
+            if len(waiting) >= 8:
+                waiting.pop(0).result()
+        for future in waiting:
+            future.result()
+        began = perf_counter()
+        service.close_round(DOCUMENT["name"], who="bench")
+        took = perf_counter() - began
+        service.shutdown()
+        store.close()
+    return [_row(f"close of a round over {total:,} events", "s", took, 2 * total / 1e6, "", None)]
+
+
+def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, theirs: float | None) -> dict[str, Any]:
+    return {
+        "case": case,
+        "ours": round(ours, 3),
+        "unit": unit,
+        "limit": None if limit is None else round(limit, 3),
+        "beside": beside,
+        "theirs": None if theirs is None else round(theirs, 3),
+        "ratio": None if theirs is None else round(ours / theirs, 3),
+    }
+
+
+def _events(document: str, batch: int) -> list[dict[str, Any]]:
+    """A batch as a recommender sends it: who saw what, and what they did."""
+    from pasto_sdk.policy import Published
+
+    policy = Published.from_text(document)
+    events: list[dict[str, Any]] = []
+    for place in range(BATCH // 4):
+        unit = f"user-{batch}-{place}"
+        credit = {"unit": unit, "version": policy.version, "candidate": policy.draw(unit).name}
+        events.append({"type": "exposure", "id": f"{unit}-x", **credit})
+        for turn in range(2):
+            fields = {"seconds": 17.5 + turn}
+            events.append({"type": "metric", "id": f"{unit}-w{turn}", "name": "watch", "fields": fields, **credit})
+        events.append({"type": "metric", "id": f"{unit}-l", "name": "like", **credit})
+    return events
+
+
+def _policy(port: int) -> str:
+    with urllib.request.urlopen(f"http://{HOST}:{port}/v1/studies/{DOCUMENT['name']}/policy", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+@contextmanager
+def serving(document: dict[str, Any]) -> Iterator[int]:
+    """The service in a process of its own, on an embedded store, with one study that learns; yields its port."""
+    from pasto.service.http_client import Remote
+
+    with TemporaryDirectory() as directory:
+        port = _free_port()
+        words = ["-m", "pasto", "serve", "--store", str(Path(directory) / "store"), "--port", str(port)]
+        with _process(words, port, "/readyz"):
+            remote = Remote(f"http://{HOST}:{port}")
+            remote.create(document, who="bench")
+            remote.change(document["name"], "start", who="bench")
+            yield port
+
+
+@contextmanager
+def echoing() -> Iterator[int]:
+    """A bare echo in a process of its own, on the same server; yields its port."""
+    port = _free_port()
+    words = ["-m", "uvicorn", "pasto_research.bench.http_load:app", "--port", str(port), "--log-level", "warning"]
+    with _process([*words, "--no-access-log"], port, "/"):
+        yield port
+
+
+@contextmanager
+def _process(words: Sequence[str], port: int, path: str) -> Iterator[None]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PASTO_")}
+    with subprocess.Popen(  # noqa: S603 -- our own command
+        [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait(process, f"http://{HOST}:{port}{path}")
+            yield
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait(process: subprocess.Popen[bytes], url: str) -> None:
+    until = monotonic() + 30
+    while monotonic() < until:
+        if process.poll() is not None:
+            raise StoreError(f"the process to be measured ended with code {process.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=1):  # noqa: S310 -- our own address
+                return
+        except urllib.error.HTTPError as answer:
+            answer.close()
+        except OSError:
+            pass
+        sleep(0.05)
+    raise StoreError("the process to be measured did not answer within 30 s")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+BENCHMARK = Benchmark("serve", "decisions, durable ingest and closes of the running system", run)

@@ -1,0 +1,84 @@
+"""`pasto bench`: how fast it is, beside another way of doing the same work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pasto.cli.extras import missing_extra
+from pasto.cli.output import console, number, print_json, print_table, progress_bar
+from pasto.cli.threads import one_thread
+
+
+class Listing(click.Command):
+    """A command whose help lists the benchmarks there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the benchmarks, then the examples."""
+        try:
+            from pasto_research.bench import BENCHMARKS
+        except ModuleNotFoundError as error:  # help is there before an extra is installed
+            if (missing := missing_extra("pasto bench", error)) is None:
+                raise
+            formatter.write_paragraph()
+            formatter.write_text(str(missing))
+            return
+
+        with formatter.section("Benchmarks"):
+            formatter.write_dl([(name, benchmark.summary) for name, benchmark in BENCHMARKS.items()])
+        super().format_epilog(ctx, formatter)
+
+
+@click.command(
+    cls=Listing,
+    short_help="Measurements beside other ways of doing the work.",
+    epilog="""\b
+Examples:
+  pasto bench
+  pasto bench solve --json
+  pasto bench learners --quick --out bench-results
+""",
+)
+@click.argument("name", default="list")
+@click.option("--quick", is_flag=True, help="Smaller: about a minute, with rougher numbers.")
+@click.option("--out", type=click.Path(file_okay=False), help="Write JSON and figures (PNG, SVG) into this directory.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
+    """Measure PASTO beside other ways of doing the same work, in the same run on this machine.
+
+    NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
+    """
+    one_thread()
+    from pasto_research.bench import BENCHMARKS, run, write
+
+    if name == "list":
+        entries = [{"name": one.name, "summary": one.summary} for one in BENCHMARKS.values()]
+        if as_json:
+            print_json(entries)
+        else:
+            print_table(console(), ["name", "what it measures"], [list(one.values()) for one in entries], text={0, 1})
+        return
+    reports = []
+    for each in BENCHMARKS if name == "all" else [name]:
+        with progress_bar() as progress:
+            report = run(each, quick=quick, progress=progress)
+        reports.append({"name": each, **report.plain()})
+        if out is not None:
+            write(each, report, out)
+        if as_json:
+            continue
+        screen = console()
+        header = [column.replace("_", " ") for column in report.rows[0]]
+        print_table(screen, header, [[_cell(cell) for cell in row.values()] for row in report.rows], title=report.title)
+        if report.note:
+            screen.print(report.note, style="dim")
+        screen.print()
+    if as_json:
+        print_json(reports if name == "all" else reports[0])
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return "–"
+    return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(float(f"{cell:.3g}"))

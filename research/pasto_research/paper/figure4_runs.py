@@ -1,0 +1,93 @@
+"""The runs behind Figure 4: Algorithm 1 on random worlds, for long, at several noise levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pasto.objective import Array
+from pasto.optimize.learners import Algorithm1
+from pasto.optimize.learners.mirror_ascent import constant
+from pasto.sim import Gains, Moment, Trace, monte_carlo, relative_gain, spaced, synthetic_b
+from pasto_research.paper.experiment import Size
+
+SIGMAS = (0.1, 0.5, 1.0)
+"""The paper names no levels; these are ours."""
+PARALLEL = 10
+CANDIDATES = 100
+LONGER, FEWER = 10, 20
+"""Beside the main part, a twentieth of the runs goes on for ten times the rounds."""
+GAP = 0.02
+"""Runs whose best blend gains less than this over their best single candidate have no ratio worth averaging."""
+HELD = 0.03
+"""A floor ε that stands still at about the value where the paper's ε_t = 0.1/√(t+10) begins, as a control."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """One noise level: the main part, and fewer runs that go on for longer."""
+
+    sigma: float
+    main: Trace
+    long: Trace
+    main_gains: Gains
+    long_gains: Gains
+    served: Gains
+    """Of the policy served in each round of the long part."""
+
+    @property
+    def name(self) -> str:
+        """The noise, as figures and tables say it."""
+        return f"σ = {self.sigma:g}"
+
+    def at(self, mark: int) -> tuple[Gains, Trace, int]:
+        """The gains that cover a round, with the trace they belong to and the round's place in it."""
+        short = mark <= self.main.rounds
+        gains, trace = (self.main_gains, self.main) if short else (self.long_gains, self.long)
+        return gains, trace, int(np.flatnonzero(trace.checkpoints == mark)[0])
+
+
+def play_level(sigma: float, size: Size) -> Level:
+    """Run Algorithm 1 with the paper's settings at one noise level."""
+    main = _play(Algorithm1(), sigma, size.runs, size.rounds, size, f"synthetic-b: σ = {sigma:g}")
+    runs, rounds = max(2, size.runs // FEWER), size.rounds * LONGER
+    long = _play(Algorithm1(), sigma, runs, rounds, size, f"synthetic-b: σ = {sigma:g}, long")
+    return Level(sigma, main, long, relative_gain(main, gap=GAP), relative_gain(long, gap=GAP), served_gain(long))
+
+
+def play_held(level: Level, size: Size) -> Trace:
+    """A level's long runs again, with the same random numbers and a floor that does not shrink."""
+    learner = Algorithm1(floor=constant(HELD))
+    runs, rounds = level.long.runs, level.long.rounds
+    return _play(learner, level.sigma, runs, rounds, size, f"synthetic-b: {level.name}, floor held")
+
+
+def served_gain(trace: Trace) -> Gains:
+    """The gains of the policy served in each round, where the answer is the mean of all of them."""
+    return relative_gain(replace(trace, answer=trace.served), gap=GAP)
+
+
+def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size, label: str) -> Trace:
+    return monte_carlo(
+        learner,
+        lambda rng: synthetic_b(rng, sigma, CANDIDATES),
+        runs=runs,
+        rounds=rounds,
+        parallel=PARALLEL,
+        seed=size.seed,
+        checkpoints=spaced(rounds),
+        measures={"smallest": _smallest, "error": _error},
+        progress=size.progress,
+        label=label,
+    )
+
+
+def _smallest(moment: Moment) -> Array:
+    """The least likely candidate's probability."""
+    return np.asarray(moment.served.min(axis=1))
+
+
+def _error(moment: Moment) -> Array:
+    """The root mean square of V̂ − μ over metrics and candidates."""
+    return np.asarray(np.sqrt(np.square(moment.estimate - moment.running).mean(axis=(1, 2))))

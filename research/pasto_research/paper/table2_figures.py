@@ -1,0 +1,110 @@
+"""Figures of the simulation on real data: the curve that α draws with the blend on it, and how learners come near."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pasto.objective import Array
+from pasto.report import figures
+from pasto_research.paper.table2_replay import Goal, Played
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+SLOW = "Algorithm 1"
+"""The learner whose way is drawn: it is long."""
+LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOURS[3])}
+"""Of each learner: its mark and colour."""
+
+
+def trade_off(one: Played) -> Figure:
+    """Both metrics for every α, with what is best: one panel soft, one hard."""
+    sheet, panels = figures.sheet(columns=2, width=10.5, height=4.6)
+    for axes, goal in zip(panels, (one.soft, one.hard), strict=True):
+        _panel(axes, one, goal)
+    return sheet
+
+
+def _panel(axes: Axes, one: Played, goal: Goal) -> None:
+    x, y = one.truth[1], one.truth[0]
+    axes.plot(x, y, "-", color=figures.REFERENCE, linewidth=1.0, zorder=2)
+    axes.plot(x, y, ".", color=figures.REFERENCE, markersize=4, label="one α for everybody, 0 to 1", zorder=2)
+    axes.axvline(one.threshold, color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
+    best = goal.best
+    ends = np.array([one.truth[:, k] for k in best.support])
+    if len(ends) > 1:
+        axes.plot(ends[:, 1], ends[:, 0], "-", color=figures.COLOURS[0], linewidth=1.2, zorder=3)
+        axes.plot(ends[:, 1], ends[:, 0], "o", mfc="white", color=figures.COLOURS[0], markersize=6, zorder=4)
+    marks = [("best blend", np.array([best.metrics[name] for name in one.metrics]), "*", figures.COLOURS[0], 15)]
+    if best.single is not None:
+        marks.append(("best single α", one.truth[:, best.single], "s", figures.COLOURS[1], 7))
+    for learned in goal.learned:
+        shape, colour = LOOKS[learned.learner]
+        path = learned.metrics(one.truth).mean(axis=0)
+        if learned.learner == SLOW:
+            axes.plot(path[:, 1], path[:, 0], "-", color=colour, linewidth=1.0, alpha=0.7, zorder=3)
+        marks.append((f"{learned.learner}, {learned.marks[-1]:,} rounds", path[-1], shape, colour, 7))
+    for name, at, shape, colour, side in marks:
+        axes.plot(at[1], at[0], shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
+    if not goal.soft:
+        _closer(axes, np.array([*(at for _, at, *_ in marks), *ends]))
+    kind = "λ = 5" if goal.soft else "hard guardrail, closer"
+    figures.label(axes, title=f"{_short(one)}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0])
+    figures.legend(axes, "best")
+
+
+def _closer(axes: Axes, points: Array) -> None:
+    """Only the part of the curve around some points, (points, metrics)."""
+    for limit, values in ((axes.set_ylim, points[:, 0]), (axes.set_xlim, points[:, 1])):
+        room = 0.6 * max(float(np.ptp(values)), 0.01 * abs(float(values.mean())))
+        limit(float(values.min()) - room, float(values.max()) + room)
+
+
+def learning(one: Played) -> Figure:
+    """f of the learners' answers, round by round, beside what is possible."""
+    sheet, (axes,) = figures.sheet()
+    goal = one.soft
+    for learned in goal.learned:
+        values = np.asarray(goal.objective.value(learned.metrics(one.truth)))
+        low, high = np.quantile(values, (0.25, 0.75), axis=0)
+        figures.curve(
+            axes,
+            learned.marks,
+            values.mean(axis=0),
+            name=learned.learner,
+            colour=LOOKS[learned.learner][1],
+            low=low,
+            high=high,
+        )
+    figures.level(axes, goal.best.value, f"best blend, {goal.best.value:.4f}", right=False)
+    if goal.best.single_value is not None:
+        figures.level(
+            axes, goal.best.single_value, f"best single α, {goal.best.single_value:.4f}", above=False, right=False
+        )
+    figures.rounds_axis(
+        axes, goal.learned[0].marks[0], max(10, 2 * goal.learned[0].marks[0], goal.learned[0].marks[-1])
+    )
+    _room(axes, np.array([goal.best.value]))
+    figures.label(
+        axes,
+        title=f"{_short(one)}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
+        x="rounds (ten folds of users each)",
+        y="f of the answer, λ = 5",
+    )
+    figures.legend(axes, "lower right")
+    return sheet
+
+
+def _room(axes: Axes, tops: Array) -> None:
+    """Room above the highest line for what is written on it."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, max(high, float(tops.max())) + 0.06 * (high - low))
+
+
+def _short(one: Played) -> str:
+    """The name of the data, without what was left out of it."""
+    return one.split.pairs.name.split(" (")[0]

@@ -1,0 +1,281 @@
+"""What the simulation on real data found, as the paper's Tables 1 and 2, with claims and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pasto.objective import maximize
+from pasto.optimize import solve
+from pasto_research.paper.experiment import Claim, Outcome, Size, Table
+from pasto_research.paper.models.mult_vae import told
+from pasto_research.paper.replay import Course, Learned, tabulate
+from pasto_research.paper.table2_figures import learning, trade_off
+from pasto_research.paper.table2_replay import ALPHAS, CHOICES, PENALTY, Goal, Played
+
+SHARES = (0.9, 0.99)
+"""Of the best f, which learners are to reach."""
+SINGLE = "the best single α"
+LEVELS = 58
+"""Of the second metric, at which blends and single settings are compared."""
+SPLIT_ERRORS = 1.0
+"""Deviations of one random half that a lead on the other half must exceed to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the paper's Tables 1 and 2 say of a data set."""
+
+    data: str
+    counts: tuple[int, int, int]
+    """Users, items and events."""
+    threshold: float
+    probabilistic: tuple[float, float]
+    single: tuple[float, float]
+    goal: float
+    """The first metric alone, without a guardrail."""
+
+
+def tell(name: str, title: str, sets: tuple[Played, ...], printed: Printed, size: Size) -> Outcome:
+    """Everything about some data sets beside what the paper prints about its own."""
+    figures = {}
+    for one in sets:
+        stem = f"{name}-{_slug(one)}" if len(sets) > 1 else name
+        figures[stem] = partial(trade_off, one)
+        figures[f"{stem}-learning"] = partial(learning, one)
+    return Outcome(
+        name=name,
+        title=f"{title}, on {' and '.join(one.split.pairs.name for one in sets)} (the paper: {printed.data})",
+        settings={
+            "repeats": size.runs,
+            "rounds": size.rounds,
+            "seed": size.seed,
+            "α": f"{CHOICES} from 0 to 1",
+            "λ": PENALTY,
+            "folds and candidates a round": 10,
+            "Mult-VAE": told(sets[0].settings),
+        },
+        claims=tuple(claim for one in sets for claim in _claims(one, printed)),
+        tables=(
+            _counts(sets, printed),
+            *(_sanity(one) for one in sets),
+            *(_results(one, printed) for one in sets),
+            *(_rounds(one) for one in sets),
+            *(_unseen(one) for one in sets),
+        ),
+        data={one.split.pairs.name: _data(one) for one in sets},
+        figures=figures,
+    )
+
+
+def _claims(one: Played, printed: Printed) -> tuple[Claim, ...]:
+    blend, single = printed.probabilistic[0], printed.single[0]
+    name = one.split.pairs.name
+    claims = [_blend_wins(one, goal, f"{blend} against {single} on {printed.data}") for goal in (one.soft, one.hard)]
+    return (
+        *claims,
+        *(_learner_wins(one, goal, each) for goal in (one.soft, one.hard) for each in goal.learned),
+        _bites(one, name),
+    )
+
+
+def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
+    """A lead counts if it is more than chance among users makes, and is there on users who did not choose it."""
+    what = f"{one.split.pairs.name}: the best blend beats the best single α, {_kind(goal)}"
+    if goal.best.single is None:
+        return Claim(what, paper, "no single α keeps the guardrail", holds=True)
+    lead, error = one.lead(goal)
+    value, kept = float(goal.best.gain.value or 0.0), goal.halves.kept
+    singles = one.truth[:, goal.best.single]
+    return Claim(
+        what=what,
+        paper=paper,
+        measured=f"f rises by {value:.5f} ({value / abs(float(goal.best.single_value or 1.0)):.2%}): {one.metrics[0]} "
+        f"{goal.best.metrics[one.metrics[0]]:.4f} against {singles[0]:.4f} ({lead[0]:+.4f} ± {error[0]:.4f} over "
+        f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
+        f"half of the users, on the other f rises by {kept.mean():.5f} (deviation of a split {kept.std():.5f})",
+        holds=bool(kept.mean() > SPLIT_ERRORS * kept.std()),
+        note=f"at {LEVELS} levels of {one.metrics[1]} the best single α is at most {_hollow(one):.4f} {one.metrics[0]} "
+        f"behind the best blend; one point of the curve is known to ± {one.crowd.errors[0].mean():.4f} "
+        f"{one.metrics[0]} and ± {one.crowd.errors[1].mean():.4f} {one.metrics[1]}",
+    )
+
+
+def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
+    mean, error = learned.last(one.truth)
+    if goal.soft:
+        values = np.asarray(goal.objective.value(learned.metrics(one.truth)[:, -1]))
+        single = float(goal.best.single_value or np.nan)
+        spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        measured = (
+            f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds (highest: "
+            f"{_course(one, goal, learned).highest}); best single {single:.4f}, best blend {goal.best.value:.4f}"
+        )
+        holds = bool(values.mean() > single)
+    else:
+        single = float("nan") if goal.best.single is None else float(one.truth[0, goal.best.single])
+        met = float((learned.metrics(one.truth)[:, -1, 1] >= one.threshold - 1e-12).mean())
+        measured = (
+            f"{one.metrics[0]} {mean[0]:.4f} ± {error[0]:.4f} with {one.metrics[1]} {mean[1]:.4f} (limit "
+            f"{one.threshold:.4f}, met in {met:.0%} of the repeats) after {learned.marks[-1]:,} rounds; best single "
+            f"{single:.4f}"
+        )
+        holds = bool(mean[0] > single and met >= 0.9)
+    return Claim(
+        what=f"{one.split.pairs.name}: {learned.learner} learns a blend better than the best single α, {_kind(goal)}",
+        paper="yes; rounds not told" if goal.soft else "no hard guardrail in the simulation",
+        measured=measured,
+        holds=holds,
+        note="" if learned.marks[-1] >= 50 else "too few rounds to tell",
+    )
+
+
+def _bites(one: Played, name: str) -> Claim:
+    lost = one.threshold**2 * PENALTY
+    spread = float(np.ptp(one.truth[0]))
+    return Claim(
+        what=f"{name}: λ = {PENALTY:g} holds {one.metrics[1]} at its threshold",
+        paper="metrics end at or above the threshold",
+        measured=f"losing all of {one.metrics[1]} costs {lost:.3g}, and {one.metrics[0]} differs by {spread:.3g} "
+        f"between α; the best blend under λ has {one.soft.best.metrics[one.metrics[1]]:.4f}, the threshold is "
+        f"{one.threshold:.4f}",
+        holds=bool(one.soft.best.metrics[one.metrics[1]] >= 0.98 * one.threshold),
+        note="why everything is run again with a hard guardrail",
+    )
+
+
+def _counts(sets: tuple[Played, ...], printed: Printed) -> Table:
+    rows: list[tuple[str | int | None, ...]] = [(f"the paper: {printed.data}", *printed.counts, None, None)]
+    for one in sets:
+        pairs = one.split.pairs
+        rows.append(
+            (pairs.name, pairs.user_count, pairs.item_count, pairs.events, one.split.train.nnz, one.split.test.nnz)
+        )
+    return Table("Table 1: the data as prepared", ("data", "users", "items", "events", "training", "test"), tuple(rows))
+
+
+def _sanity(one: Played) -> Table:
+    return Table(
+        f"{one.split.pairs.name}: the models beside simpler ones",
+        ("model", *one.metrics),
+        tuple((name, round(pair[0], 4), round(pair[1], 4)) for name, pair in one.baselines.items()),
+    )
+
+
+def _results(one: Played, printed: Printed) -> Table:
+    """As the paper's Table 2, once soft and once hard."""
+    rows: list[tuple[str | float | None, ...]] = []
+    for goal in (one.soft, one.hard):
+        word = _kind(goal)
+        best = goal.best
+        rows.append((f"{word}: probabilistic, exact", *_pair(best.metrics, one), _mixture(goal)))
+        for learned in goal.learned:
+            mean, error = learned.last(one.truth)
+            cells = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True)]
+            rows.append((f"{word}: probabilistic, {learned.learner}", *cells, f"{learned.marks[-1]:,} rounds"))
+        if best.single is None:
+            rows.append((f"{word}: single best", None, None, "none keeps the guardrail"))
+        else:
+            at = one.truth[:, best.single]
+            rows.append((f"{word}: single best", f"{at[0]:.4f}", f"{at[1]:.4f}", f"α = {ALPHAS[best.single]:.3f}"))
+    top = one.truth[:, one.top]
+    rows.append(("single goal", f"{top[0]:.4f}", f"{top[1]:.4f}", f"α = {ALPHAS[one.top]:.3f}"))
+    rows.append(("α = 0.5, the threshold", f"{one.middle[0]:.4f}", f"{one.threshold:.4f}", ""))
+    rows.append((f"the paper, {printed.data}: probabilistic", *map(str, printed.probabilistic), ""))
+    rows.append((f"the paper, {printed.data}: single best", *map(str, printed.single), ""))
+    rows.append((f"the paper, {printed.data}: single goal", str(printed.goal), None, ""))
+    return Table(f"Table 2: {one.split.pairs.name}", ("solution", *one.metrics, "what it is"), tuple(rows))
+
+
+def _rounds(one: Played) -> Table:
+    """f of the learners' answers, soft; what the goal is and how often the guardrail is kept, hard."""
+    return tabulate(
+        f"{one.split.pairs.name}: f of the answer (soft), {one.metrics[0]} and how often the guardrail is kept (hard)",
+        [_course(one, goal, learned) for goal in (one.soft, one.hard) for learned in goal.learned],
+    )
+
+
+def _course(one: Played, goal: Goal, learned: Learned) -> Course:
+    metrics = learned.metrics(one.truth)
+    name = f"{_kind(goal)}: {learned.learner}"
+    if not goal.soft:
+        single = {} if goal.best.single is None else {SINGLE: float(one.truth[0, goal.best.single])}
+        kept = metrics[..., 1] >= one.threshold - 1e-12
+        return Course(name, learned.marks, metrics[..., 0], kept, single, digits=4)
+    best = goal.best.value
+    levels = {f"{share:.0%} of the best f": share * best for share in SHARES} if best > 0 else {}
+    levels[SINGLE] = float(goal.best.single_value or np.nan)
+    return Course(name, learned.marks, np.asarray(goal.objective.value(metrics)), levels=levels, digits=4)
+
+
+def _unseen(one: Played) -> Table:
+    rows = []
+    for goal in (one.soft, one.hard):
+        gap = goal.halves.difference
+        if len(gap):
+            rows.append(
+                (
+                    _kind(goal),
+                    f"{goal.halves.promised.mean():+.5f}",
+                    f"{goal.halves.kept.mean():+.5f} (deviation {goal.halves.kept.std():.5f})",
+                    f"{gap[:, 0].mean():+.5f}",
+                    f"{gap[:, 1].mean():+.5f}",
+                    f"{(goal.halves.kept > 0).mean():.0%}",
+                )
+            )
+    return Table(
+        f"{one.split.pairs.name}: blend less single, both chosen on a random half of the users",
+        (
+            "guardrail",
+            "f, same half",
+            "f, other half",
+            f"{one.metrics[0]}, other half",
+            f"{one.metrics[1]}, other half",
+            "ahead in",
+        ),
+        tuple(rows),
+    )
+
+
+def _data(one: Played) -> dict[str, Any]:
+    return {
+        "alpha": ALPHAS,
+        "curve": dict(zip(one.metrics, one.truth, strict=True)),
+        "errors": dict(zip(one.metrics, one.crowd.errors, strict=True)),
+        "threshold": one.threshold,
+        "baselines": one.baselines,
+        "validation": {"all": one.trainings[0].validation, "second": one.trainings[1].validation},
+        "soft": {"probabilities": one.soft.best.probabilities, "prices": one.soft.best.prices},
+        "hard": {"probabilities": one.hard.best.probabilities, "prices": one.hard.best.prices},
+    }
+
+
+def _hollow(one: Played) -> float:
+    """How far the best single α is behind the best blend at most, in the first metric, at levels of the second."""
+    order = np.linspace(one.truth[1].min(), one.truth[1].max(), LEVELS + 2)[1:-1]
+    hollow = 0.0
+    for level in order:
+        wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
+        found = solve(wanted.by_metric(one.truth), wanted)
+        if found.single is not None:
+            hollow = max(hollow, found.value - float(one.truth[0, found.single]))
+    return hollow
+
+
+def _mixture(goal: Goal) -> str:
+    return " + ".join(f"{goal.best.probabilities[k]:.0%} α = {ALPHAS[k]:.3f}" for k in goal.best.support)
+
+
+def _pair(metrics: Any, one: Played) -> tuple[str, str]:
+    return f"{metrics[one.metrics[0]]:.4f}", f"{metrics[one.metrics[1]]:.4f}"
+
+
+def _kind(goal: Goal) -> str:
+    return f"soft (λ = {PENALTY:g})" if goal.soft else "hard"
+
+
+def _slug(one: Played) -> str:
+    return one.split.pairs.name.split(" (")[0].split()[-1].lower()

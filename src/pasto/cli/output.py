@@ -1,0 +1,286 @@
+"""What commands print with: tables and lines for people, JSON for machines, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from textwrap import wrap
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pasto.cli.means_file import Means
+from pasto.control_characters import escape_control, escape_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pasto.objective import Guardrail, Objective
+    from pasto.records import Blend
+    from pasto.sim import Progress
+
+UNWRAPPED = 10_000
+"""The width of what is not a terminal: whoever reads a pipe wraps for himself."""
+
+PAUSE = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints names as they are, coloured only where a terminal wants colour."""
+    from pasto.cli.safe_console import SafeConsole
+
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")  # a terminal that cannot show ± gets a ? instead of a traceback
+    screen = SafeConsole(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = UNWRAPPED
+    return screen
+
+
+def print_facts(screen: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print a line for each label and value; a long value goes on below itself."""
+    indent = " " * 15
+    for label, value in facts:
+        lines = wrap(value, max(screen.width - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+        screen.print(f"  {label:<12} " + f"\n{indent}".join(lines or [""]), soft_wrap=True)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text with its control characters escaped; line ends and tabs stay.
+
+    What a store or a service says holds names and reasons that somebody else wrote, and a terminal would obey them.
+    """
+    click.echo(escape_control(text, keep="\n\t"), err=err, nl=nl)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout; arrays become lists, and NaN and infinity null."""
+    click.echo(escape_json(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # of numpy, which need not be loaded to print
+        value = value.tolist()
+    match value:
+        case dict():
+            return {str(key): _plain(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_plain(part) for part in value]
+        case float():
+            return value if math.isfinite(value) else None
+    return value
+
+
+def print_table(
+    screen: Console,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    styles: Sequence[str] = (),
+    text: Collection[int] = (0,),
+) -> None:
+    """A table, row by row where the terminal is too narrow for it; `text` are the columns that hold no numbers."""
+    from rich.table import Table
+
+    if title:
+        screen.print(title, style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, name in enumerate(header):
+        table.add_column(escape_control(name), justify="left" if place in text else "right", no_wrap=True)
+    safe = [[escape_control(cell) for cell in row] for row in rows]
+    styled = list(zip(safe, [*styles, *[""] * len(rows)], strict=False))
+    for row, style in styled:
+        table.add_row(*row, style=style)
+    unlimited = screen.options.update(max_width=UNWRAPPED)
+    if screen.measure(table, options=unlimited).maximum <= screen.width:
+        screen.print(table)
+        return
+    for row, style in styled:
+        screen.print(row[0], style=style or "bold")
+        for name, cell in zip(header[1:], row[1:], strict=True):
+            if cell:
+                screen.print(f"  {name} {cell}")
+
+
+def number(value: float) -> str:
+    """A number with five digits that matter; rounding errors are shown as 0.
+
+    >>> number(0.031254789), number(-1e-17), number(1234567.8), number(2.0)
+    ('0.031255', '0', '1,234,568', '2')
+    """
+    if abs(value) < 1e-12 or not math.isfinite(value):
+        return "0" if abs(value) < 1e-12 else str(value)
+    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.5g}"
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Progress on stderr: a bar for each label on a terminal, gone when the work is done; else a line now and then."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield _lines(screen)
+        return
+    from rich import progress as bars
+
+    columns = (
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=screen, transient=True) as bar:
+        tasks: dict[str, bars.TaskID] = {}
+
+        def report(label: str, done: int, total: int) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=total)
+            bar.update(tasks[label], completed=done, total=total)
+
+        yield report
+
+
+def _lines(screen: Console) -> Progress:
+    """Progress as lines of text, one every `PAUSE` seconds at most."""
+    last = monotonic()
+
+    def report(label: str, done: int, total: int) -> None:
+        nonlocal last
+        if monotonic() - last >= PAUSE:
+            last = monotonic()
+            screen.print(f"{label}: {done / total:.0%}")
+
+    return report
+
+
+def as_value(blend: Blend, objective: Objective) -> dict[str, Any]:
+    """A blend as a plain JSON value, with candidates by name."""
+    gain = blend.gain
+    return {
+        "objective": str(objective),
+        "blend": {blend.names[k]: blend.probabilities[k] for k in blend.support},
+        "feasible": blend.feasible,
+        "value": blend.value,
+        "metrics": dict(blend.metrics),
+        "lifts": dict(blend.lifts),
+        "prices": dict(blend.prices),
+        "shortfalls": dict(blend.shortfalls),
+        "single": None if blend.single is None else blend.names[blend.single],
+        "single_value": blend.single_value,
+        "gain": {
+            "over": blend.names[gain.candidate],
+            "value": gain.value,
+            "goal": gain.goal,
+            "violations": dict(gain.violations),
+        },
+    }
+
+
+def print_answer(screen: Console, blend: Blend, objective: Objective, table: Means, baseline: str | None) -> None:
+    """Print a blend that was solved from a table of means."""
+    from rich.text import Text
+
+    screen.print(str(objective), style="bold")
+    screen.print()
+    _print_candidates(screen, blend, objective, table, baseline)
+    screen.print()
+    if blend.lifts:
+        lifts = ", ".join(f"{metric} {lift:+.3g}%" for metric, lift in blend.lifts.items())
+        screen.print(f"The blend against {baseline}: {lifts}.")
+    for name, rail in zip(objective.names, objective.guardrails, strict=True):
+        screen.print(Text.assemble(f"{rail}: ", *standing_in_words(name, rail, blend, objective)))
+    screen.print(gain_in_words(blend, objective))
+    if not blend.feasible:
+        missed = [f"{name} by {number(blend.shortfalls[name])}" for name in objective.hard if name in blend.shortfalls]
+        screen.print(
+            "No blend of these candidates meets every hard guardrail. The one above comes nearest; it misses "
+            f"{' and '.join(missed)}.",
+            style="bold red",
+        )
+
+
+def _print_candidates(screen: Console, blend: Blend, objective: Objective, table: Means, baseline: str | None) -> None:
+    """The blend, each candidate in it, the best single one and the baseline, with their metrics and what they miss."""
+    import numpy as np
+
+    from pasto.optimize import describe
+
+    means = np.array([table.metrics[metric] for metric in objective.metrics])
+    others = {name: np.array(row) for name, row in table.metrics.items() if name not in objective.metrics}
+    place = None if baseline is None else table.names.index(baseline)
+
+    def alone(candidate: int) -> Blend:
+        one = np.zeros(len(table.names))
+        one[candidate] = 1.0
+        return describe(one, means, objective, names=table.names, baseline=place, others=others)
+
+    lines = [("blend", "100%", blend, "bold")]
+    for candidate in blend.support:
+        lines.append((table.names[candidate], f"{blend.probabilities[candidate]:.1%}", alone(candidate), ""))
+    kind = "best single" if blend.single is not None else "least bad single"
+    lines.append((f"{kind}: {table.names[blend.gain.candidate]}", "", alone(blend.gain.candidate), "dim"))
+    if place is not None:
+        lines.append((f"baseline: {baseline}", "", alone(place), "dim"))
+    rows = [
+        [label, share, *(number(one.metrics[metric]) for metric in blend.metrics), ", ".join(one.shortfalls)]
+        for label, share, one, _ in lines
+    ]
+    header = ["", "share", *blend.metrics, "misses"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    print_table(screen, header, rows, styles=[style for *_, style in lines], text={0, len(blend.metrics) + 2})
+
+
+def standing_in_words(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
+    """Whether the blend meets a guardrail, with the colour for it, and what relaxing it would buy."""
+    missed = blend.shortfalls.get(name)
+    price = "; " + price_in_words(blend.prices[name], rail, objective) + "."
+    if missed is None:
+        return ("met", "green"), price if blend.feasible else "."
+    amount = number(missed) + (" percentage points" if rail.relative else "")
+    if rail.penalty is None:
+        return (f"missed by {amount}", "red"), "."
+    return (f"short by {amount}, which its penalty allows", "yellow"), price if blend.feasible else "."
+
+
+def price_in_words(price: float, rail: Guardrail, objective: Objective) -> str:
+    """What relaxing a guardrail buys, for a step that suits its threshold."""
+    if abs(price) < 1e-9:
+        return f"relaxing {rail.label} buys nothing"
+    goal = objective.shown[0] if len(objective.shown) == 1 else None
+    label = "of the goal" if goal is None else goal if isinstance(goal, str) else goal.name
+    verb = "buys" if objective.sign > 0 else "saves"
+    if objective.relative:
+        worth = f"{number(price)}% " + (label if goal is None else f"of {label}")
+        return f"relaxing {rail.label} by one {'percentage point' if rail.relative else 'unit'} {verb} {worth}"
+    size = abs(rail.at)
+    step = 1.0 if size >= 1 or size == 0 else 10.0 ** (math.floor(math.log10(size)) - 1)
+    amount = "one unit" if step == 1 else f"{step:g}"
+    return f"relaxing {rail.label} by {amount} {verb} {number(price * step)} {label}"
+
+
+def gain_in_words(blend: Blend, objective: Objective) -> str:
+    """What mixing is worth against the best single candidate."""
+    over = blend.names[blend.gain.candidate]
+    if blend.gain.value is None:
+        breaks = " and ".join(f"{name} by {number(amount)}" for name, amount in blend.gain.violations.items())
+        told = f"No single candidate meets every hard guardrail; {over}, the least bad one, misses {breaks}."
+        if len(blend.support) == 1:
+            return told
+        better = "better" if blend.gain.goal >= 0 else "worse"
+        return f"{told} The blend's goal is {number(abs(blend.gain.goal))} {better} than its."
+    if len(blend.support) == 1:
+        return f"Mixing buys nothing here: the single candidate {over} is the best blend, f = {number(blend.value)}."
+    return (
+        f"Mixing is worth {number(blend.gain.value)}{' percent' if objective.relative else ''}: f = "
+        f"{number(blend.value)} for the blend, {number(blend.value - blend.gain.value)} for the best single "
+        f"candidate, {over}."
+    )

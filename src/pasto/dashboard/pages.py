@@ -1,0 +1,167 @@
+"""Pages to look at: the list of studies, one study, and the parts that keep themselves up to date."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from pasto.dashboard.audit_log import Logbook, alarms
+from pasto.dashboard.chart_data import Samples, series
+from pasto.dashboard.renderer import HTML, page
+from pasto.dashboard.sessions import Visitor, Visitors
+from pasto.report.html import page as told_page
+from pasto.service.http.request import Call
+from pasto.service.http.responses import Answer, Refused, answer
+from pasto.service.reports.tradeoff import Tradeoffs, tradeoff
+from pasto.service.service import Service
+from pasto.service.study_file import Spec
+
+NO_STORE = ((b"cache-control", b"no-store"),)
+MOST_CANDIDATES = 100
+"""Lines of the books by candidate that are shown."""
+
+
+class Views:
+    """Everything that is read of a service for its pages."""
+
+    def __init__(self, service: Service, visitors: Visitors, clock: Callable[[], float]) -> None:
+        self._service = service
+        self._visitors = visitors
+        self._clock = clock
+        self._logbook = Logbook(service.store)
+        self._samples = Samples(service.store)
+        self._tradeoffs = Tradeoffs(service.store)
+
+    async def studies(self, call: Call, visitor: Visitor) -> Answer:
+        """The front page."""
+        return page("studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+
+    async def listed(self, call: Call, visitor: Visitor) -> Answer:
+        """The list alone."""
+        return page("parts/studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+
+    async def study(self, call: Call, visitor: Visitor) -> Answer:
+        """One study's page."""
+        return await self.shown(call, visitor, call.path("name"))
+
+    async def shown(self, call: Call, visitor: Visitor, name: str, problem: str = "", status: int = 200) -> Answer:
+        """One study's page, with what went wrong where something was tried."""
+        values = await call.run(lambda: self._standing(name))
+        return page("study.html", {**self.frame(visitor), **values, "problem": problem}, status)
+
+    async def head(self, call: Call, visitor: Visitor) -> Answer:
+        """The top of a study's page, asked for every few seconds."""
+        return await self._part(call, visitor, "parts/head.html", lambda: self._standing(call.path("name")))
+
+    async def actions(self, call: Call, visitor: Visitor) -> Answer:
+        """What can be done now."""
+        return await self._part(call, visitor, "parts/actions.html", lambda: self._standing(call.path("name")))
+
+    async def answer(self, call: Call, visitor: Visitor) -> Answer:
+        """The blend with its certificate and prices, and the books."""
+        name = call.path("name")
+
+        def work() -> dict[str, Any]:
+            report = self._service.report(name)
+            shown = self._service.show(name)
+            books = report["accounting"] or {}
+            lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
+            return {
+                "study": shown,
+                "report": report,
+                "blend": report["frozen"] or report["blend"],
+                "parts": _parts(self._service.board.standing(name).spec),
+                "lines": lines[:MOST_CANDIDATES],
+                "left_out": max(0, len(lines) - MOST_CANDIDATES),
+            }
+
+        return await self._part(call, visitor, "parts/answer.html", work)
+
+    async def report(self, call: Call, visitor: Visitor) -> Answer:
+        """The report as one file to keep."""
+        name = call.path("name")
+        text = await call.run(lambda: told_page(self._service.report(name)))
+        saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
+        return Answer(200, text.encode(), (*HTML, saved))
+
+    async def log(self, call: Call, visitor: Visitor) -> Answer:
+        """The audit log's end."""
+        everything = call.query("all").get("all") == "1"
+        name = call.path("name")
+
+        def work() -> dict[str, Any]:
+            row = self._service.board.reread(name).row
+            lines = self._logbook.lines(row.number, deeds=not everything)
+            return {"name": name, "lines": lines, "everything": everything}
+
+        return await self._part(call, visitor, "parts/log.html", work)
+
+    async def series(self, call: Call, visitor: Visitor) -> Answer:
+        """Shares and metrics over rounds, in JSON."""
+        sent = call.query("first", "last")
+        first = call.number(sent, "first", 1, 1, 2**53)
+        last = call.number(sent, "last", 2**53, 1, 2**53)
+        name = call.path("name")
+        found = await call.run(lambda: series(self._samples, self._service.board.reread(name), first, last))
+        return answer(found, headers=NO_STORE)
+
+    async def tradeoff(self, call: Call, visitor: Visitor) -> Answer:
+        """Singles, blend and curve at the limits asked for, in JSON."""
+        limits, across = _limits(call)
+        name = call.path("name")
+
+        def work() -> Answer:
+            belief = self._tradeoffs.belief(self._service.board.reread(name))
+            return answer({"tradeoff": None if belief is None else tradeoff(belief, limits, across)}, headers=NO_STORE)
+
+        return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
+
+    def frame(self, visitor: Visitor) -> dict[str, Any]:
+        """What every page needs."""
+        return {"visitor": visitor, "token": self._visitors.token(visitor), "now": self._clock()}
+
+    async def _part(self, call: Call, visitor: Visitor, template: str, work: Callable[[], dict[str, Any]]) -> Answer:
+        values = await call.run(work)
+        return page(template, {**self.frame(visitor), **values})
+
+    def _standing(self, name: str) -> dict[str, Any]:
+        shown = self._service.show(name)
+        standing = self._service.board.standing(name)
+        now = self._clock()
+        return {"study": shown, "alarms": alarms(standing, shown, self._logbook, now), "now": now}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]
+
+    def _leader(self, name: str) -> tuple[str, float] | None:
+        """The candidate with most of the traffic outside the control, where anything is served."""
+        standing = self._service.board.standing(name)
+        if standing.policy is None:
+            return None
+        served = self._samples.served(standing.row.number, [standing.row.version])
+        return served[0].shares[0] if served and served[0].shares else None
+
+
+def _parts(spec: Spec) -> set[str]:
+    """Columns that are only halves of a ratio."""
+    ratios = [metric for metric in spec.metrics.values() if metric.denominator is not None]
+    return {column.name for m in ratios for column in (m.numerator, m.denominator) if column} - set(spec.metrics)
+
+
+def _limits(call: Call) -> tuple[dict[int, float], int]:
+    """Limits by the guardrail's place, and which guardrail the picture is drawn across."""
+    sent = call.query("across", *(f"at{place}" for place in range(64)))
+    found = {}
+    for name, text in sent.items():
+        if name == "across":
+            continue
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or abs(number) > 1e15:
+            raise Refused(400, "bad_request", f"{name} is a number, got {text[:40]!r}", field=name)
+        found[int(name[2:])] = number
+    return found, call.number(sent, "across", 0, 0, 63)

@@ -1,0 +1,89 @@
+"""What is seen while the demonstration plays: a picture that moves on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pasto.demo.checks import Limit
+from pasto.demo.scenario import Update
+from pasto.demo.users import leading
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+LINES = 10
+"""Lines of progress where there is no terminal to draw on."""
+SHOWN = 5
+"""Candidates shown by name."""
+BAR = 30
+
+
+@contextmanager
+def view(screen: Console, address: str, limits: Mapping[str, Limit]) -> Iterator[Callable[[Update], None]]:
+    """Show updates as they come; `limits` are the lifts that the guardrails allow, by metric."""
+    from rich.live import Live
+
+    if not screen.is_terminal:
+        yield lambda update: _line(screen, update)
+        return
+    with Live(console=screen, transient=True, refresh_per_second=8) as live:
+        yield lambda update: live.update(picture(update, address, limits))
+
+
+def picture(update: Update, address: str, limits: Mapping[str, Limit]) -> RenderableType:
+    """One moment of the demonstration."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    metrics = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in ("over today's", "served so far", "limit", "the blend so far", "surely held"):
+        metrics.add_column(name, justify="left" if name == "over today's" else "right", no_wrap=True)
+    lifts = {} if update.blend is None else update.blend["lifts"]
+    holds = ((update.blend or {}).get("certificate") or {}).get("holds", {})
+    for metric, served in update.served.items():
+        limit = limits.get(metric)
+        broken = limit is not None and not limit.allows(served)
+        metrics.add_row(
+            metric,
+            Text(f"{served:+.1%}", style="yellow" if broken else ""),
+            "" if limit is None else f"{limit.at:+.0%}",
+            f"{lifts[metric]:+.1f}%" if metric in lifts else "",
+            f"{holds[metric]:.3%}" if metric in holds else "",
+        )
+    shares = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for name, share in leading(update.shares, SHOWN):
+        shares.add_row(name, f"{share:.0%}", "█" * round(BAR * share))
+    clock = f"{update.phase}: round {update.round} of {update.rounds}" if update.phase == "learning" else update.phase
+    return Group(
+        Text(f"{clock}   {update.users:,} users, {update.events:,} events   {address}", style="bold"),
+        Text(gain(update)),
+        metrics,
+        Text("served now", style="bold"),
+        shares,
+    )
+
+
+def gain(update: Update) -> str:
+    """How far the blend so far truly is from the best single setting, in words.
+
+    >>> gain(Update("learning", 1, 2, 10, 20, {}, {}, None, None))
+    'nothing is learned yet'
+    >>> gain(Update("learning", 1, 2, 10, 20, {}, {}, {}, -0.012))
+    'the blend so far is in truth 1.2% behind the best single setting'
+    """
+    if update.ahead is None:
+        return "nothing is learned yet"
+    way = "ahead of" if update.ahead >= 0 else "behind"
+    return f"the blend so far is in truth {abs(update.ahead):.1%} {way} the best single setting"
+
+
+def _line(screen: Console, update: Update) -> None:
+    before = (update.round - 1) * LINES // update.rounds
+    if update.phase == "learning" and update.round * LINES // update.rounds == before:
+        return
+    served = ", ".join(f"{metric} {lift:+.1%}" for metric, lift in update.served.items())
+    clock = f"round {update.round} of {update.rounds}" if update.phase == "learning" else update.phase
+    screen.print(f"{clock}: {update.users:,} users; served {served}; {gain(update)}")

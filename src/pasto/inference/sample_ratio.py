@@ -1,0 +1,154 @@
+"""Sample-ratio check that holds under changing shares and at every look: per cell, and arm against arm.
+
+Every round is compared with its own shares. If a cell, or a whole arm, loses a part of its units or gains some, the
+counts have a likelihood of their own: n log r − N log(1 − p + p r) above the promised one, r being the part that is
+left. The likelihood ratios are averaged over cells, over arms and over r, with weights that are fixed beforehand. The
+average exceeds 1/α on a healthy study with a chance of at most α, over all looks together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from pasto.errors import BadMeasurement
+from pasto.inference.cell_statistics import Array
+from pasto.inference.round_data import WHOLE_ARM, Key, Record
+
+LEFT = np.array([1e-3, 0.4, 0.7, 0.85, 0.9, 0.95, 1.05, 1.15, 1.5])
+"""The part of a cell's units that is left, in the alternatives that are tried."""
+ARM_LEFT = np.array([0.5, 0.8, 0.9, 0.95, 0.98, 1.05])
+"""The same for an arm. Large losses show soon whatever their weight; most of it is on one that is hard to find."""
+ARM_LEFT_WEIGHTS = np.array([0.03, 0.05, 0.08, 0.70, 0.06, 0.08])
+ARM_WEIGHT = 0.75
+"""The part of the average that arms have; cells have the rest."""
+ALARM = 4e-3
+"""The largest chance of a false alarm over a whole study: 1 in 1,000 by cells, 3 in 1,000 by arms."""
+BASELINE_ARMS = ("control", "outside", "held")
+"""Arms that serve the baseline: they have one cell, and other arms are compared with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Result of the check."""
+
+    p_value: float
+    """Valid at any time: below α on a healthy study with a chance of at most α, over all looks together."""
+    alarm: bool
+    round: int | None
+    """Of the first alarm, counted from 0."""
+    suspect: Key | None
+    """The cell that explains the counts best, if there is an alarm; of a whole arm, the candidate is WHOLE_ARM."""
+    left: float | None
+    """Of the suspect's expected units, the share that was seen."""
+    observed: dict[Key, float]
+    expected: dict[Key, float]
+    """Σ N_t p_t: by each round's own shares."""
+
+
+def balance(record: Record, alarm: float = ALARM) -> Balance:
+    """Compare a study's counts with the shares its units were drawn with.
+
+    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+    >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
+    >>> def cell(arm, candidate, units):
+    ...     return CellMoments(arm, candidate, units, (0.0,), ((0.0,),))
+    >>> rounds = [MeasuredRound(1, shares, [cell("control", 0, 5000), cell("learner", 1, 4500)])]
+    >>> found = balance(recorded(rounds))
+    >>> found.alarm, found.suspect, round(found.left, 2)
+    (True, ('learner', 1), 0.9)
+    """
+    counts, shares = record.cells.units, record.shares
+    groups = arm_groups(record.keys)
+    evidence, suspects = imbalance(counts, shares, groups)
+    whole = np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
+    expected = counts.sum(axis=-1, keepdims=True) * shares / whole
+    highest = float(evidence.max())
+    tripped = bool(highest >= -np.log(alarm))
+    suspect, members = _suspect(record.keys, groups, int(suspects[-1]))
+    total, hoped = counts.sum(axis=0), expected.sum(axis=0)
+    seen, rest = float(total[members].sum()), float(total[~members].sum())
+    wanted, rest_wanted = float(hoped[members].sum()), float(hoped[~members].sum())
+    left = seen / wanted / max(rest / rest_wanted, 1e-12) if rest_wanted > 0 < wanted else 0.0
+    return Balance(
+        p_value=float(min(1.0, np.exp(-highest))),
+        alarm=tripped,
+        round=int(np.argmax(evidence >= -np.log(alarm))) if tripped else None,
+        suspect=suspect if tripped else None,
+        left=left if tripped else None,
+        observed=dict(zip(record.keys, total.tolist(), strict=True)),
+        expected=dict(zip(record.keys, hoped.tolist(), strict=True)),
+    )
+
+
+def arm_groups(keys: Sequence[Key]) -> NDArray[np.bool_]:
+    """Return the cells that may lose units together, (groups, cells).
+
+    They are each arm that does not serve the baseline and, if there are several, all of these. A group that is
+    everything has nothing to be compared with, and is left out.
+
+    >>> arm_groups([("blend", 0), ("blend", 1), ("control", 0), ("single", 1)]).astype(int).tolist()
+    [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 0, 1]]
+    """
+    names = np.array([arm for arm, _ in keys])
+    treated = [arm for arm in dict.fromkeys(names.tolist()) if arm not in BASELINE_ARMS]
+    groups = [names == arm for arm in treated]
+    if len(treated) > 1:
+        groups.append(np.isin(names, treated))
+    return np.array([group for group in groups if not group.all()], dtype=bool).reshape(-1, len(keys))
+
+
+def imbalance(counts: Array, shares: Array, groups: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.intp]]:
+    """Return the logarithm of the evidence of a wrong sample ratio after every round, and the likeliest suspect.
+
+    (…, rounds, cells) go in, (…, rounds) come out. Groups (groups, cells) are cells that may lose units together; a
+    suspect is a cell's place or, from the number of cells on, a group's. Without groups their part of the average is
+    one. A unit in a cell without a share is infinite evidence.
+    """
+    if counts.shape != shares.shape:
+        raise BadMeasurement(f"counts and shares need the same shape, got {counts.shape} and {shares.shape}")
+    # Cells that were left out leave the others' shares among themselves.
+    shares = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
+    by_cell = _log_ratios(counts, counts.sum(axis=-1, keepdims=True), shares, LEFT, np.full(len(LEFT), 1.0 / len(LEFT)))
+    impossible = np.cumsum((counts > 0) & (shares <= 0), axis=-2) > 0
+    by_cell = np.where(impossible, np.inf, by_cell)
+    cells = counts.shape[-1]
+    together = np.zeros((0, cells), dtype=bool) if groups is None else groups
+    members, others = together.T.astype(float), (~together).T.astype(float)
+    part, rest = shares @ members, shares @ others
+    part = np.where(rest > 0.0, part, 1.0)  # nothing else was served: such a round says nothing of a group
+    by_group = _log_ratios(counts @ members, counts.sum(axis=-1, keepdims=True), part, ARM_LEFT, ARM_LEFT_WEIGHTS)
+    with np.errstate(invalid="ignore"):
+        evidence = logsumexp(by_cell, axis=-1) - np.log(cells)
+        arms = logsumexp(by_group, axis=-1) - np.log(len(together)) if len(together) else np.zeros_like(evidence)
+        evidence = np.logaddexp(np.log(1.0 - ARM_WEIGHT) + evidence, np.log(ARM_WEIGHT) + arms)
+        evidence = np.where(impossible.any(axis=-1), np.inf, evidence)
+    return np.asarray(evidence), np.asarray(np.concatenate([by_cell, by_group], axis=-1).argmax(axis=-1))
+
+
+def _log_ratios(counts: Array, total: Array, shares: Array, left: Array, weights: Array) -> Array:
+    """Return the logarithm of each cell's likelihood ratio up to every round, averaged over left with weights."""
+    served = (shares > 0) & (shares < 1.0)
+    terms = []
+    for part in left:
+        gained = counts * np.log(part) - total * np.log1p(np.where(served, shares, 0.0) * (part - 1.0))
+        terms.append(np.cumsum(np.where(served, gained, 0.0), axis=-2))
+    return np.asarray(logsumexp(np.stack(terms, axis=-1), axis=-1, b=weights))
+
+
+def _suspect(keys: Sequence[Key], groups: NDArray[np.bool_], place: int) -> tuple[Key, NDArray[np.bool_]]:
+    """Return what to name a suspect, and its cells (cells,); of several arms together, what they are compared with."""
+    alone = np.arange(len(keys)) == place
+    if place < len(keys):
+        return keys[place], alone
+    members = groups[place - len(keys)]
+    arms = {keys[cell][0] for cell in np.flatnonzero(members).tolist()}
+    if len(arms) > 1:
+        members = ~members
+        arms = {keys[cell][0] for cell in np.flatnonzero(members).tolist()}
+    cells = np.flatnonzero(members).tolist()
+    return (keys[cells[0]] if len(cells) == 1 else (min(arms), WHOLE_ARM)), members

@@ -1,0 +1,42 @@
+"""Measuring on Spark: the same SQL where one machine is too small; only a row for each cell travels back.
+
+The session is the caller's, of any master or remote address; events are a table or view that it knows.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from pasto.metrics.definitions import Column
+from pasto.metrics.moments import Moments
+from pasto.metrics.request import Request
+from pasto.metrics.sources.event_log import own_events
+from pasto.metrics.sql import DIALECTS, Draft, Relation, moments_from, sums_query, units_query
+
+_numbers = count(1)
+
+
+def measure(session: Any, request: Request) -> tuple[Moments, ...]:
+    """The moments of every cell of PASTO's own events, sorted by arm and candidate."""
+    draft = Draft(DIALECTS["spark"])
+    return measure_relation(session, draft, own_events(draft, request), request.columns)
+
+
+def measure_relation(
+    session: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
+) -> tuple[Moments, ...]:
+    """The moments of every cell of any exposures and events, sorted by arm and candidate."""
+    units = session.sql(units_query(draft, relation, columns), args=draft.parameters).persist()
+    view = f"pasto_units_{next(_numbers)}"
+    units.createOrReplaceTempView(view)
+    try:
+        return moments_from(map(tuple, session.sql(sums_query(view, len(columns))).collect()), len(columns))
+    finally:
+        session.catalog.dropTempView(view)
+        units.unpersist()
+
+
+def plan_relation(session: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+    """Have Spark analyse the query of `measure_relation`, which reads no rows."""
+    _ = session.sql(units_query(draft, relation, columns), args=draft.parameters).schema

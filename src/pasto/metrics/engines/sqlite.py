@@ -1,0 +1,350 @@
+"""Measuring in an SQLite file: the events of one round are read once each, and added up in a fixed order here.
+
+Older SQLite cannot order the terms of a sum, and newer ones round it differently; so SQL picks and filters, and the
+sums, which must come out the same to the last bit on every machine that replays a round, are made of sorted numbers.
+Numbers leave the database as the digits that were sent, many to a text: a row apiece costs Python twice the time.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from operator import attrgetter, methodcaller
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.moments import Array, Moments, moments
+from pasto.metrics.request import Request, sender_label
+
+AT_ONCE = 2_000
+"""Sequences that are read together: few enough to stay in the processor's own memory."""
+TICKS = 2**22
+"""Of a second: our days' moments are whole numbers of them, which pass through a text without loss."""
+
+_ROUND = "+study = ? AND +version = ? AND sequence > ? AND sequence <= ? AND excluded = 0 AND unit <> ''"
+_PAST = "+study = ? AND sequence > ? AND sequence <= ? AND kind = 1 AND unit <> ''"
+"""The pluses keep SQLite from an index over other columns: a round lies together in the sequence."""
+_FIRST = "SELECT min(sequence) FROM events WHERE sequence > ?"
+_LAST = "SELECT max(sequence) FROM events WHERE sequence <= ?"
+_TICK = f"CAST(received_at * {TICKS} AS INTEGER)"
+_NUMBERS = frozenset({int, float, bool, type(None)})
+Parameters = list[object]
+Places = NDArray[np.intp]
+Picked = tuple[Places, Array, Array | None]
+"""For one column's events: whose, the number, and what says which is the latest."""
+_read = msgspec.json.Decoder(list).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A list to make of some rows: SQL for its items and for the rows it is of, what is bound there, how it is read."""
+
+    items: str
+    rows: str
+    parameters: Parameters
+    read: Callable[[str], NDArray[Any]]
+    written: bool = False
+    """Whether the items are JSON already."""
+
+    @property
+    def text(self) -> str:
+        """SQL for the list, as JSON."""
+        if self.written:
+            return f"'[' || coalesce(group_concat({self.items}, ',') FILTER (WHERE {self.rows}), '') || ']'"
+        return f"json_group_array({self.items}) FILTER (WHERE {self.rows})"
+
+
+class Met:
+    """Names by the place at which each was met first.
+
+    >>> met = Met()
+    >>> met('["ann","bob"]').tolist(), met('["bob","cid"]').tolist(), met.size
+    ([0, 1], [1, 3], 4)
+    """
+
+    def __init__(self) -> None:
+        self._firsts: dict[str, int] = {}
+        self._numbers = count()
+        self.size = 0
+        """Places there are; not all of them are a name's."""
+
+    def __call__(self, text: str) -> Places:
+        """Where the names of a list are."""
+        names = _read(text)
+        self.size += len(names)
+        return np.fromiter(map(self._firsts.setdefault, names, self._numbers), dtype=np.intp, count=len(names))
+
+    @property
+    def names(self) -> dict[int, str]:
+        """By their place."""
+        return {place: name for name, place in self._firsts.items()}
+
+
+def measure(connection: sqlite3.Connection, request: Request) -> tuple[Moments, ...]:
+    """The moments of every cell, sorted by arm and candidate."""
+    met, arms = Met(), Met()
+    exposed, picks = _round(connection, request, met, arms)
+    picks |= _past(connection, request, met)
+    distinct, owners, places, seen = _population(exposed, met.size, arms.names)
+    if not distinct:
+        return ()
+    values = np.zeros((len(owners), len(request.columns)))
+    clipped = np.zeros(values.shape, dtype=np.bool_)
+    for place, column in enumerate(request.columns):
+        numbers = _per_unit(column, len(owners), *_picked(column, picks[place], places, seen))
+        low = -np.inf if column.low is None else column.low
+        high = np.inf if column.high is None else column.high
+        clipped[:, place] = (numbers < low) | (numbers > high)
+        values[:, place] = np.clip(numbers, low, high)
+    # Within a cell by the numbers themselves: an order that neither arrival nor a unit's name can change.
+    order = np.lexsort((*values.T, owners))
+    values, clipped = values[order], clipped[order]
+    ends = np.cumsum(np.bincount(owners)).tolist()
+    return tuple(
+        moments(*cell, values[start:end], clipped[start:end].sum(axis=0).tolist())
+        for cell, start, end in zip(distinct, [0, *ends], ends, strict=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The events that one column reads."""
+
+    units: Places
+    """Whose, by where each unit was met."""
+    pairs: Array | None
+    """Number, and key if there is one, NaN where one is not there; None where each event counts."""
+    ticks: Places | None
+    """When, where that matters."""
+
+
+def _round(
+    connection: sqlite3.Connection, request: Request, met: Met, arms: Met
+) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+    """Unit, arm, candidate and time of every exposure; and the events of each column, from one pass over the round."""
+    own = [place for place, column in enumerate(request.columns) if column.lookback is None]
+    timed = any(request.columns[place].window is not None for place in own)
+    asked = [
+        Asked("unit", "kind = 0", [], met),
+        _arm(request, arms),
+        Asked("candidate", "kind = 0", [], _whole),
+        *([Asked(_TICK, "kind = 0", [], _whole)] if timed else []),
+    ]
+    bound: Parameters = [request.study, request.version]
+    lists, picks = _listed(connection, request, own, asked, (_ROUND, bound, request.after, request.until), met, timed)
+    return lists, picks
+
+
+def _arm(request: Request, arms: Met) -> Asked:
+    if request.sources is None:
+        return Asked("arm", "kind = 0", [], arms)
+    listed = f"source IN ({', '.join('?' * len(request.sources))})"
+    return Asked(sender_label("char(31)", "char(30)", listed), "kind = 0", [*request.sources], arms)
+
+
+def _past(connection: sqlite3.Connection, request: Request, met: Met) -> dict[int, Pick]:
+    """The events of each column that looks back."""
+    looking = [place for place, column in enumerate(request.columns) if column.lookback is not None]
+    if not looking:
+        return {}
+    past = request.past
+    where: tuple[str, Parameters, int, int] = (_PAST, [request.study], past.after, past.until)
+    return _listed(connection, request, looking, [], where, met, timed=False)[1]
+
+
+def _listed(
+    connection: sqlite3.Connection,
+    request: Request,
+    columns: Sequence[int],
+    asked: Sequence[Asked],
+    where: tuple[str, Parameters, int, int],
+    met: Met,
+    timed: bool,
+) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+    """What was asked of a stretch of the log, and the events that some columns read there."""
+    names = sorted({request.columns[place].event for place in columns})
+    own = "kind = 1 AND name = ?"
+    wanted = [*asked, *(Asked("unit", own, [name], met) for name in names)]
+    if timed:
+        wanted += [Asked(_TICK, own, [name], _whole) for name in names]
+    read = [place for place in columns if not _counted(request.columns[place])]
+    for place in read:
+        column = request.columns[place]
+        parameters: Parameters = []
+        fields = _fields(column, request, parameters)
+        wanted.append(Asked(fields, own, [*parameters, column.event], _reader(column), written=True))
+    found = _lists(connection, wanted, where, names)
+    lists, rest = found[: len(asked)], found[len(asked) :]
+    units = dict(zip(names, rest, strict=False))
+    ticks = dict(zip(names, rest[len(names) :], strict=False)) if timed else {}
+    pairs = dict(zip(read, rest[len(rest) - len(read) :], strict=True))
+    events = {place: request.columns[place].event for place in columns}
+    return lists, {place: Pick(units[event], pairs.get(place), ticks.get(event)) for place, event in events.items()}
+
+
+def _lists(
+    connection: sqlite3.Connection,
+    asked: Sequence[Asked],
+    where: tuple[str, Parameters, int, int],
+    names: Sequence[str],
+) -> list[NDArray[Any]]:
+    """Every list that was asked for, made of a stretch of the log a piece at a time."""
+    rows, bound, after, until = where
+    shown = ", ".join(one.text for one in asked)
+    parameters = [*chain.from_iterable(one.parameters for one in asked), *bound]
+    # Nothing in this text was written by a user: names, paths and values are all bound.
+    query = f"SELECT {shown} FROM events WHERE {rows} AND (kind = 0 OR name IN ({', '.join('?' * len(names))}))"  # noqa: S608
+    (first,) = connection.execute(_FIRST, (after,)).fetchone()
+    (last,) = connection.execute(_LAST, (until,)).fetchone()
+    starts = range(0) if first is None or last is None else range(first - 1, last, AT_ONCE)
+    chunks: list[list[NDArray[Any]]] = [[one.read("[]")] for one in asked]
+    for start in starts:
+        span = (start, min(start + AT_ONCE, last))
+        found = connection.execute(query, [*parameters, *span, *names]).fetchone()
+        for chunk, one, text in zip(chunks, asked, found, strict=True):
+            chunk.append(one.read(text))
+    return [np.concatenate(chunk) for chunk in chunks]
+
+
+def _whole(text: str) -> Places:
+    return np.array(_read(text), dtype=np.intp)
+
+
+def _reader(column: Column) -> Callable[[str], Array]:
+    """Reads an event's number off its fields, and its key if it has one; what is text, or not there, is NaN."""
+    names = [name for name in (column.value, column.by) if name is not None]
+    decode, picks = _picking(names)
+
+    def read(text: str) -> Array:
+        events = decode(text)
+        if column.value is None:
+            return np.array([math.nan if event is None else 1.0 for event in events]).reshape(-1, 1)
+        found = [[None if event is None else pick(event) for event in events] for pick in picks]
+        return np.array([_numbers(values) for values in found], dtype=np.float64).T
+
+    return read
+
+
+def _picking(names: Sequence[str]) -> tuple[Callable[[str], list[Any]], list[Callable[[Any], Any]]]:
+    """How a list of events' fields is read, and how each field is picked out: only those asked for are built."""
+    places = {name: f"field{place}" for place, name in enumerate(dict.fromkeys(names))}
+    try:
+        record = msgspec.defstruct(
+            "Fields", [(place, Any, None) for place in places.values()], rename={v: k for k, v in places.items()}
+        )
+    except ValueError:  # a name that would have to be escaped; no study file has one
+        return msgspec.json.Decoder(list[dict[str, Any] | None]).decode, [methodcaller("get", name) for name in names]
+    decode = msgspec.json.Decoder(list.__class_getitem__(record | None)).decode
+    return decode, [attrgetter(places[name]) for name in names]
+
+
+def _numbers(values: list[Any]) -> list[float | None]:
+    if _NUMBERS.issuperset(map(type, values)):
+        return values
+    return [value if type(value) in _NUMBERS else None for value in values]
+
+
+def _population(
+    exposed: Sequence[NDArray[Any]], size: int, arms: dict[int, str]
+) -> tuple[list[tuple[str, int]], Places, Places, Places | None]:
+    """The cells in order; each exposed unit's cell; where each unit that was met is, −1 if not exposed; and since when.
+
+    A policy draws a unit the same cell each time; were it not so, arrival must still not matter: it is the least.
+    """
+    units, codes, candidates, *times = exposed
+    order = sorted(arms, key=arms.__getitem__)
+    ranks = np.zeros(max(arms, default=0) + 1, dtype=np.intp)
+    ranks[order] = np.arange(len(order))
+    width = int(candidates.max(initial=0)) + 1
+    never = np.iinfo(np.intp).max
+    cells = np.full(size, never, dtype=np.intp)
+    np.minimum.at(cells, units, ranks[codes] * width + candidates)
+    known = np.flatnonzero(cells < never)
+    places = np.full(size, -1, dtype=np.intp)
+    places[known] = np.arange(len(known))
+    found, owners = np.unique(cells[known], return_inverse=True)
+    seen = None
+    if times:
+        since = np.full(size, never, dtype=np.intp)
+        np.minimum.at(since, units, times[0])
+        seen = since[known]
+    return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, seen
+
+
+def _picked(column: Column, pick: Pick, places: Places, seen: Places | None) -> Picked:
+    """The events that count: where number (and key) is there and the unit was exposed, in time."""
+    units = places[pick.units]
+    counts = units >= 0
+    if pick.pairs is not None:
+        counts &= ~np.isnan(pick.pairs).any(axis=1)
+    if column.window is not None and pick.ticks is not None and seen is not None and len(seen):
+        counts &= pick.ticks - seen[units] <= column.window * TICKS
+    numbers = np.ones((len(units), 2)) if pick.pairs is None else pick.pairs
+    return units[counts], numbers[counts, 0], None if column.by is None else numbers[counts, 1]
+
+
+def _counted(column: Column) -> bool:
+    """Whether each of its events counts, whatever is in it: then nothing of it need be read."""
+    return column.value is None and column.lookback is None and not column.where
+
+
+def _fields(column: Column, request: Request, parameters: Parameters) -> str:
+    """SQL for the fields of one event, as they were sent; none where the event does not count."""
+    tests = [_condition(condition, parameters) for condition in column.where]
+    if column.lookback is not None:
+        tests.append("received_at >= ?")
+        parameters.append(request.past.at - column.lookback)
+    fields = "coalesce(fields, '{}')"
+    return f"CASE WHEN {' AND '.join(tests)} THEN {fields} ELSE 'null' END" if tests else fields
+
+
+def _condition(condition: Condition, parameters: Parameters) -> str:
+    """SQL for one condition, of bound values only; values of different kinds never equal one another."""
+    path = _path(condition.field)
+    kinds = {
+        bool: "json_type(fields, ?) IN ('true', 'false')",
+        str: "json_type(fields, ?) = 'text'",
+        float: "json_type(fields, ?) IN ('integer', 'real')",
+    }
+    sign = "=" if condition.comparison == "in" else condition.comparison
+    tests = []
+    for value in condition.values:
+        kind = bool if isinstance(value, bool) else str if isinstance(value, str) else float
+        if sign == "!=":
+            tests.append(f"NOT ({kinds[kind]} AND json_extract(fields, ?) = ?)")
+        else:
+            tests.append(f"({kinds[kind]} AND json_extract(fields, ?) {sign} ?)")
+        parameters += [path, path, value]
+    if sign == "!=":
+        parameters.append(path)
+        return f"{tests[0]} AND json_type(fields, ?) IS NOT NULL"
+    return f"({' OR '.join(tests)})"
+
+
+def _path(field: str) -> str:
+    return f'$."{field}"'
+
+
+def _per_unit(column: Column, size: int, units: NDArray[np.intp], numbers: Array, keys: Array | None) -> Array:
+    """One number for each unit, 0 where it has no event; from sorted numbers, so that arrival does not matter."""
+    if column.per_unit in ("count", "any"):
+        counts = np.bincount(units, minlength=size).astype(np.float64)
+        return counts if column.per_unit == "count" else np.minimum(counts, 1.0)
+    order = np.lexsort((numbers, units) if keys is None else (numbers, keys, units))
+    units, numbers = units[order], numbers[order]
+    if column.per_unit in ("max", "last"):
+        values = np.zeros(size)
+        ends = np.flatnonzero(np.diff(units, append=-1))
+        values[units[ends]] = numbers[ends]
+        return values
+    sums = np.bincount(units, weights=numbers, minlength=size)
+    if column.per_unit == "sum":
+        return np.asarray(sums, dtype=np.float64)
+    return np.asarray(sums / np.maximum(np.bincount(units, minlength=size), 1), dtype=np.float64)

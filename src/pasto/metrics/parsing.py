@@ -1,0 +1,376 @@
+"""Metric definitions as a study file writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+from pasto.durations import read_span
+from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
+from pasto.records import Value
+from pasto.validation import Problems, nearest, shown, within
+
+COVARIATE_FIELDS = ("lookback", "metric", "cap")
+
+GROWING = ("sum", "count")
+"""What makes a unit's number grow with the time it is watched, so that a round's bounds do not fit a look-back."""
+
+
+def read_covariate(problems: Problems, path: str, name: str, given: object) -> Covariate | None:
+    """The field `covariate` of the metric `name`: a look-back, or one with the metric to look at; no columns yet.
+
+    >>> read_covariate(Problems(), "metrics.likes.covariate", "likes", "7d").lookback
+    604800.0
+    """
+    if not isinstance(given, Mapping):
+        given = {"lookback": given}
+    fields = problems.fields(path, given, COVARIATE_FIELDS)
+    if "lookback" not in fields:
+        problems.add(within(path, "lookback"), "is missing; say how far back to look, as in covariate: 7d")
+        return None
+    lookback = read_span(problems, within(path, "lookback"), fields["lookback"], low=1.0)
+    metric = fields.get("metric", name)
+    if not isinstance(metric, str):
+        problems.add(within(path, "metric"), f"must be the name of a metric of this study, got {shown(metric)}")
+        return None
+    cap = None
+    if fields.get("cap") is not None:
+        cap = problems.number(within(path, "cap"), fields["cap"])
+        if cap is not None and cap <= 0:
+            problems.add(within(path, "cap"), f"must be above 0, got {cap:g}")
+    return None if lookback is None else Covariate(metric, lookback, cap=cap)
+
+
+def adjusted(problems: Problems, path: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """The metrics with the columns that their covariates read; those that are defined alike are one column.
+
+    >>> likes = Metric("likes", Column("likes", "like", None, "count", 0.0, 5.0), covariate=Covariate("likes", 3600.0))
+    >>> adjusted(Problems(), "metrics", {"likes": likes})["likes"].covariate.columns[0].name
+    'likes.covariate'
+    """
+    first: dict[Column, Column] = {}
+    found = {}
+    for name, metric in metrics.items():
+        wanted = metric.covariate
+        if wanted is not None:
+            spot = f"{within(path, name)}.covariate"
+            source = metrics.get(wanted.metric)
+            if source is None:
+                problems.add(f"{spot}.metric", f"is no metric of this study; {nearest(wanted.metric, metrics)}")
+            elif source.denominator is not None and wanted.cap is not None:
+                problems.add(f"{spot}.cap", f"cannot bound {wanted.metric}, which is a ratio; leave it out")
+            else:
+                halves = (_before(half, label, wanted) for half, label in _labelled(name, source))
+                columns = tuple(first.setdefault(replace(half, name=""), half) for half in halves)
+                metric = replace(metric, covariate=replace(wanted, columns=columns))
+        found[name] = metric
+    return found
+
+
+def _labelled(name: str, source: Metric) -> list[tuple[Column, str]]:
+    labels = ("", ".numerator", ".denominator")[bool(source.denominator) :]
+    return [(half, f"{name}.covariate{label}") for half, label in zip(source.columns, labels, strict=False)]
+
+
+def _before(column: Column, name: str, wanted: Covariate) -> Column:
+    """A column over the look-back."""
+    low, high = (None, None) if column.per_unit in GROWING else (column.low, column.high)
+    if wanted.cap is not None:
+        low, high = 0.0, wanted.cap
+    return replace(column, name=name, low=low, high=high, window=None, lookback=wanted.lookback)
+
+
+MOST = 64
+"""Metrics in one study."""
+
+MOST_CONDITIONS = 32
+"""Conditions, and values in one list, of one metric."""
+
+AGGREGATES: tuple[str, ...] = get_args(Aggregate)
+
+COMPARISONS: tuple[str, ...] = get_args(Comparison)
+
+MOST_VALUES = 1000
+"""Values that all conditions of a study compare with, together; engines bind each of them several times."""
+
+COLUMN_FIELDS = ("event", "value", "per_unit", "cap", "range", "where", "by", "window")
+
+METRIC_FIELDS = (*COLUMN_FIELDS, "ratio", "lower_is_better", "covariate")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+_EVENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
+
+
+def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict[str, Metric]:
+    """Read every definition, or raise BadSpec with all that is wrong with them, by field.
+
+    Halves of ratios that are defined alike are one column, measured once; a plain metric lends it its name.
+
+    >>> metrics = parse_metrics({
+    ...     "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
+    ...     "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "view", "per_unit": "count"}]},
+    ... })
+    >>> metrics["watch_time"].numerator.high, metrics["like_rate"].denominator.name
+    (7200.0, 'like_rate.denominator')
+    """
+    problems = Problems()
+    if not isinstance(document, Mapping) or not document:
+        problems.add(path, f"must define at least one metric by name, got {shown(document)}")
+        problems.refuse()
+    if len(document) > MOST:
+        problems.add(path, f"has {len(document)} metrics, more than the {MOST} that one study may have")
+        problems.refuse()
+    found = {}
+    for name, given in document.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problems.add(
+                within(path, shown(name)),
+                "is no metric's name: up to 63 letters, digits, _ and -, and a letter or _ first",
+            )
+            continue
+        metric = _metric(problems, within(path, name), name, given)
+        if metric is not None:
+            found[name] = metric
+    found = adjusted(problems, path, _shared(found))
+    compared = sum(len(test.values) for metric in found.values() for half in _all(metric) for test in half.where)
+    if compared > MOST_VALUES:
+        problems.add(path, f"compares with {compared:,} values in all, more than {MOST_VALUES:,}; count simpler events")
+    problems.refuse()
+    return found
+
+
+def _metric(problems: Problems, path: str, name: str, given: object) -> Metric | None:
+    fields = problems.fields(path, given, METRIC_FIELDS)
+    if not isinstance(given, Mapping):
+        return None
+    lower = fields.pop("lower_is_better", False)
+    if not isinstance(lower, bool):
+        problems.add(within(path, "lower_is_better"), f"must be true or false, got {shown(lower)}")
+        lower = False
+    covariate = None
+    if "covariate" in fields:
+        covariate = read_covariate(problems, within(path, "covariate"), name, fields.pop("covariate"))
+    if "ratio" not in fields:
+        column = _column(problems, path, name, fields)
+        return None if column is None else Metric(name, column, None, lower, covariate)
+    halves = fields.pop("ratio")
+    if fields:
+        problems.add(within(path, next(iter(fields))), "stands beside ratio; write it inside one of the ratio's halves")
+    if not isinstance(halves, (list, tuple)) or len(halves) != 2:
+        problems.add(
+            within(path, "ratio"),
+            f"must be two definitions, [numerator, denominator], such as [{{event: like, per_unit: count}}, "
+            f"{{event: view, per_unit: count}}], got {shown(halves)}",
+        )
+        return None
+    columns = []
+    for place, (half, role) in enumerate(zip(halves, ("numerator", "denominator"), strict=True)):
+        spot = f"{path}.ratio[{place}]"
+        columns.append(_column(problems, spot, f"{name}.{role}", problems.fields(spot, half, COLUMN_FIELDS)))
+    top, bottom = columns
+    if top is None or bottom is None:
+        return None
+    if replace(top, name="") == replace(bottom, name=""):
+        problems.add(within(path, "ratio"), "has two halves that are defined alike, so it is always 1; change one")
+        return None
+    if bottom.low is not None and bottom.low < 0:
+        problems.add(f"{path}.ratio[1].range", "lets the denominator be negative; start it at 0")
+    return Metric(name, top, bottom, lower, covariate)
+
+
+def _column(problems: Problems, path: str, name: str, fields: Mapping[str, object]) -> Column | None:
+    event, value, by = (_named(problems, path, fields, field) for field in ("event", "value", "by"))
+    if "event" not in fields:
+        problems.add(within(path, "event"), "is missing; name the event that the metric reads, as in event: watch")
+    per_unit = fields.get("per_unit", "count" if value is None else "sum")
+    if not isinstance(per_unit, str) or per_unit not in AGGREGATES:
+        problems.add(
+            within(path, "per_unit"),
+            f"must be one of {', '.join(AGGREGATES)}, got {shown(per_unit)}{_meant_aggregate(per_unit)}",
+        )
+        return None
+    if per_unit in ("count", "any"):
+        if "value" in fields:
+            problems.add(
+                within(path, "value"),
+                f"is not read by per_unit: {per_unit}, which counts events; leave it out, or write per_unit: sum",
+            )
+    elif "value" not in fields:
+        problems.add(
+            within(path, "value"), f"is missing; per_unit: {per_unit} needs the event's field that holds the number"
+        )
+    if per_unit == "last" and "by" not in fields:
+        problems.add(
+            within(path, "by"),
+            "is missing; per_unit: last needs the event's field that says which is the latest (such as your own "
+            "timestamp), because events may arrive in any order",
+        )
+    if per_unit != "last" and "by" in fields:
+        problems.add(within(path, "by"), "is only read by per_unit: last; leave it out")
+    low, high = _bounds(problems, path, fields)
+    where = _where(problems, within(path, "where"), fields["where"]) if "where" in fields else ()
+    window = read_span(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
+    if event is None:
+        return None
+    return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by, window)
+
+
+def _named(problems: Problems, path: str, fields: Mapping[str, object], field: str) -> str | None:
+    if field not in fields:
+        return None
+    pattern = _EVENT if field == "event" else _FIELD
+    given = fields[field]
+    if isinstance(given, str) and pattern.fullmatch(given):
+        return given
+    rule = (
+        "an event's name: up to 128 letters, digits, spaces and _ . : / -"
+        if field == "event"
+        else "a field's name: up to 64 letters, digits and _ . -, and a letter or _ first"
+    )
+    problems.add(within(path, field), f"must be {rule}; got {shown(given)}")
+    return None
+
+
+def _bounds(problems: Problems, path: str, fields: Mapping[str, object]) -> tuple[float | None, float | None]:
+    if "cap" in fields and "range" in fields:
+        problems.add(within(path, "cap"), "stands beside range; cap: c is short for range: [0, c], so keep one")
+        return None, None
+    if "cap" in fields:
+        high = problems.number(within(path, "cap"), fields["cap"])
+        if high is not None and high <= 0:
+            problems.add(within(path, "cap"), f"must be above 0, got {high:g}; for negative values write range: [a, b]")
+        return 0.0, high
+    if "range" not in fields:
+        return (0.0, 1.0) if fields.get("per_unit") == "any" else (None, None)
+    spot, given = within(path, "range"), fields["range"]
+    if not isinstance(given, (list, tuple)) or len(given) != 2:
+        problems.add(spot, f"must be two numbers, [lowest, highest], got {shown(given)}")
+        return None, None
+    low, high = (problems.number(f"{spot}[{place}]", end) for place, end in enumerate(given))
+    if low is None or high is None:
+        return None, None
+    if not low < high:
+        problems.add(spot, f"must have its lowest number first, got [{low:g}, {high:g}]")
+    elif not low <= 0 <= high:
+        problems.add(
+            spot,
+            f"must hold 0, because a unit without such events counts 0, got [{low:g}, {high:g}]; widen it to 0",
+        )
+    return low, high
+
+
+def _where(problems: Problems, path: str, given: object) -> tuple[Condition, ...]:
+    if not isinstance(given, Mapping) or not given:
+        problems.add(
+            path, f'must be conditions by field, such as {{surface: home, seconds: {{">=": 3}}}}, got {shown(given)}'
+        )
+        return ()
+    found: list[Condition] = []
+    for field, wanted in given.items():
+        spot = within(path, field if isinstance(field, str) else shown(field))
+        if not isinstance(field, str) or not _FIELD.fullmatch(field):
+            problems.add(spot, "is no field's name: up to 64 letters, digits and _ . -, and a letter or _ first")
+        elif isinstance(wanted, Mapping):
+            if not wanted:
+                problems.add(spot, 'has no comparison; write one such as {">=": 3}')
+            for sign, value in wanted.items():
+                found += _condition(problems, f"{spot}[{shown(sign)}]", field, sign, value)
+        else:
+            found += _condition(problems, spot, field, "in" if isinstance(wanted, (list, tuple)) else "=", wanted)
+    if len(found) > MOST_CONDITIONS:
+        problems.add(path, f"has {len(found)} conditions, more than {MOST_CONDITIONS}; count a simpler event")
+    return tuple(found)
+
+
+def _condition(problems: Problems, path: str, field: str, sign: object, given: object) -> list[Condition]:
+    if not isinstance(sign, str) or sign not in COMPARISONS:
+        problems.add(path, f"must be one of {' '.join(COMPARISONS)}")
+        return []
+    several = list(given) if sign == "in" and isinstance(given, (list, tuple)) else [given]
+    if sign == "in" and not (isinstance(given, (list, tuple)) and 0 < len(given) <= MOST_CONDITIONS):
+        problems.add(path, f"must be a list of 1 to {MOST_CONDITIONS} values, got {shown(given)}")
+        return []
+    values: list[Value] = []
+    for value in several:
+        if isinstance(value, bool):
+            values.append(value)
+        elif isinstance(value, (int, float)) or sign in ("<", "<=", ">", ">="):
+            number = problems.number(path, value)
+            values += [] if number is None else [number]
+        elif isinstance(value, str) and len(value) <= 256 and value.isprintable():
+            values.append(value)
+        else:
+            problems.add(
+                path, f"must compare with a number, a bool or up to 256 printable characters, got {shown(value)}"
+            )
+    if isinstance(given, bool) and sign in ("<", "<=", ">", ">="):
+        problems.add(path, f"must compare with a number, got {shown(given)}")
+    return [Condition(field, cast(Comparison, sign), tuple(values))] if values else []
+
+
+def _all(metric: Metric) -> tuple[Column, ...]:
+    return metric.columns if metric.covariate is None else (*metric.columns, *metric.covariate.columns)
+
+
+def _shared(metrics: dict[str, Metric]) -> dict[str, Metric]:
+    """The metrics with equal halves of ratios as one column."""
+    plain = [metric.numerator for metric in metrics.values() if metric.denominator is None]
+    first: dict[Column, Column] = {}
+    for column in plain:
+        first.setdefault(replace(column, name=""), column)
+    found = {}
+    for name, metric in metrics.items():
+        if metric.denominator is not None:
+            top, bottom = (first.setdefault(replace(half, name=""), half) for half in metric.columns)
+            metric = replace(metric, numerator=top, denominator=bottom)
+        found[name] = metric
+    return found
+
+
+def _meant_aggregate(given: object) -> str:
+    """Return a hint at the aggregate that was probably meant."""
+    hint = nearest("mean" if given in ("avg", "average") else given, AGGREGATES)
+    return f"; {hint}" if hint.startswith("did you mean") else ""
+
+
+def metric_document(metric: Metric) -> dict[str, Any]:
+    """One definition as a plain JSON value that `parse_metrics` reads back.
+
+    >>> metric_document(Metric("watch", Column("watch", "watch", "seconds", "sum", 0.0, 60.0)))
+    {'event': 'watch', 'value': 'seconds', 'per_unit': 'sum', 'range': [0.0, 60.0]}
+    """
+    if metric.denominator is None:
+        written = _write_column(metric.numerator)
+    else:
+        written = {"ratio": [_write_column(metric.numerator), _write_column(metric.denominator)]}
+    if metric.lower_is_better:
+        written["lower_is_better"] = True
+    if metric.covariate is not None:
+        told = metric.covariate
+        written["covariate"] = {"lookback": told.lookback, "metric": told.metric}
+        if told.cap is not None:
+            written["covariate"]["cap"] = told.cap
+    return written
+
+
+def _write_column(column: Column) -> dict[str, Any]:
+    written: dict[str, Any] = {"event": column.event}
+    if column.value is not None:
+        written["value"] = column.value
+    written["per_unit"] = column.per_unit
+    if column.low is not None and column.high is not None:
+        written["range"] = [column.low, column.high]
+    if column.by is not None:
+        written["by"] = column.by
+    if column.window is not None:
+        written["window"] = column.window
+    where: dict[str, dict[str, Any]] = {}
+    for condition in column.where:
+        values: Any = list(condition.values) if condition.comparison == "in" else condition.values[0]
+        where.setdefault(condition.field, {})[condition.comparison] = values
+    return {**written, "where": where} if where else written

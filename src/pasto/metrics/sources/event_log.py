@@ -1,0 +1,48 @@
+"""PASTO's own events: one table of exposures and metric events, in the store or in its archive."""
+
+from __future__ import annotations
+
+from pasto.metrics.request import Request
+from pasto.metrics.sql import Draft, JsonFields, Relation, Span
+
+
+def own_events(draft: Draft, request: Request, table: str = "events") -> Relation:
+    """The round of a request, and what covariates read before it, from a table with the columns of the store's events.
+
+    Times are those at which events were received.
+    """
+    names = ", ".join(map(draft.bind, request.events))
+    study, version = draft.bind(request.study), draft.bind(request.version)
+    after, until = draft.bind(request.after), draft.bind(request.until)
+    source = draft.table(table)
+    shown = """unit, CASE WHEN kind = 0 THEN arm END AS arm, CASE WHEN kind = 0 THEN candidate END AS candidate,
+            CASE WHEN kind = 1 THEN name END AS name, fields"""
+    span = (
+        f"study = {study} AND version = {version} AND sequence > {after} AND sequence <= {until} "
+        "AND excluded = 0 AND unit <> ''"
+    )
+    if not request.timed:
+        text = f"SELECT {shown} FROM {source} WHERE {span} AND (kind = 0 OR name IN ({names}))"  # noqa: S608 -- all bound
+        return Relation(text, JsonFields("fields"))
+    spans = {column.span: f"s{place}" for place, column in enumerate(request.columns)}
+    flags = "".join(f", {_within(draft, request, span)} AS {flag}" for span, flag in spans.items())
+    past = request.past
+    text = f"""SELECT {shown}{flags}
+        FROM {source} LEFT JOIN (
+            SELECT unit AS met, min(received_at) AS seen FROM {source} WHERE {span} AND kind = 0 GROUP BY unit
+        ) AS exposed ON unit = met
+        WHERE ({span} AND (kind = 0 OR name IN ({names})))
+            OR (study = {study} AND sequence > {draft.bind(past.after)} AND sequence <= {draft.bind(past.until)}
+                AND unit <> '' AND kind = 1 AND name IN ({names}))"""  # noqa: S608 -- all bound
+    return Relation(text, JsonFields("fields"), spans)
+
+
+def _within(draft: Draft, request: Request, span: Span) -> str:
+    """SQL for whether an event is one that columns with this window and look-back read."""
+    window, lookback = span
+    after = draft.bind(request.after)
+    if lookback is not None:
+        return f"sequence <= {after} AND received_at >= {draft.double(draft.bind(request.past.at - lookback))}"
+    if window is not None:
+        return f"sequence > {after} AND received_at <= seen + {draft.double(draft.bind(window))}"
+    return f"sequence > {after}"

@@ -1,0 +1,274 @@
+"""A team's own tables of exposures and events: their columns by name, and nothing ever posted to PASTO.
+
+What a unit was assigned is computed again from the published policy, in the database itself: exposures need only say
+which units a policy's version met. Where they name the candidate too, those that the policy did not draw are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pasto.errors import BadOption
+from pasto.metrics.definitions import Column
+from pasto.metrics.sql import Draft, Plain, Relation, Span
+from pasto.metrics.sql.assignment import assigned
+from pasto.metrics.sql.field_access import Kind
+from pasto_sdk.policy import Published
+
+_LATER = {
+    "duckdb": "({time} + to_microseconds(CAST({microseconds} AS BIGINT)))",
+    "postgres": "({time} + {microseconds} * interval '1 microsecond')",
+    "spark": "({time} + make_dt_interval(0, 0, 0, CAST({microseconds} AS DECIMAL(18, 0)) / 1000000))",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """SQL over the times of exposures and events."""
+
+    draft: Draft
+    tables: Tables
+    kinds: Mapping[str, Mapping[str, Kind]]
+    """By table and column; a column that is not among them may be a timestamp."""
+
+    def firsts(self, versions: str) -> str:
+        """When each unit was first exposed under some versions: unit, began."""
+        table, draft = self.tables.exposures, self.draft
+        unit = draft.identifier(table.unit)
+        return (
+            f"SELECT {unit} AS unit, min({draft.identifier(self._column(table))}) AS began "  # noqa: S608 -- all quoted
+            f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} {versions} GROUP BY {unit}"
+        )
+
+    def of(self, table: EventTable) -> str:
+        """When an event of a table happened."""
+        return f"e.{self.draft.identifier(self._column(table))}"
+
+    def later(self, time: str, seconds: float) -> str:
+        """So many seconds after a time of the exposures; before it where they are negative."""
+        draft = self.draft
+        exposures = self.tables.exposures
+        if self.kinds.get(exposures.table, {}).get(self._column(exposures)) == "number":
+            return f"({time} + {draft.double(draft.bind(seconds))})"
+        return _LATER[draft.dialect.name].format(time=time, microseconds=draft.bind(round(seconds * 1e6)))
+
+    def _column(self, table: EventTable | ExposureTable) -> str:
+        if table.time is None:
+            raise BadOption(
+                f"the table {table.table!r} does not say when things happened, which windows and look-backs count "
+                "from; name its column under time"
+            )
+        return table.time
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureTable:
+    """Where exposures are, and what its columns are called."""
+
+    table: str
+    unit: str = "unit"
+    version: str = "version"
+    candidate: str | None = None
+    """The candidate's name, where it was logged."""
+    time: str | None = None
+    """When: of any type that can be ordered where events do not say their version; a timestamp, or a number of
+    seconds, where a column has a window or looks back."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """Where events are, and what its columns are called."""
+
+    table: str
+    unit: str = "unit"
+    name: str | None = "name"
+    """The column with the event's name; None where `event` names them all."""
+    event: str | None = None
+    version: str | None = None
+    """Of the policy that the unit was served; without it, an event belongs to its unit's latest exposure before it."""
+    time: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Columns by the field that a metric reads; a field that is not here is the column of its own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A team's exposures, and its events in one table or in several."""
+
+    exposures: ExposureTable
+    events: tuple[EventTable, ...]
+
+
+Kinds = Mapping[str, Mapping[str, Kind]]
+"""By table and column: what a column holds."""
+
+
+def team_events(
+    draft: Draft,
+    tables: Tables,
+    policy: Published,
+    columns: Sequence[Column],
+    kinds: Kinds,
+    since: int | None = None,
+) -> Relation:
+    """A policy's exposures and their events, from a team's own tables.
+
+    Columns that look back read what a unit did before its first exposure under this policy, or under an earlier one
+    from the version `since` on, where those dealt units alike.
+
+    >>> from pasto_sdk.policy import publish
+    >>> from pasto.metrics.sql import DIALECTS
+    >>> policy = publish(study="feed", version=7, round=7, state="learning", mode="shuffled", salt="feed/7",
+    ...                  candidates={0: ("a", {})}, baseline=0, shares=[("control", 0, 1.0)],
+    ...                  valid_from=0, expires_after=60)
+    >>> tables = Tables(ExposureTable("lake.seen", unit="user_id"), (EventTable("lake.events", version="policy"),))
+    >>> likes = Column("likes", "like", None, "count")
+    >>> text = team_events(Draft(DIALECTS["spark"]), tables, policy, [likes], {"lake.events": {}}).text
+    >>> "FROM `lake`.`seen` WHERE `version` = :p0" in text
+    True
+    """
+    wanted = sorted({name for column in columns for name in _fields(column)})
+    merged = {name: _kind(tables.events, kinds, name) for name in wanted}
+    fields = Plain(merged)
+    carried = fields.carried(draft)
+    version = draft.bind(policy.version)
+    spans: dict[Span, str] = {}
+    if any(column.span != (None, None) for column in columns):
+        spans = {column.span: f"s{place}" for place, column in enumerate(columns)}
+    absent = "".join(f", CAST(NULL AS {kind}) AS {draft.identifier(name)}" for name, kind in carried.items())
+    absent += "".join(f", FALSE AS {flag}" for flag in spans.values())
+    exposed = _exposures(draft, tables.exposures, policy, version)
+    pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
+    events = sorted({column.event for column in columns})
+    times = Times(draft, tables, kinds)
+    for table in tables.events:
+        if table.event is not None and table.event not in events:
+            continue
+        shown = _shown(draft, table, carried, kinds[table.table])
+        pieces.append(_events(draft, times, table, version, events, shown, spans))
+        if any(lookback is not None for _, lookback in spans):
+            first = draft.bind(policy.version if since is None else since)
+            firsts = times.firsts(f"BETWEEN {first} AND {version}")
+            pieces.append(_before(draft, times, table, firsts, events, shown, spans))
+    return Relation("\nUNION ALL\n".join(pieces), fields, spans)
+
+
+def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: str) -> str:
+    """The cell of every exposed unit."""
+    unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
+    place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
+    own = assigned(policy, draft.dialect.name)
+    if table.candidate is None:
+        return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
+    claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
+    drawn = own.query(f"(SELECT DISTINCT {unit} AS unit, {claimed} AS claimed {place}) AS exposed", also="claimed")
+    return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
+
+
+def _shown(draft: Draft, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
+    """What is shown of an event: its unit, name and fields."""
+    shown = ""
+    for wanted, kind in carried.items():
+        column = table.fields.get(wanted, wanted)
+        value = f"e.{draft.identifier(column)}" if column in kinds else "NULL"
+        shown += f", CAST({value} AS {kind}) AS {draft.identifier(wanted)}"
+    unit = f"CAST(e.{draft.identifier(table.unit)} AS {draft.dialect.text})"
+    # The types of the two columns come from the exposures, which stand first in the union.
+    return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{shown}"
+
+
+def _name(draft: Draft, table: EventTable) -> str:
+    """SQL for an event's name."""
+    if table.event is None and table.name:
+        return f"e.{draft.identifier(table.name)}"
+    return draft.bind(str(table.event))
+
+
+def _named(draft: Draft, table: EventTable, events: Sequence[str]) -> list[str]:
+    """What an event's name must be."""
+    return [] if table.event is not None else [f"{_name(draft, table)} IN ({', '.join(map(draft.bind, events))})"]
+
+
+def _events(
+    draft: Draft,
+    times: Times,
+    table: EventTable,
+    version: str,
+    events: Sequence[str],
+    shown: str,
+    spans: Mapping[Span, str],
+) -> str:
+    """The events of one table that belong to the policy."""
+    exposures = times.tables.exposures
+    joined = f"{draft.table(table.table)} AS e"
+    for (window, lookback), flag in spans.items():
+        within = "FALSE" if lookback is not None else "TRUE"
+        if window is not None:
+            within = f"coalesce({times.of(table)} <= {times.later('f.began', window)}, FALSE)"
+        shown += f", {within} AS {flag}"
+    if any(window is not None for window, _ in spans):
+        joined += f" LEFT JOIN ({times.firsts(f'= {version}')}) AS f ON e.{draft.identifier(table.unit)} = f.unit"
+    tests = _named(draft, table, events)
+    if table.version is not None:
+        tests.append(f"e.{draft.identifier(table.version)} = {version}")
+        return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
+    if table.time is None or exposures.time is None:
+        raise BadOption(
+            f"events of {table.table!r} say neither their version nor their time; name the column of one of them "
+            "(with the time, that of the exposures too)"
+        )
+    seen, when = draft.identifier(exposures.unit), draft.identifier(exposures.time)
+    ranges = (
+        f"SELECT {seen} AS unit, {draft.identifier(exposures.version)} AS version, {when} AS began, "  # noqa: S608
+        f"lead({when}) OVER (PARTITION BY {seen} ORDER BY {when}) AS ended FROM {draft.table(exposures.table)}"
+    )
+    moment = f"e.{draft.identifier(table.time)}"
+    tests += [f"s.version = {version}", f"{moment} >= s.began", f"(s.ended IS NULL OR {moment} < s.ended)"]
+    joined += f" JOIN ({ranges}) AS s ON e.{draft.identifier(table.unit)} = s.unit"
+    return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
+
+
+def _before(
+    draft: Draft,
+    times: Times,
+    table: EventTable,
+    firsts: str,
+    events: Sequence[str],
+    shown: str,
+    spans: Mapping[Span, str],
+) -> str:
+    """The events of one table that lie before their unit's first exposure, as far back as any column looks."""
+    moment = times.of(table)
+    longest = 0.0
+    for (_, lookback), flag in spans.items():
+        within = "FALSE" if lookback is None else f"{moment} >= {times.later('f.began', -lookback)}"
+        longest = max(longest, lookback or 0.0)
+        shown += f", {within} AS {flag}"
+    tests = _named(draft, table, events)
+    tests += [f"{moment} < f.began", f"{moment} >= {times.later('f.began', -longest)}"]
+    return (
+        f"SELECT {shown} FROM {draft.table(table.table)} AS e JOIN ({firsts}) AS f "  # noqa: S608 -- all quoted or bound
+        f"ON e.{draft.identifier(table.unit)} = f.unit WHERE {' AND '.join(tests)}"
+    )
+
+
+def _fields(column: Column) -> set[str]:
+    """The fields that a column reads."""
+    found = {condition.field for condition in column.where}
+    return found | {name for name in (column.value, column.by) if name is not None}
+
+
+def _kind(tables: Sequence[EventTable], kinds: Kinds, name: str) -> Kind:
+    """What a field holds; BadOption where no table has it, or two disagree."""
+    found = {
+        kinds[table.table][column]
+        for table in tables
+        for column in [table.fields.get(name, name)]
+        if column in kinds[table.table]
+    }
+    if len(found) != 1:
+        shown = ", ".join(repr(table.table) for table in tables)
+        problem = "is a column of none" if not found else f"is {' and '.join(sorted(found))} in different ones"
+        raise BadOption(f"the field {name!r} {problem} of the tables of events {shown}; map it under fields")
+    return found.pop()

@@ -1,0 +1,127 @@
+"""How an event's field is read: from a JSON object, or from a column of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pasto.errors import BadOption
+from pasto.metrics.sql.query_builder import Draft
+
+Kind = Literal["number", "text", "bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """SQL for one field by what it may hold; each is NULL where the field holds something else, or is not there."""
+
+    number: str
+    text: str
+    flag: str
+    present: str
+    """Whether it is there at all."""
+
+    @property
+    def amount(self) -> str:
+        """Its number; true is 1 and false 0, and text is none."""
+        return f"coalesce({self.number}, CASE WHEN {self.flag} THEN 1 WHEN NOT ({self.flag}) THEN 0 END)"
+
+
+class Fields(Protocol):
+    """Where an event's fields are."""
+
+    def read(self, draft: Draft, name: str) -> Reading:
+        """SQL for one field."""
+        ...
+
+    def carried(self, draft: Draft) -> dict[str, str]:
+        """The columns that hold the fields, by their name in the query, with their SQL type."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFields:
+    """Fields in one column of JSON objects, as PASTO keeps its own events.
+
+    >>> from pasto.metrics.sql.query_builder import DIALECTS
+    >>> JsonFields("fields").read(Draft(DIALECTS["postgres"]), "x").text
+    "CASE WHEN jsonb_typeof(fields->%(p0)s) = 'string' THEN fields->>%(p0)s END"
+    """
+
+    column: str
+
+    def read(self, draft: Draft, name: str) -> Reading:
+        """SQL for one field; a field's name has no quotes in it."""
+        return _JSON[draft.dialect.name](draft, self.column, name)
+
+    def carried(self, draft: Draft) -> dict[str, str]:
+        """The one column."""
+        return {self.column: "jsonb" if draft.dialect.name == "postgres" else draft.dialect.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Fields in columns of their own, whose kinds are known.
+
+    >>> from pasto.metrics.sql.query_builder import DIALECTS
+    >>> Plain({"seconds": "number"}).read(Draft(DIALECTS["duckdb"]), "seconds").number
+    'CAST("seconds" AS DOUBLE)'
+    """
+
+    kinds: Mapping[str, Kind]
+
+    def read(self, draft: Draft, name: str) -> Reading:
+        """SQL for one field; BadOption where there is no such column."""
+        if name not in self.kinds:
+            raise BadOption(f"the events have no column {name!r}; there are {', '.join(self.kinds) or 'none'}")
+        column, kind = draft.identifier(name), self.kinds[name]
+        return Reading(
+            number=draft.double(column if kind == "number" else "NULL"),
+            text=f"CAST({column if kind == 'text' else 'NULL'} AS {draft.dialect.text})",
+            flag=column if kind == "bool" else "CAST(NULL AS BOOLEAN)",
+            present=f"{column} IS NOT NULL",
+        )
+
+    def carried(self, draft: Draft) -> dict[str, str]:
+        """Each of them."""
+        types = {"number": draft.dialect.double, "text": draft.dialect.text, "bool": "BOOLEAN"}
+        return {name: types[kind] for name, kind in self.kinds.items()}
+
+
+def _duckdb(draft: Draft, column: str, name: str) -> Reading:
+    path = draft.bind(f'$."{name}"')
+    kind, value = f"json_type({column}, {path})", f"json_extract_string({column}, {path})"
+    return Reading(
+        number=f"CASE WHEN {kind} IN ('DOUBLE', 'UBIGINT', 'BIGINT') THEN TRY_CAST({value} AS DOUBLE) END",
+        text=f"CASE WHEN {kind} = 'VARCHAR' THEN {value} END",
+        flag=f"CASE WHEN {kind} = 'BOOLEAN' THEN {value} = 'true' END",
+        present=f"{kind} IS NOT NULL",
+    )
+
+
+def _postgres(draft: Draft, column: str, name: str) -> Reading:
+    field = draft.bind(name)
+    kind, value = f"jsonb_typeof({column}->{field})", f"{column}->>{field}"
+    return Reading(
+        number=f"CASE WHEN {kind} = 'number' THEN ({value})::double precision END",
+        text=f"CASE WHEN {kind} = 'string' THEN {value} END",
+        flag=f"CASE WHEN {kind} = 'boolean' THEN ({value})::boolean END",
+        present=f"{kind} IS NOT NULL",
+    )
+
+
+def _spark(draft: Draft, column: str, name: str) -> Reading:
+    path = draft.bind(f'$["{name}"]')
+    value = f"variant_get(parse_json({column}), {path})"
+    kind = f"schema_of_variant({value})"
+    text = f"try_variant_get(parse_json({column}), {path}, 'string')"
+    return Reading(
+        number=f"CASE WHEN {kind} RLIKE '^(BIGINT|DECIMAL|DOUBLE|FLOAT)' THEN CAST({text} AS DOUBLE) END",
+        text=f"CASE WHEN {kind} = 'STRING' THEN {text} END",
+        flag=f"CASE WHEN {kind} = 'BOOLEAN' THEN {text} = 'true' END",
+        present=f"{value} IS NOT NULL",
+    )
+
+
+_JSON = {"duckdb": _duckdb, "postgres": _postgres, "spark": _spark}

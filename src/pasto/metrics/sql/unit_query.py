@@ -1,0 +1,150 @@
+"""One row for each exposed unit: its cell, and its number in every column within the stated bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from pasto.metrics.definitions import Column, Condition
+from pasto.metrics.moments import Moments
+from pasto.metrics.sql.field_access import Fields
+from pasto.metrics.sql.query_builder import Draft
+
+Span = tuple[float | None, float | None]
+"""A column's window and look-back, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Exposures and events in one table, as a query."""
+
+    text: str
+    """Gives unit; arm and candidate where the row is an exposure; name where it is an event; and the fields."""
+    fields: Fields
+    spans: Mapping[Span, str] = field(default_factory=dict)
+    """Columns of the query that say whether an event lies in a span; none where all of them lie in the round."""
+
+
+def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> str:
+    """The query for arm, candidate, x0… (the numbers) and o0… (whether each lay outside its bounds) of every unit.
+
+    >>> from pasto.metrics.sql.query_builder import DIALECTS
+    >>> from pasto.metrics.sql.field_access import JsonFields
+    >>> likes = Column("likes", "like", None, "count")
+    >>> query = units_query(Draft(DIALECTS["duckdb"]), Relation("SELECT * FROM rows", JsonFields("fields")), [likes])
+    >>> "coalesce(count(v0), 0)" in query
+    True
+    """
+    picked, made, bounded = [], [], []
+    for place, column in enumerate(columns):
+        picked += _picked(draft, relation, place, column)
+        made.append(f"{draft.double(f'coalesce({_made(draft, place, column)}, 0)')} AS r{place}")
+        bounded.append(_bounded(draft, place, column))
+    return f"""SELECT arm, candidate, {", ".join(bounded)} FROM (
+    SELECT unit, min(arm) AS arm, min(candidate) AS candidate, {", ".join(made)} FROM (
+        SELECT unit, arm, candidate, {", ".join(picked)} FROM ({relation.text}) AS seen
+    ) AS picked GROUP BY unit
+) AS made WHERE arm IS NOT NULL"""  # noqa: S608 -- names, paths and values are all bound or quoted
+
+
+def _picked(draft: Draft, relation: Relation, place: int, column: Column) -> list[str]:
+    """SQL for a column's number of one event (NULL where it does not count), and for its key where it has one."""
+    fields = relation.fields
+    tests = [f"name = {draft.bind(column.event)}"]
+    if relation.spans:
+        tests.append(relation.spans[column.span])
+    tests += [_condition(draft, fields, condition) for condition in column.where]
+    found = []
+    for letter, read in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:
+        number = "1" if read is None else fields.read(draft, read).amount
+        found.append(f"CASE WHEN {' AND '.join(tests)} THEN {number} END AS {letter}{place}")
+    return found
+
+
+def _made(draft: Draft, place: int, column: Column) -> str:
+    """SQL for what is made of one unit's events."""
+    value = f"v{place}"
+    return {
+        "sum": f"sum({value})",
+        "count": f"count({value})",
+        "mean": f"sum({value}) / nullif(count({value}), 0)",
+        "any": f"least(count({value}), 1)",
+        "max": f"max({value})",
+        "last": draft.dialect.last.format(v=value, k=f"k{place}"),
+    }[column.per_unit]
+
+
+def _bounded(draft: Draft, place: int, column: Column) -> str:
+    """SQL for a unit's number within its bounds, and for whether it lay outside them."""
+    number = bound = f"r{place}"
+    outside = []
+    for limit, function, sign in ((column.low, "greatest", "<"), (column.high, "least", ">")):
+        if limit is not None:
+            spot = draft.double(draft.bind(limit))
+            bound = f"{function}({bound}, {spot})"
+            outside.append(f"{number} {sign} {spot}")
+    test = f"CASE WHEN {' OR '.join(outside)} THEN 1 ELSE 0 END" if outside else "0"
+    return f"{bound} AS x{place}, {test} AS o{place}"
+
+
+def _condition(draft: Draft, fields: Fields, condition: Condition) -> str:
+    """SQL for one condition; values of different kinds never equal one another."""
+    sign = "=" if condition.comparison in ("in", "!=") else condition.comparison
+    reading = fields.read(draft, condition.field)
+    tests = []
+    for value in condition.values:
+        found = reading.flag if isinstance(value, bool) else reading.text if isinstance(value, str) else reading.number
+        tests.append(f"coalesce(({found}) {sign} {draft.bind(value)}, FALSE)")
+    if condition.comparison == "!=":
+        return f"(NOT {tests[0]} AND {reading.present})"
+    return f"({' OR '.join(tests)})"
+
+
+def sums_query(units: str, width: int, prelude: str = "", products: str = "{}") -> str:
+    """The query for every cell's units, means, rests, clipped counts and sums of products, given a table of units.
+
+    Products are of deviations from the cell's mean, so that a mean that dwarfs its deviation costs no digits; what
+    rounding left of the mean is told as well. `products` is what to make of the sums of products, which are many.
+
+    >>> sums_query("units", 1).splitlines()[-1]
+    ') AS deviations GROUP BY arm, candidate'
+    """
+    places = range(width)
+    centres = ", ".join(f"avg(x{i}) AS c{i}" for i in places)
+    deviations = ", ".join(f"u.x{i} - c.c{i} AS d{i}, u.o{i} AS o{i}, c.c{i} AS c{i}" for i in places)
+    shown = [
+        *(f"min(c{i})" for i in places),
+        *(f"sum(d{i})" for i in places),
+        *(f"sum(o{i})" for i in places),
+        products.format(", ".join(f"sum(d{i} * d{j})" for i, j in combinations_with_replacement(places, 2))),
+    ]
+    return f"""WITH {prelude}centres AS (
+    SELECT arm, candidate, {centres} FROM {units} GROUP BY arm, candidate
+)
+SELECT arm, candidate, count(*), {", ".join(shown)} FROM (
+    SELECT u.arm AS arm, u.candidate AS candidate, {deviations}
+    FROM {units} AS u JOIN centres AS c ON u.arm = c.arm AND u.candidate = c.candidate
+) AS deviations GROUP BY arm, candidate"""  # noqa: S608 -- numbered names only
+
+
+def moments_from(rows: Iterable[Sequence[Any]], width: int) -> tuple[Moments, ...]:
+    """What `sums_query` gave, as moments sorted by arm and candidate.
+
+    >>> moments_from([("learner", 0, 2, 2.0, 0.0, 0, 2.0)], 1)[0].cross
+    ((2.0,),)
+    """
+    pairs = list(combinations_with_replacement(range(width), 2))
+    found = []
+    for arm, candidate, units, *numbers in sorted(rows, key=lambda row: (row[0], row[1])):
+        centre, rest = np.array(numbers[:width], dtype=float), np.array(numbers[width : 2 * width], dtype=float)
+        cross = np.empty((width, width))
+        for (i, j), product in zip(pairs, numbers[3 * width :], strict=True):
+            cross[i, j] = cross[j, i] = float(product) - rest[i] * rest[j] / units
+        mean = tuple((centre + rest / units).tolist())
+        clipped = tuple(map(int, numbers[2 * width : 3 * width]))
+        found.append(Moments(arm, int(candidate), int(units), mean, tuple(map(tuple, cross.tolist())), clipped))
+    return tuple(found)

@@ -1,0 +1,99 @@
+"""A guardrail as the user states it: which metric, which side, where, and how firmly."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from pasto.errors import BadObjective
+from pasto.objective.goals import Ratio
+
+_PERCENT = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """Keep a metric at least (or at most) somewhere; soft where it has a penalty, hard where it has none.
+
+    >>> Guardrail.parse("like_rate", at_least="-2%", penalty=5.0)
+    Guardrail(metric='like_rate', at=-2.0, lower=True, penalty=5.0, relative=True)
+    """
+
+    metric: str | Ratio
+    at: float
+    """The target (soft) or limit (hard): in the metric's units, or in percent over the baseline where relative."""
+    lower: bool
+    """True for at_least, False for at_most."""
+    penalty: float | None
+    """λ: goal units per squared unit of breach; None makes the guardrail hard."""
+    relative: bool
+
+    @classmethod
+    def parse(
+        cls,
+        metric: str | Ratio,
+        *,
+        at_least: float | str | None = None,
+        at_most: float | str | None = None,
+        penalty: float | None = None,
+    ) -> Guardrail:
+        """Check what a caller of `keep` wrote and make it a guardrail."""
+        label = metric.name if isinstance(metric, Ratio) else metric
+        if not isinstance(label, str) or not label:
+            raise BadObjective(f"keep needs a metric's name or a ratio, got {metric!r}")
+        given = at_least if at_least is not None else at_most
+        if given is None or (at_least is not None and at_most is not None):
+            raise BadObjective(f"keep({label!r}) needs either at_least= or at_most=, and one of them only")
+        at, relative = _threshold(given, label)
+        if penalty is not None and not (_is_number(penalty) and 0 < penalty < math.inf):
+            raise BadObjective(
+                f"keep({label!r}) got penalty={penalty!r}; a penalty is a positive number, and leaving it out makes "
+                "the guardrail hard"
+            )
+        return cls(metric, at, at_least is not None, None if penalty is None else float(penalty), relative)
+
+    @property
+    def label(self) -> str:
+        """The name people see."""
+        return self.metric.name if isinstance(self.metric, Ratio) else self.metric
+
+    def __str__(self) -> str:
+        place = f"{self.at:+g}%" if self.relative else f"{self.at:g}"
+        firmness = "" if self.penalty is None else f" (penalty {self.penalty:g})"
+        return f"{self.label} {'>=' if self.lower else '<='} {place}{firmness}"
+
+
+def likely_percentage(number: float) -> str:
+    """Return the percentage against the baseline that was probably meant by a number.
+
+    >>> likely_percentage(-0.02), likely_percentage(-2), likely_percentage(0)
+    ('-2%', '-2%', '0%')
+    """
+    percent = 100.0 * number if abs(number) < 1 else number
+    return f"{percent:+.4g}%" if percent else "0%"
+
+
+def _threshold(given: float | str, label: str) -> tuple[float, bool]:
+    """Read 0.03 as absolute and "-2%" as relative to the baseline."""
+    if isinstance(given, str):
+        match = _PERCENT.fullmatch(given)
+        if match is None:
+            raise BadObjective(
+                f"keep({label!r}) got the threshold {given!r}; write a number for the metric's own units (0.03) or a "
+                "signed percentage for a change against the baseline ('-2%')"
+            )
+        sign, digits = match.groups()
+        percent = float(digits)
+        if not sign and percent:
+            raise BadObjective(
+                f"keep({label!r}) got {given!r}, which could mean a rise or a fall; write '+{digits}%' or '-{digits}%'"
+            )
+        return (-percent if sign == "-" else percent), True
+    if not _is_number(given) or not math.isfinite(given):
+        raise BadObjective(f"keep({label!r}) got the threshold {given!r}; it must be a finite number")
+    return float(given), False
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

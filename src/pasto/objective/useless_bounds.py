@@ -1,0 +1,36 @@
+"""Guardrails below zero on metrics that never are: they cannot fail, and a percentage was probably meant."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from pasto.errors import PastoWarning
+from pasto.objective.goals import Array, Ratio
+from pasto.objective.guardrails import likely_percentage
+from pasto.objective.objective import Objective
+
+
+def warn_unfailing(objective: Objective, values: Array, where: str, *, stacklevel: int = 2) -> None:
+    """Warn of guardrails at less than a negative number whose metric is negative nowhere in values (metrics, n).
+
+    >>> import numpy as np, pasto
+    >>> kept = pasto.maximize("watch").keep("likes", at_least=-0.02)
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     warn_unfailing(kept, np.array([[30.0, 33.0], [0.03, 0.02]]), "among the candidates")
+    >>> print(found[0].message)
+    keep('likes', at_least=-0.02) cannot fail: likes is never negative among the candidates. For a change ... '-2%'
+    """
+    for rail in objective.guardrails:
+        if rail.relative or not rail.lower or rail.at >= 0:
+            continue
+        top = rail.metric.numerator if isinstance(rail.metric, Ratio) else rail.metric  # a denominator is positive
+        if np.min(values[objective.metrics.index(top)]) >= 0:
+            warnings.warn(
+                f"keep({rail.label!r}, at_least={rail.at:g}) cannot fail: {rail.label} is never negative {where}. For "
+                f"a change against the baseline write '{likely_percentage(rail.at)}'",
+                PastoWarning,
+                stacklevel=stacklevel + 1,
+            )

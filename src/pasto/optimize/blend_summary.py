@@ -1,0 +1,125 @@
+"""From a distribution and means to the answer that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.objective import Array, Form, Objective, Utility
+from pasto.optimize.exact.linear import spreads
+from pasto.records import Blend, Gain
+
+
+def describe(
+    probabilities: Array,
+    means: Array,
+    objective: Objective,
+    *,
+    names: Sequence[str],
+    baseline: int | None = None,
+    duals: Array | None = None,
+    others: Mapping[str, Array] | None = None,
+    active: NDArray[np.bool_] | None = None,
+) -> Blend:
+    """Say what a distribution over candidates does, given means (metrics, candidates) in the objective's order.
+
+    baseline is a candidate's index; others are further metrics (candidates,) to show; without duals (guardrails,) the
+    prices of hard guardrails are left out. The best single candidate is one of the active ones.
+
+    >>> import numpy as np, pasto
+    >>> means = np.array([[2.0, 0.0], [-2.0, 2.0]])
+    >>> print(describe(np.array([0.25, 0.75]), means, pasto.maximize("x").keep("y", at_least=0), names=("a", "b")))
+    25.0% a + 75.0% b: f(x) = 0.5 (x = 0.5, y = 1)
+    best single b: f(x) = 0
+    """
+    form = objective.form(None if baseline is None else means[:, baseline])
+    return describe_form(probabilities, means, objective, form, names, baseline, duals, others or {}, active)
+
+
+def describe_form(
+    probabilities: Array,
+    means: Array,
+    objective: Objective,
+    form: Form,
+    names: Sequence[str],
+    baseline: int | None,
+    duals: Array | None,
+    others: Mapping[str, Array],
+    active: NDArray[np.bool_] | None = None,
+) -> Blend:
+    """The same, for an objective whose form is at hand."""
+    blended = means @ probabilities
+    shown = _shown(blended, objective)
+    lifts: dict[str, float] = {}
+    shown |= {name: float(row @ probabilities) for name, row in others.items()}
+    if baseline is not None:
+        before = _shown(means[:, baseline], objective)
+        before |= {name: float(row[baseline]) for name, row in others.items()}
+        lifts = {name: 100.0 * (shown[name] / level - 1.0) for name, level in before.items() if level > 0.0}
+    prices = form.prices(blended, np.zeros(len(form.at)) if duals is None else duals)
+    if duals is None:
+        prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
+    value = float(form.smooth(blended))
+    tolerances = form.tolerances(means)
+    single, single_value, gain = _singles(form, means, blended, value, tolerances, active)
+    return Blend(
+        probabilities=tuple(probabilities.tolist()),
+        value=value,
+        metrics=shown,
+        prices=prices,
+        support=tuple(np.flatnonzero(probabilities).tolist()),
+        names=tuple(names),
+        single=single,
+        single_value=single_value,
+        gain=gain,
+        feasible=bool(form.met(blended, tolerances)),
+        shortfalls=form.shortfalls(blended, tolerances),
+        lifts=lifts,
+        goal=objective.goal_label,
+        percent=objective.relative and not isinstance(objective.target, Utility),
+    )
+
+
+def violation(slack: Array) -> Array:
+    """How badly each candidate misses hard guardrails, (guardrails, candidates) → (candidates,).
+
+    The sum of squared shortfalls, each in units of its guardrail's spread over the candidates, so that no guardrail
+    counts more for being written in small units.
+    """
+    return np.asarray((np.minimum(slack / spreads(slack)[:, None], 0.0) ** 2).sum(axis=0))
+
+
+def _singles(
+    form: Form,
+    means: Array,
+    blended: Array,
+    value: float,
+    tolerances: Array,
+    active: NDArray[np.bool_] | None,
+) -> tuple[int | None, float | None, Gain]:
+    """The best single candidate, and what the blend gains over it or over the least-violating one."""
+    columns = means.T
+    values = form.value(columns, tolerances)
+    values = values if active is None else np.where(active, values, -np.inf)
+    goal = float(form.goal.value(blended))
+    best = int(np.argmax(values))
+    if values[best] > -np.inf:
+        only = float(values[best])
+        return best, only, Gain(best, value - only, goal - float(form.goal.value(columns[best])))
+    misses = violation(form.slack(columns).T[form.hard])
+    misses = misses if active is None else np.where(active, misses, np.inf)
+    least = int(np.argmax(np.where(misses <= misses.min(), form.smooth(columns), -np.inf)))
+    missed = form.shortfalls(columns[least], tolerances)
+    hard = {name for name, firm in zip(form.names, form.hard, strict=True) if firm}
+    violations = {name: amount for name, amount in missed.items() if name in hard}
+    return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)
+
+
+def _shown(vector: Array, objective: Objective) -> dict[str, float]:
+    """Raw metrics and ratios, by name."""
+    shown = dict(zip(objective.metrics, vector.tolist(), strict=True))
+    for ratio in objective.ratios:
+        shown[ratio.name] = shown[ratio.numerator] / shown[ratio.denominator]
+    return shown

@@ -1,0 +1,178 @@
+"""From a form and a belief to a chance program with its numbers brought to about one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import BadOption
+from pasto.estimate import Posterior
+from pasto.objective import Array, Form, UtilityGoal
+from pasto.optimize.chance_constrained.program import HAIR, Chance, Curve
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncertain:
+    """What a belief says of each guardrail's slack: slack · p in the mean, ‖factorᵀ p − anchor‖ either way."""
+
+    slack: Array
+    """(guardrails, candidates)."""
+    factor: Array
+    """(guardrails, candidates) where every guardrail's is diagonal, else (guardrails, candidates, rank)."""
+    anchor: Array
+    """(guardrails, candidates) or (guardrails, rank): a relative guardrail's share of the baseline's own spread."""
+    base: int | None
+    """The baseline, where a guardrail is relative to it."""
+
+    @classmethod
+    def of(cls, form: Form, belief: Posterior, offsets: Array | None, baseline: int | None) -> Uncertain:
+        """Look at a belief through the guardrails of a form built at its mean."""
+        count, width = len(form.at), belief.mean.shape[1]
+        shares = np.zeros(count) if offsets is None else np.asarray(offsets, dtype=float)
+        if shares.shape != (count,):
+            raise BadOption(f"offsets= needs one number for each of the {count} guardrails, got shape {shares.shape}")
+        if shares.any() and baseline is None:
+            raise BadOption(
+                "offsets= count against the baseline, and none was named; pass baseline=, a candidate's index"
+            )
+        if baseline is not None and not 0 <= baseline < width:
+            raise BadOption(f"baseline={baseline!r} is no candidate; give an index from 0 to {width - 1}")
+        factors = [belief.factor(row) for row in form.rows]
+        if all(factor.ndim == 1 for factor in factors):
+            factor = np.array(factors).reshape(count, width)
+            anchor = np.zeros((count, width))
+            if baseline is not None:
+                anchor[:, baseline] = shares * factor[:, baseline]
+        else:
+            full = [np.diag(factor) if factor.ndim == 1 else factor for factor in factors]
+            rank = max(part.shape[-1] for part in full)
+            factor = np.zeros((count, width, rank))
+            for place, part in enumerate(full):
+                factor[place, :, : part.shape[-1]] = part
+            anchor = np.zeros((count, rank)) if baseline is None else shares[:, None] * factor[:, baseline]
+        slack = form.rows @ belief.mean - form.at[:, None]
+        return cls(slack, factor, anchor, baseline if shares.any() else None)
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether candidates tell nothing of each other."""
+        return self.factor.ndim == 2
+
+    def spread(self, probabilities: Array) -> Array:
+        """The standard deviation of each guardrail's slack under a blend, (guardrails,)."""
+        moved = self.factor * probabilities if self.diagonal else probabilities @ self.factor
+        return np.asarray(np.sqrt(((moved - self.anchor) ** 2).sum(axis=1)))
+
+    def alone(self) -> Array:
+        """The same for each candidate alone, (guardrails, candidates)."""
+        if self.diagonal:
+            rest = (self.anchor**2).sum(axis=1)[:, None] - self.anchor**2
+            return np.asarray(np.sqrt(rest + (self.factor - self.anchor) ** 2))
+        return np.asarray(np.sqrt(((self.factor - self.anchor[:, None, :]) ** 2).sum(axis=2)))
+
+    def program(
+        self,
+        goal: Array,
+        penalties: Array,
+        deviations: float,
+        *,
+        caps: Array | None = None,
+        curve: Callable[[float], Curve] | None = None,
+    ) -> tuple[Chance, float, Array]:
+        """The program for a goal (candidates,), hard guardrails being held with so many deviations to spare.
+
+        With it come the units of the goal and of each guardrail, powers of two, so that nothing is rounded. A curve is
+        given as a function of its unit, and then stands in the place of the goal, which tells its size only.
+        """
+        hard = np.isinf(penalties)
+        times = np.where(hard, deviations, 1.0)
+        units = _powers(np.maximum(np.abs(self.slack).max(axis=1), (times[:, None] * self.alone()).max(axis=1)))
+        spread = float(np.ptp(goal))
+        if not spread:  # a goal that is the same everywhere has no scale: the heaviest penalty sets it
+            spread = float((np.where(hard, 0.0, penalties) * units**2).max(initial=0.0))
+        unit = float(_powers(np.array(spread)))
+        scale = (times / units)[:, None]
+        program = Chance(
+            goal=(goal - goal.max()) / unit if curve is None else np.zeros_like(goal),
+            mass=np.ones_like(goal),
+            slack=self.slack / units[:, None],
+            factor=self.factor * (scale if self.diagonal else scale[:, :, None]),
+            anchor=self.anchor * scale,
+            penalties=penalties * units**2 / unit,
+            tight=np.where(hard, HAIR, 0.0),
+            base=self.base,
+            caps=caps,
+            curve=None if curve is None else curve(unit),
+        )
+        return program, unit, units
+
+
+def _powers(sizes: Array) -> Array:
+    """The power of two above each size; 1 for a size of 0."""
+    return np.where(sizes > 0.0, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """The average utility of a blend over drawn truths, in units of its own.
+
+    >>> import numpy as np, pasto
+    >>> goal = pasto.utility(lambda y: -(y**2).sum(-1), lambda y: -2 * y, over={"x": (-9, 9)}).form().goal
+    >>> average = Sampled(goal, np.array([[[1.0, 3.0]], [[3.0, 1.0]]]))
+    >>> average.value(np.array([1.0, 0.0])), average.gradient(np.array([0.5, 0.5])).tolist()
+    (-5.0, [-8.0, -8.0])
+    """
+
+    goal: UtilityGoal
+    truths: Array
+    """(draws, metrics of the utility, columns)."""
+    unit: float = 1.0
+
+    @classmethod
+    def of(cls, goal: UtilityGoal, truths: Array) -> Sampled:
+        """From truths (draws, metrics, candidates), held within the ranges on which the utility was checked."""
+        low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
+        return cls(goal, np.clip(truths[:, list(goal.columns)], low[:, None], high[:, None]))
+
+    def singles(self) -> Array:
+        """The average utility of each column alone, (columns,)."""
+        return np.asarray(self.goal.function(self.truths.transpose(0, 2, 1)).mean(axis=0) / self.unit)
+
+    def counted_in(self, unit: float) -> Sampled:
+        """The same in other units."""
+        return replace(self, unit=unit)
+
+    def value(self, shares: Array) -> float:
+        """The average."""
+        return float(np.mean(self.goal.function(self.truths @ shares))) / self.unit
+
+    def gradient(self, shares: Array) -> Array:
+        """Its gradient, (columns,)."""
+        slopes = self.goal.derivative(self.truths @ shares)
+        return np.asarray(np.einsum("nm,nmk->k", slopes, self.truths) / (len(self.truths) * self.unit))
+
+    def bend(self, shares: Array) -> Array:
+        """The negative of its second derivatives, by differences of the utility's gradient inside its ranges."""
+        low, high = (np.array([self.goal.over[name][side] for name in self.goal.over]) for side in (0, 1))
+        vectors = self.truths @ shares
+        count, metrics = vectors.shape
+        hessians = np.empty((count, metrics, metrics))
+        for place in range(metrics):
+            above, below = vectors.copy(), vectors.copy()
+            above[:, place] = np.minimum(above[:, place] + 1e-5 * (high - low)[place], high[place])
+            below[:, place] = np.maximum(below[:, place] - 1e-5 * (high - low)[place], low[place])
+            rise = self.goal.derivative(above) - self.goal.derivative(below)
+            hessians[:, place] = rise / (above - below)[:, place, None]
+        ranges = high - low  # metrics in units of their own range: the bends of a small one keep their digits
+        bends, axes = np.linalg.eigh(-(hessians + hessians.transpose(0, 2, 1)) / 2.0 * np.outer(ranges, ranges))
+        scaled = self.truths / ranges[:, None]
+        roots = np.sqrt(np.maximum(bends, 0.0))[:, :, None] * (axes.transpose(0, 2, 1) @ scaled)
+        flat = roots.reshape(-1, self.truths.shape[2])
+        return np.asarray(flat.T @ flat / (count * self.unit))
+
+    def take(self, columns: NDArray[np.intp]) -> Sampled:
+        """The same average over a few columns."""
+        return replace(self, truths=self.truths[:, :, columns])

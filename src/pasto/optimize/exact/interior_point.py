@@ -1,0 +1,215 @@
+"""A primal–dual interior point over many scaled problems of one shape at once.
+
+With Lagrange multipliers v of Σp = 1 and π ≥ 0 of the guardrails, w = slack · p + give π ≥ 0 and z ≥ 0, the optimum is
+
+    goal + π · slack − v + z = 0,   p z = 0,   π w = 0,
+
+and each round is one Newton step towards p z = π w = μ with μ shrinking (Mehrotra's predictor and corrector). The only
+linear systems are of size 1 + guardrails. Problems leave as soon as `finish` proves their exact optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.objective import Array
+
+
+def finish(
+    goal: Array, slack: Array, give: Array, strength: Array, held: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Which guesses are right, and the shares (problems, candidates) and multipliers (problems, guardrails) they give.
+
+    strength (problems, candidates) is above 1 for candidates that take part; held (problems, guardrails).
+    """
+    count, width = goal.shape
+    rails = give.shape[1]
+    most = min(rails + 1, width)
+    everyone = np.arange(count)
+    left = strength.copy()
+    places = np.empty((count, most), dtype=np.intp)
+    for place in range(most):
+        places[:, place] = left.argmax(axis=1)
+        left[everyone, places[:, place]] = -1.0
+    taking = np.take_along_axis(strength, places, axis=1) > 1.0
+    columns = np.take_along_axis(slack, places[:, None, :], axis=2)
+    number, firm = taking.sum(axis=1), 1 + (held & (give == 0.0)).sum(axis=1)
+    right = (left.max(axis=1) <= 1.0) & (number <= 1 + held.sum(axis=1)) & (firm <= number)
+
+    size = most + 1 + rails
+    system, known = np.zeros((count, size, size)), np.zeros((count, size))
+    crossing = np.where(taking[:, None, :] & held[:, :, None], columns, 0.0)
+    system[:, most + 1 :, :most] = crossing
+    system[:, :most, most + 1 :] = crossing.transpose(0, 2, 1)
+    system[:, most, :most] = system[:, :most, most] = taking
+    system[:, range(most), range(most)] = ~taking
+    system[:, range(most + 1, size), range(most + 1, size)] = np.where(held, give, 1.0)
+    known[:, :most] = np.where(taking, -np.take_along_axis(goal, places, axis=1), 0.0)
+    known[:, most] = 1.0
+    system[~right] = np.eye(size)
+    try:
+        found = np.linalg.solve(system, known[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:  # one problem with ties spoils the solve of all: wait for a clearer guess
+        return np.zeros(count, dtype=bool), np.zeros_like(goal), np.zeros_like(give)
+    few, level, duals = found[:, :most], -found[:, most], found[:, most + 1 :]
+    scale = 1.0 + np.abs(duals).max(axis=1, initial=0.0)
+    right &= (few >= -1e-13).all(axis=1) & (duals >= -1e-13 * scale[:, None]).all(axis=1)
+    right &= (held | ((columns @ few[:, :, None])[:, :, 0] >= -1e-13)).all(axis=1)
+    right &= (goal + (duals[:, None, :] @ slack)[:, 0]).max(axis=1) - level <= 1e-11 * scale
+    shares = np.zeros_like(goal)
+    np.put_along_axis(shares, places, np.maximum(few, 0.0), axis=1)
+    return right, shares, np.maximum(duals, 0.0)
+
+
+ROUNDS = 40
+
+ENOUGH = 1e-11
+"""Where to stop with a problem whose optimum is no single corner, beside a goal whose spread is about one."""
+
+
+@dataclass(slots=True, eq=False)
+class Interior:
+    """Problems under way; every array's first axis runs over them."""
+
+    index: NDArray[np.intp]
+    goal: Array
+    """(problems, candidates)."""
+    rows: Array
+    """(problems, 1 + guardrails, candidates): ones, then slack."""
+    give: Array
+    """(problems, 1 + guardrails): 0, then give."""
+    shares: Array
+    """p, (problems, candidates)."""
+    gaps: Array
+    """z, (problems, candidates)."""
+    duals: Array
+    """−v, then π: (problems, 1 + guardrails)."""
+    room: Array
+    """w, (problems, guardrails)."""
+
+    @classmethod
+    def begin(cls, goal: Array, slack: Array, give: Array) -> Interior:
+        """Start from the even blend."""
+        count, width = goal.shape
+        room = np.maximum(slack.mean(axis=2), 0.1)
+        duals = np.full((count, 1 + give.shape[1]), 0.2)
+        priced = goal + (duals[:, None, 1:] @ slack)[:, 0]
+        duals[:, 0] = -0.1 - priced.max(axis=1)
+        return cls(
+            index=np.arange(count),
+            goal=goal,
+            rows=np.concatenate([np.ones((count, 1, width)), slack], axis=1),
+            give=np.concatenate([np.zeros((count, 1)), give], axis=1),
+            shares=np.full((count, width), 1.0 / width),
+            gaps=-duals[:, :1] - priced,
+            duals=duals,
+            room=room,
+        )
+
+    def keep(self, chosen: NDArray[np.bool_]) -> Interior:
+        """Go on with some of the problems only."""
+        return Interior(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
+    def step(self) -> None:
+        """Take one Newton step."""
+        p, z, w, pi = self.shares, self.gaps, self.room, self.duals[:, 1:]
+        rows, ratio, lean = self.rows, p / z, w / pi
+        products, others = p * z, w * pi
+        unpriced = self.goal + self._priced(self.duals) + z
+        missing = -self._blended(p) - self.give * self.duals
+        missing[:, 0] += 1.0
+        missing[:, 1:] += w
+        system = (rows * ratio[:, None, :]) @ rows.transpose(0, 2, 1)
+        diagonal = np.arange(1, rows.shape[1])
+        system[:, diagonal, diagonal] += self.give[:, 1:] + lean
+        pull = ratio * unpriced
+
+        # Predict: straight for the optimum, to see how far one gets.
+        change = self._solve(system, missing, pull - p, -w)
+        dz = -unpriced - self._priced(change)
+        slide, turn = dz / z, change[:, 1:] / pi
+        low = np.minimum(slide.min(axis=1), turn.min(axis=1, initial=0.0))
+        high = np.maximum(slide.max(axis=1), turn.max(axis=1, initial=0.0))
+        reach = 1.0 / np.maximum(1.0, np.maximum(-low, 1.0 + high))
+        bent, askew = -products * (1.0 + slide) * slide, -others * (1.0 + turn) * turn
+        before = products.sum(axis=1) + others.sum(axis=1)
+        after = (1.0 - reach) * before + reach**2 * (bent.sum(axis=1) + askew.sum(axis=1))
+        centre = ((after / before) ** 3 * before / (p.shape[1] + w.shape[1]))[:, None]
+
+        # Correct: the same system again, for the centre and the curvature that were seen.
+        towards = (centre - products - bent) / z
+        across = (centre - others - askew) / pi
+        change = self._solve(system, missing, pull + towards, across)
+        dz = -unpriced - self._priced(change)
+        dp, dw = towards - ratio * dz, across - lean * change[:, 1:]
+        low = np.minimum((dp / p).min(axis=1), (dz / z).min(axis=1))
+        low = np.minimum(
+            low, np.minimum((dw / w).min(axis=1, initial=0.0), (change[:, 1:] / pi).min(axis=1, initial=0.0))
+        )
+        reach = np.minimum(1.0, 0.99 / np.maximum(-low, 1e-9))[:, None]
+        self.shares = p + reach * dp
+        self.gaps = z + reach * dz
+        self.room = w + reach * dw
+        self.duals = self.duals + reach * change
+
+    def sound(self) -> NDArray[np.bool_]:
+        """Which problems are still made of finite numbers."""
+        return np.asarray(np.isfinite(self.shares.sum(axis=1) + self.gaps.sum(axis=1) + self.duals.sum(axis=1)))
+
+    def left(self) -> Array:
+        """What is left to gain, once p is on the simplex: Σ p z + Σ π w."""
+        return np.asarray((self.shares * self.gaps).sum(axis=1) + (self.duals[:, 1:] * self.room).sum(axis=1))
+
+    def hopeless(self) -> NDArray[np.bool_]:
+        """Which problems cannot meet their hard guardrails: some weighting of them is missed by every candidate."""
+        firm = np.where(self.give == 0.0, self.duals, 0.0)
+        firm[:, 0] = 0.0
+        return np.asarray(self._priced(firm).max(axis=1) < -1e-9 * firm.max(axis=1))
+
+    def _priced(self, duals: Array) -> Array:
+        return np.asarray((duals[:, None, :] @ self.rows)[:, 0])
+
+    def _blended(self, shares: Array) -> Array:
+        return np.asarray(np.einsum("bgk,bk->bg", self.rows, shares))
+
+    def _solve(self, system: Array, missing: Array, drift: Array, across: Array) -> Array:
+        right = missing - self._blended(drift)
+        right[:, 1:] += across
+        return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0])
+
+
+def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Shares (problems, candidates), multipliers (problems, guardrails), and which problems were solved exactly.
+
+    The others are left where they stand: at one of many optima, broken down, shown to be infeasible, or among the last
+    few, `leave` at most, which are not worth going on for.
+    """
+    shares, duals = np.full_like(goal, 1.0 / goal.shape[1]), np.zeros_like(give)
+    solved = np.zeros(len(goal), dtype=bool)
+    state = Interior.begin(goal, slack, give)
+    with np.errstate(all="ignore"):  # a problem that breaks down is dropped
+        for turn in range(ROUNDS):
+            try:
+                state.step()
+            except np.linalg.LinAlgError:
+                break
+            going = state.sound() & (state.left() > ENOUGH)
+            if turn >= 2:
+                held = state.duals[:, 1:] > state.room
+                right, exact, prices = finish(
+                    state.goal, state.rows[:, 1:], state.give[:, 1:], state.shares / state.gaps, held
+                )
+                places = state.index[right]
+                shares[places], duals[places], solved[places] = exact[right], prices[right], True
+                going &= ~(right | state.hopeless())
+                stopped = state.keep(~(going | right))
+                shares[stopped.index], duals[stopped.index] = stopped.shares, stopped.duals[:, 1:]
+            if not going.all():
+                state = state.keep(going)
+            if len(state.index) <= leave:
+                break
+    shares[state.index], duals[state.index] = state.shares, state.duals[:, 1:]
+    return shares, duals, solved

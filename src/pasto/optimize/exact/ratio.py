@@ -1,0 +1,35 @@
+"""The best blend for a ratio goal under hard guardrails, by Dinkelbach's iteration.
+
+N/D exceeds a level θ exactly where N − θD is positive, and that is linear in the blend: so solve for N − θD, raise θ to
+the ratio reached, and repeat until nothing is gained.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pasto.errors import SolverFailed
+from pasto.objective import Array, Form, RatioGoal
+from pasto.optimize.exact.linear import best
+from pasto.optimize.exact.program import Program, Solution
+
+
+def best_ratio(form: Form, goal: RatioGoal, means: Array) -> Solution:
+    """The blend with the best ratio of blended halves.
+
+    >>> import numpy as np, pasto
+    >>> form = pasto.maximize(pasto.ratio("likes", "views")).keep("views", at_least=55).form()
+    >>> best_ratio(form, form.goal, np.array([[1.0, 6.0], [10.0, 100.0]])).probabilities
+    array([0.5, 0.5])
+    """
+    top, bottom = goal.numerator @ means, goal.denominator @ means
+    slack = form.rows @ means - form.at[:, None]
+    level = float((top / bottom).min())
+    for _ in range(100):
+        solution = best(Program(top - level * bottom, slack, form.penalties))
+        reached = float((top @ solution.probabilities) / (bottom @ solution.probabilities))
+        if reached <= level + 1e-13 * abs(level):
+            unit = goal.scale / float(bottom @ solution.probabilities)
+            return Solution(solution.probabilities, solution.duals * unit, solution.feasible)
+        level = reached
+    raise SolverFailed(f"the ratio still rose after 100 rounds, at {np.format_float_scientific(level, 6)}")

@@ -1,0 +1,230 @@
+"""`pasto.solve`: from known means and an objective to the best blend."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.data_frames import Table, is_text, read_columns, read_rows, read_table
+from pasto.errors import BadOption, BadTruth, PastoWarning
+from pasto.objective import Array, Form, Objective, Ratio, Utility
+from pasto.objective.objective import check_objective
+from pasto.objective.useless_bounds import warn_unfailing
+from pasto.optimize.blend_summary import describe_form
+from pasto.optimize.exact.solver import optimum
+from pasto.records import Blend
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """Means that fit their objective, (metrics, candidates), with everyone's name."""
+
+    metrics: tuple[str, ...]
+    """The objective's own metrics in its order, then any others."""
+    means: Array
+    names: tuple[str, ...]
+
+    @classmethod
+    def read(cls, given: Any, objective: Objective, names: Sequence[str] | str | None = None) -> Truth:
+        """Take what a caller of `solve` gave, or say what is wrong with it."""
+        if isinstance(given, Mapping):
+            table: Table | None = read_columns(given, BadTruth)
+        else:
+            table = read_rows(given, BadTruth) or read_table(given, BadTruth)
+        if table is not None:
+            metrics, means, names = _from_table(table, objective, names)
+        else:
+            metrics, means = _from_array(given, objective)
+        if isinstance(names, str):
+            raise BadTruth(f"names={names!r} names a column, and an array has none; give a list of names")
+        count = means.shape[1]
+        if not count:
+            raise BadTruth("the truth has no candidates; give each metric one mean for each candidate")
+        labels = tuple(map(str, range(count) if names is None else names))
+        if len(labels) != count:
+            raise BadTruth(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
+        if names is not None and len(set(labels)) < count:
+            twice = Counter(labels).most_common(1)[0][0]
+            raise BadTruth(f"the names have {twice!r} twice; give each candidate its own name")
+        if not np.isfinite(means).all():
+            row, column = np.argwhere(~np.isfinite(means))[0]
+            raise BadTruth(
+                f"the mean of {metrics[row]!r} for candidate {labels[column]!r} is {means[row, column]}; every mean "
+                "must be a finite number"
+            )
+        truth = cls(metrics, means, labels)
+        truth._check_ratios(objective)
+        truth._check_ranges(objective)
+        return truth
+
+    def index(self, candidate: int | str) -> int:
+        """Where a candidate stands, by its name or its index."""
+        if isinstance(candidate, str):
+            if candidate in self.names:
+                return self.names.index(candidate)
+        elif not isinstance(candidate, bool) and 0 <= candidate < len(self.names):
+            return int(candidate)
+        shown = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
+        raise BadOption(
+            f"baseline={candidate!r} is no candidate; name one of {shown}, or its index from 0 to {len(self.names) - 1}"
+        )
+
+    def _check_ratios(self, objective: Objective) -> None:
+        for ratio in objective.ratios:
+            bottoms = self.means[self.metrics.index(ratio.denominator)]
+            if not (bottoms > 0).all():
+                column = int(np.argmin(bottoms > 0))
+                raise BadTruth(
+                    f"{ratio.name!r} divides by {ratio.denominator!r}, which must be positive; it is "
+                    f"{bottoms[column]:g} for candidate {self.names[column]!r}"
+                )
+
+    def _check_ranges(self, objective: Objective) -> None:
+        if not isinstance(objective.target, Utility):
+            return
+        for name, (low, high) in objective.target.over.items():
+            row = self.means[self.metrics.index(name)]
+            outside = (row < low) | (row > high)
+            if outside.any():
+                column = int(np.argmax(outside))
+                raise BadTruth(
+                    f"the mean of {name!r} for candidate {self.names[column]!r} is {row[column]:g}, outside the range "
+                    f"({low:g}, {high:g}) on which the utility was checked; widen over="
+                )
+
+
+def _from_table(
+    table: Table, objective: Objective, names: Sequence[str] | str | None
+) -> tuple[tuple[str, ...], Array, Sequence[str] | None]:
+    """Read each metric from the column of its name; the rows are the candidates."""
+    columns = table.columns
+    if missing := [name for name in objective.metrics if name not in columns]:
+        raise BadTruth(
+            f"the truth lacks {', '.join(map(repr, missing))}, which the objective reads; it has "
+            f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
+        )
+    if names is None or isinstance(names, str):
+        found = table.row_names(names, BadTruth, apart_from=objective.metrics)
+        columns = {name: values for name, values in columns.items() if name != found.column}
+        names = found.names
+    others = [name for name in columns if name not in objective.metrics and not is_text(columns[name])]
+    metrics = (*objective.metrics, *others)
+    rows = [_numbers(columns[name], f"the means of {name!r}") for name in metrics]
+    for name, row in zip(metrics, rows, strict=True):
+        if row.ndim != 1:
+            raise BadTruth(f"the means of {name!r} must be a list, one number for each candidate, got {row.ndim} axes")
+        if len(row) != len(rows[0]):
+            raise BadTruth(
+                f"{metrics[0]!r} has {len(rows[0])} means and {name!r} has {len(row)}; give every metric one for each "
+                "candidate"
+            )
+    return metrics, np.array(rows), names
+
+
+def _transposed(table: Table, objective: Objective) -> str:
+    """Return a hint if the metrics are rows of the table."""
+    columns = [values for values in table.columns.values() if is_text(values)]
+    if any(set(objective.metrics) <= set(labels) for labels in [*columns, table.labels or ()]):
+        return ". Its rows are the metrics: transpose it, so that each metric is a column and each candidate a row"
+    return ""
+
+
+def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Array]:
+    means = _numbers(given, "the truth")
+    wanted = objective.metrics
+    if means.ndim != 2 or len(means) != len(wanted):
+        raise BadTruth(
+            f"the truth must be an array (metrics, candidates) with the {len(wanted)} rows {', '.join(wanted)}, got "
+            f"shape {means.shape}; or give lists by metric name"
+        )
+    if means.shape[0] == means.shape[1] > 1:
+        raise BadTruth(
+            f"the truth is an array of {len(means)} × {len(means)} numbers, so its rows could be metrics or "
+            "candidates. If they are metrics, pass objective.by_metric(array); if they are candidates, pass "
+            "objective.by_metric(array.T)"
+        )
+    return wanted, means
+
+
+def _numbers(given: Any, what: str) -> Array:
+    try:
+        plain = np.asarray(given)
+        if is_text(given):
+            raise BadTruth(f"{what} must be numbers, got {given[0]!r}")
+        if plain.dtype.kind not in "iufO":
+            raise BadTruth(f"{what} must be numbers, got {plain.dtype.name}")
+        return plain.astype(float)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BadTruth):
+            raise
+        raise BadTruth(f"{what} must be numbers in equal rows: {error}") from error
+
+
+def solve(
+    truth: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
+    objective: Objective,
+    *,
+    names: Sequence[str] | str | None = None,
+    baseline: int | str | None = None,
+) -> Blend:
+    """Find the best blend of candidates whose mean metrics are known.
+
+    truth holds a list of means for each metric, one for each candidate; or it is a list of dicts or a data frame
+    (pandas, polars and others) with a row for each candidate and a column for each metric. The index of the frame or
+    its text column names the candidates; names is a list of names or the column that holds them. An array (metrics,
+    candidates) in the order of objective.metrics is taken unless it is square: give that by name, as
+    objective.by_metric(array).
+
+    Metrics that the objective does not read are shown in the answer. baseline is a candidate's name or index, against
+    which percentages are counted. If no blend meets every hard guardrail, the answer is the nearest miss, marked
+    infeasible: it makes the sum of squared shortfalls least, each counted in units of its guardrail's range over the
+    candidates, and is the best such blend for goal and soft guardrails.
+
+    >>> import pasto
+    >>> objective = pasto.maximize("watch").keep("likes", at_least=3).keep("shares", at_least=3)
+    >>> blend = pasto.solve({"watch": [5, 7], "likes": [2, 4], "shares": [4, 2]}, objective, names=["A", "B"])
+    >>> print(blend)
+    50.0% A + 50.0% B: f(watch) = 6 (watch = 6, likes = 3, shares = 3)
+    no single candidate meets every guardrail
+    >>> blend.gain.violations
+    {'shares': 1.0}
+    """
+    table = Truth.read(truth, check_objective(objective), names)
+    wide = len(objective.metrics)
+    means = table.means[:wide]
+    place = None if baseline is None else table.index(baseline)
+    form = objective.form(None if place is None else means[:, place])
+    warn_unfailing(objective, means, "among these candidates")
+    if place is not None:
+        _warn_toothless(objective, form, means, place)
+    solution = optimum(form, means)
+    others = dict(zip(table.metrics[wide:], table.means[wide:], strict=True))
+    return describe_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
+
+
+def _warn_toothless(objective: Objective, form: Form, means: Array, baseline: int) -> None:
+    """Warn of a penalty under which losing a metric altogether costs less than the candidates differ in the goal."""
+    spread: float | None = None
+    for rail in objective.guardrails:
+        if rail.penalty is None or rail.relative:
+            continue
+        metric = rail.metric.numerator if isinstance(rail.metric, Ratio) else rail.metric
+        level = float(means[objective.metrics.index(metric), baseline])
+        spread = float(np.ptp(form.goal.value(means.T))) if spread is None else spread
+        if level and rail.penalty * level**2 < spread:
+            warnings.warn(
+                f"penalty={rail.penalty:g} on {rail.label!r} hardly bites: a breach as large as the baseline's own "
+                f"value costs {rail.penalty * level**2:.3g}, and the candidates' goals differ by {spread:.3g}; a "
+                f"penalty of {spread / level**2:.3g} or more would, or state the threshold as a percentage",
+                PastoWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,37 @@
+"""Figure of a plan: the chance of a decision after each round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pasto.report.figures import COLOURS, curve, label, legend, level, sheet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pasto.inference.power import Plan
+
+
+def draw_plan(found: Plan) -> Figure:
+    """Draw the chances of a decision, round by round.
+
+    >>> from pasto.inference.power import plan
+    >>> figure = draw_plan(plan(effect=0.1, deviation=1.0, units=1000, rounds=20, studies=100))
+    >>> len(figure.axes)
+    1
+    """
+    figure, (axes,) = sheet()
+    shown = np.arange(1, len(found.error) + 1)
+    for chances, name, colour in (
+        (found.at_horizon, "one look, set beforehand", COLOURS[0]),
+        (found.at_any_look, "looking after every round", COLOURS[1]),
+        (found.breaker, "breaker, for a drop of this size", COLOURS[2]),
+    ):
+        curve(axes, shown, 100.0 * chances, name=name, colour=colour)
+    level(axes, 100.0 * found.power, f"asked for, {found.power:.0%}", right=False)
+    label(axes, title="How long until it shows", x="rounds", y="chance of a decision, %")
+    axes.set_ylim(0, 100)
+    legend(axes, "lower right")
+    return figure

@@ -1,0 +1,101 @@
+"""Events over HTTP once they are old: archived, deleted, and a unit's forgotten."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from pasto.service.http.request import Call
+from pasto.service.http.responses import Answer, Refused, answer
+from pasto.service.http.schemas import Archiving, Forget, NewKey, Rotation
+
+FORGET = msgspec.json.Decoder(Forget)
+
+ARCHIVING = msgspec.json.Decoder(Archiving)
+
+PATIENCE = 3600.0
+"""Seconds: every event that was ever kept is looked at."""
+
+
+async def forget(call: Call) -> Answer:
+    """Delete all that is kept of a unit, which is named in the body: addresses are logged, by others too."""
+    name = call.path("name")
+    asked = await call.json(FORGET)
+    work = lambda: call.service.forget(name, asked.unit, who=call.who, reason=asked.reason)  # noqa: E731
+    async with call.context.keeping:
+        return answer(await call.run(work, patience=PATIENCE))
+
+
+async def archive(call: Call) -> Answer:
+    """Move the events of learned rounds to the archive."""
+    name = call.path("name")
+    asked = await call.json(ARCHIVING, empty=b"{}")
+    older = asked.delete_older
+    if older is not None and not 0 <= older < float("inf"):
+        raise Refused(400, "bad_request", f"delete_older is {older}; it is seconds, from 0", field="delete_older")
+    work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
+    async with call.context.keeping:
+        return answer(await call.run(work, patience=PATIENCE))
+
+
+NEW = msgspec.json.Decoder(NewKey)
+
+ROTATION = msgspec.json.Decoder(Rotation)
+
+log = logging.getLogger("pasto.keys")
+
+
+async def create(call: Call) -> Answer:
+    """Make a key and show it, once."""
+    asked = await call.json(NEW)
+    keys = call.context.keys
+    if keys.none and "admin" not in asked.scopes:
+        raise Refused(
+            409,
+            "first_key",
+            "the first key must have the scope admin: from then on nobody comes in without a key, so nobody could "
+            "make another one",
+            field="scopes",
+        )
+    made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=asked.expires_in, who=call.who))
+    log.info("key made", extra={"prefix": made["prefix"], "who": call.who})
+    return answer(made, 201, ((b"cache-control", b"no-store"),))
+
+
+async def listed(call: Call) -> Answer:
+    """Every key by its prefix."""
+    call.query()
+    return answer({"keys": await call.run(call.context.keys.listed)})
+
+
+async def rotate(call: Call) -> Answer:
+    """Make a successor, and let the old key live on for a while."""
+    prefix = call.path("prefix")
+    asked = await call.json(ROTATION, empty=b"{}")
+    keys = call.context.keys
+    if not await call.run(lambda: any(key["prefix"] == prefix and key["valid"] for key in keys.listed())):
+        raise _unknown(prefix)
+    made = await call.run(lambda: keys.rotate(prefix, grace=asked.grace, who=call.who))
+    log.info("key rotated", extra={"prefix": prefix, "successor": made["prefix"], "who": call.who})
+    return answer(made, 201, ((b"cache-control", b"no-store"),))
+
+
+async def revoke(call: Call) -> Answer:
+    """Stop a key from working."""
+    prefix = call.path("prefix")
+    keys = call.context.keys
+    if not await call.run(lambda: keys.revoke(prefix, who=call.who)):
+        raise _unknown(prefix)
+    log.info("key revoked", extra={"prefix": prefix, "who": call.who})
+    return answer({"revoked": True})
+
+
+async def audit(call: Call) -> Answer:
+    """Answer who created, rotated and revoked keys."""
+    after, limit = call.page()
+    return answer({"audit": await call.run(lambda: call.service.key_audit(after, limit))})
+
+
+def _unknown(prefix: str) -> Refused:
+    return Refused(404, "unknown_key", f"no working key has the prefix {prefix[:60]!r}; list the keys to see them")

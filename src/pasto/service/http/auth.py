@@ -1,0 +1,102 @@
+"""Who may pass: keys and their scopes, or anyone on this machine while there is no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pasto.errors import BadOption
+from pasto.service.api_keys import Keys, permits
+from pasto.service.http.body import Sent
+from pasto.service.http.responses import Refused
+from pasto.service.settings import Settings, is_loopback
+from pasto.store import KeyRow
+
+CHALLENGE = ((b"www-authenticate", b'Bearer realm="pasto"'),)
+LOCAL = "local"
+"""Who did it, where nobody needs a key."""
+
+
+class Guard:
+    """Lets a request pass, or refuses it without a word about what is behind."""
+
+    def __init__(self, keys: Keys, settings: Settings) -> None:
+        self._keys = keys
+        self._settings = settings
+        self._met: set[bytes] = set()
+        self.may_open = settings.loopback and not settings.keys_required
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody needs a key."""
+        return self.may_open and self._keys.none
+
+    def admit(self, headers: Sent, scopes: Iterable[str]) -> KeyRow | None:
+        """The caller's key, None in open mode; refuses with 401 or 403."""
+        if self.may_open and self._keys.none:
+            self._check_host(headers)
+            return None
+        kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        key = self._keys.check(text.strip()) if kind.lower() == "bearer" else None
+        if key is None:
+            raise Refused(
+                401,
+                "unauthorized",
+                "this needs a valid key, sent as Authorization: Bearer pasto_…",
+                headers=CHALLENGE,
+                rest=True,
+            )
+        if not permits(key, scopes):
+            raise Refused(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
+        return key
+
+    def _check_host(self, headers: Sent) -> None:
+        """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""
+        origin = headers.get(b"origin")
+        if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
+            raise Refused(
+                403,
+                "wrong_host",
+                "without keys this service answers only to localhost; name this host in allowed_hosts, or create a key",
+                rest=True,
+            )
+
+    def _ours(self, sent: bytes) -> bool:
+        if sent in self._met:
+            return True
+        host = _host(sent)
+        ours = is_loopback(host) or host in self._settings.hosts
+        if ours and len(self._met) < 100:
+            self._met.add(sent)
+        return ours
+
+
+def check_safe(keys: Keys, settings: Settings) -> None:
+    """Refuse to start where strangers could come in."""
+    if not settings.loopback and not keys.usable:
+        raise BadOption(
+            f"--host {settings.host} can be reached from other machines, and the store holds no valid key; create one "
+            "with `pasto key create` first, or listen on 127.0.0.1"
+        )
+    if settings.keys_required and not keys.usable:
+        raise BadOption(
+            "--keys-required is set and the store holds no valid key; create one with `pasto key create` first"
+        )
+
+
+def who(key: KeyRow | None, name: str = "") -> str:
+    """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
+
+    >>> who(None), who(None, "ann")
+    ('local', 'ann')
+    """
+    if key is None:
+        return name or LOCAL
+    return f"{key.name} ({key.prefix}): {name}" if name else f"{key.name} ({key.prefix})"
+
+
+def _host(value: bytes) -> str:
+    """A Host header without its port, in lower case."""
+    sent = value.decode("latin-1").strip().lower()
+    if sent.startswith("["):
+        return sent[1 : sent.find("]")] if "]" in sent else ""
+    return sent.rsplit(":", 1)[0] if sent.count(":") == 1 else sent

@@ -1,0 +1,244 @@
+"""The trade-off of a study as it is believed now: every single candidate, the best blend, and what other limits buy."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pasto.errors import NothingLearned, PastoError, PastoWarning
+from pasto.objective import Objective, Ratio
+from pasto.optimize import describe, solve
+from pasto.records import Blend
+from pasto.service.policy_cache import Standing
+from pasto.service.study_state import Details, shown
+from pasto.store import Store
+from pasto.study import Study
+
+Array = NDArray[np.float64]
+STEPS = 24
+"""Limits that a curve tries."""
+DRAWN = 400
+"""Single candidates that are drawn; of more, the best in the goal and an even choice of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is believed of every candidate after the last close."""
+
+    generation: int
+    names: tuple[str, ...]
+    means: Array
+    """(metrics, candidates), in the order of the objective's metrics; retired candidates are left out."""
+    baseline: int | None
+    objective: Objective
+    current: Mapping[str, float]
+    """The blend so far, or the one that was frozen, by name."""
+
+
+class Tradeoffs:
+    """Believed means, read once for each generation of a study."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[int, Belief] = {}
+        self._lock = Lock()
+
+    def belief(self, standing: Standing) -> Belief | None:
+        """What is believed of a study's candidates; None before anything was learned."""
+        row = standing.row
+        with self._lock:
+            known = self._known.get(row.number)
+        if known is not None and known.generation == row.generation:
+            return known
+        saved = self._store.learner(row.number) if row.version else None
+        frozen = Details.from_text(row.details).frozen
+        fixed = None if frozen is None else dict(frozen.answer["probabilities"])
+        found = None if saved is None else _believed(row.generation, saved, fixed)
+        if found is not None:
+            with self._lock:
+                self._known[row.number] = found
+        return found
+
+
+def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> Belief | None:
+    state = json.loads(saved)
+    study = Study.from_state(state)
+    try:
+        means = study.truths()[0]
+    except (NothingLearned, AttributeError):
+        return None
+    left = [k for k in range(len(study.candidates.names)) if k not in set(state["retired"])]
+    baseline = left.index(study.baseline) if study.baseline in left else None
+    names = tuple(study.candidates.names[k] for k in left)
+    current = _current(study) if frozen is None else frozen
+    return Belief(generation, names, np.asarray(means)[:, left], baseline, study.objective, current)
+
+
+def _current(study: Study) -> dict[str, float]:
+    """The answer so far; nothing where it cannot be computed, for the rest can be shown without it."""
+    try:
+        answer = study.blend()
+    except (PastoError, ArithmeticError):
+        return {}
+    return {answer.names[k]: answer.probabilities[k] for k in answer.support}
+
+
+def tradeoff(belief: Belief, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
+    """Singles, the blend at these limits, and the curve that moving the guardrail `across` draws."""
+    objective = moved(belief.objective, limits)
+    goal = _goal_levels(belief)
+    rails = [_rail_levels(belief, place) for place in range(len(objective.guardrails))]
+    answer = _solved(belief, objective)
+    found: dict[str, Any] = {
+        "goal": {"name": ", ".join(map(_name, objective.shown)), "unit": "%" if _percent(belief) else ""},
+        "rails": [_slider(belief, objective, place, rails[place]) for place in range(len(rails))],
+        "blend": None if answer is None else {**shown(answer), **_point(belief, answer)},
+        "current": _mixed(belief, belief.current),
+        "singles": [],
+        "curve": [],
+        "across": across,
+        "candidates": len(belief.names),
+    }
+    if not rails or not 0 <= across < len(rails):
+        return found
+    best = None if answer is None else answer.single
+    for k in _drawn(goal, belief.baseline, best):
+        role = "baseline" if k == belief.baseline else "single" if k == best else ""
+        found["singles"].append(
+            {"name": belief.names[k], "x": float(rails[across][k]), "y": float(goal[k]), "role": role}
+        )
+    found["curve"] = _curve(belief, objective, across, rails[across])
+    return found
+
+
+def moved(objective: Objective, limits: Mapping[int, float]) -> Objective:
+    """The objective with other limits, by the guardrail's place.
+
+    >>> import pasto
+    >>> print(moved(pasto.maximize("x").keep("y", at_least=1), {0: 2.5}))
+    maximize x, keep y >= 2.5
+    """
+    rails = [
+        replace(rail, at=limits[place]) if place in limits else rail for place, rail in enumerate(objective.guardrails)
+    ]
+    return replace(objective, guardrails=tuple(rails))
+
+
+def _solved(belief: Belief, objective: Objective) -> Blend | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PastoWarning)
+            return solve(objective.by_metric(belief.means), objective, names=belief.names, baseline=belief.baseline)
+    except (PastoError, ArithmeticError):
+        return None
+
+
+def _curve(belief: Belief, objective: Objective, across: int, levels: Array) -> list[dict[str, float]]:
+    """What the goal is at other limits: where each best blend lies."""
+    found = []
+    for limit in np.linspace(float(levels.min()), float(levels.max()), STEPS).tolist():
+        answer = _solved(belief, moved(objective, {across: limit}))
+        if answer is not None and answer.feasible:
+            point = _point(belief, answer)
+            found.append({"limit": limit, "x": point["x"][across], "y": point["y"]})
+    return sorted(found, key=lambda point: (point["x"], point["y"]))
+
+
+def _percent(belief: Belief) -> bool:
+    """Whether the goal can be told in percent over the baseline."""
+    if belief.baseline is None:
+        return False
+    rows = _goal_rows(belief)
+    return all(float(row[belief.baseline]) > 0 for _, row in rows)
+
+
+def _goal_rows(belief: Belief) -> list[tuple[float, Array]]:
+    target = belief.objective.target
+    if isinstance(target, Mapping):
+        return [(weight, _row(belief, name)) for name, weight in target.items()]
+    return [(1.0, _row(belief, source)) for source in belief.objective.shown]
+
+
+def _row(belief: Belief, source: str | Ratio) -> Array:
+    place = belief.objective.metrics.index
+    if isinstance(source, Ratio):
+        under = belief.means[place(source.denominator)]
+        return np.asarray(belief.means[place(source.numerator)] / np.where(under == 0, np.nan, under))
+    return np.asarray(belief.means[place(source)])
+
+
+def _goal_levels(belief: Belief) -> Array:
+    """The goal of every candidate alone: percent over the baseline where that is possible."""
+    rows = _goal_rows(belief)
+    if _percent(belief):
+        at = belief.baseline
+        parts = [weight * 100.0 * (row / row[at] - 1.0) for weight, row in rows]
+    else:
+        parts = [weight * row for weight, row in rows]
+    return np.asarray(np.nan_to_num(np.sum(parts, axis=0)))
+
+
+def _rail_levels(belief: Belief, place: int) -> Array:
+    """A guardrail's metric for every candidate alone, in the unit of its limit."""
+    rail = belief.objective.guardrails[place]
+    row = _row(belief, rail.metric)
+    if rail.relative and belief.baseline is not None:
+        row = 100.0 * (row / row[belief.baseline] - 1.0)
+    return np.asarray(np.nan_to_num(row))
+
+
+def _point(belief: Belief, answer: Blend) -> dict[str, Any]:
+    """Where a blend lies, in the units of its limits and goal; a ratio of a blend is no average of ratios."""
+    objective = belief.objective
+    x = [(answer.lifts if rail.relative else answer.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
+    levels = answer.lifts if _percent(belief) else answer.metrics
+    weights = objective.target if isinstance(objective.target, Mapping) else {_name(s): 1.0 for s in objective.shown}
+    return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
+
+
+def _mixed(belief: Belief, shares: Mapping[str, float]) -> dict[str, Any] | None:
+    """Where given shares lie; None where there are none, or of candidates that are gone."""
+    if not shares or not set(shares) <= set(belief.names):
+        return None
+    probabilities = np.array([shares.get(name, 0.0) for name in belief.names])
+    try:
+        told = describe(probabilities, belief.means, belief.objective, names=belief.names, baseline=belief.baseline)
+    except (PastoError, ArithmeticError):
+        return None
+    return _point(belief, told)
+
+
+def _slider(belief: Belief, objective: Objective, place: int, levels: Array) -> dict[str, Any]:
+    rail, stated = objective.guardrails[place], belief.objective.guardrails[place]
+    low, high = float(min(levels.min(), stated.at)), float(max(levels.max(), stated.at))
+    margin = 0.05 * ((high - low) or max(1.0, abs(high)))
+    return {
+        "name": objective.names[place],
+        "side": "at_least" if rail.lower else "at_most",
+        "at": rail.at,
+        "stated": stated.at,
+        "low": low - margin,
+        "high": high + margin,
+        "unit": "%" if rail.relative else "",
+        "kind": "hard" if rail.penalty is None else "soft",
+    }
+
+
+def _drawn(goal: Array, baseline: int | None, best: int | None) -> list[int]:
+    if len(goal) <= DRAWN:
+        return list(range(len(goal)))
+    top = np.argsort(-goal, kind="stable")[: DRAWN // 2].tolist()
+    even = np.linspace(0, len(goal) - 1, DRAWN // 2).astype(int).tolist()
+    special = [k for k in (baseline, best) if k is not None]
+    return sorted({*top, *even, *special})
+
+
+def _name(source: str | Ratio) -> str:
+    return source if isinstance(source, str) else source.name

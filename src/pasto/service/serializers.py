@@ -1,0 +1,119 @@
+"""A study and its rounds in plain JSON, for lists and for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pasto.service.close_record import units_of
+from pasto.service.lifecycle import allowed
+from pasto.service.policy_cache import Standing
+from pasto.service.rounds.held_rounds import held_rounds
+from pasto.service.study_file import Spec
+from pasto.service.study_state import Details, with_joint_bound
+from pasto.space import Candidates
+from pasto.store import AuditRow, CloseRow
+from pasto_sdk.policy import Published
+
+
+def summary(standing: Standing) -> dict[str, Any]:
+    """A study in a few words."""
+    row = standing.row
+    return {
+        "name": row.name,
+        "state": row.state,
+        "round": row.round,
+        "version": row.version,
+        "goal": _goal(standing.spec),
+        "created_at": row.created_at,
+    }
+
+
+def overview(standing: Standing, now: float) -> dict[str, Any]:
+    """A study as it stands."""
+    row, spec = standing.row, standing.spec
+    details = Details.from_text(row.details)
+    every = spec.rounds.every if row.state == "learning" else None
+    found = {
+        **summary(standing),
+        "description": spec.description,
+        "unit": spec.unit,
+        "objective": str(spec.objective),
+        "candidates": len(spec.candidates) if isinstance(spec.candidates, Candidates) else _held(standing.policy),
+        "generation": row.generation,
+        "opened_at": row.opened_at,
+        "age": max(0.0, now - row.opened_at) if row.round else 0.0,
+        "closes_at": None if every is None else row.opened_at + every,
+        "waiting": [one.round for one in details.waiting],
+        "held": held_rounds(details),
+        "paused_from": details.paused_from,
+        "breaker": {"verdicts": list(details.breaker.verdicts), "tripped": details.breaker.tripped},
+        "actions": list(allowed(row.state)),
+        "warnings": list(spec.warnings),
+        "document": spec.document,
+    }
+    if standing.policy is not None:
+        found["policy"] = _policy(standing.policy)
+    if details.frozen is not None:
+        found["frozen"] = with_joint_bound(details.frozen.answer, spec.objective.hard)
+    return found
+
+
+def closed(close: CloseRow) -> dict[str, Any]:
+    """A closed round: what it was, what was learned at its end, and what followed."""
+    told = json.loads(close.observed)
+    return {
+        "round": close.round,
+        "version": close.version,
+        "next_version": close.next_version,
+        "state": told["state"],
+        "next_state": told["next"]["state"],
+        "learned_from": [one["round"] for one in told["rounds"]],
+        "corrected": [one["round"] for one in told.get("corrected", ())],
+        "held": [one["round"] for one in told.get("held", ())],
+        "units": sum(units_of(one["moments"]) for one in told["rounds"]),
+        "look": None if "look" not in told else units_of(told["look"]["moments"]),
+        "breaker": told.get("breaker", []),
+        "problems": told["problems"],
+        "high_water": close.high_water,
+        "learner_checksum": close.learner_checksum,
+        "closed_at": close.closed_at,
+    }
+
+
+def audited(row: AuditRow) -> dict[str, Any]:
+    """A line of the audit log."""
+    return {
+        "sequence": row.sequence,
+        "at": row.at,
+        "who": row.who,
+        "action": row.action,
+        "reason": row.reason,
+        "detail": json.loads(row.detail),
+    }
+
+
+def _goal(spec: Spec) -> str:
+    goal = spec.document["goal"]
+    return "; ".join(f"{verb} {what if isinstance(what, str) else json.dumps(what)}" for verb, what in goal.items())
+
+
+def _policy(policy: Published) -> dict[str, Any]:
+    """A policy with each candidate's share of all traffic, the largest first, and each arm's."""
+    shares: dict[str, float] = {}
+    arms: dict[str, float] = {}
+    for cell in policy.cells:
+        shares[cell.name] = shares.get(cell.name, 0.0) + cell.propensity
+        arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity
+    largest = sorted(shares.items(), key=lambda share: -share[1])
+    return {
+        "version": policy.version,
+        "checksum": policy.checksum,
+        "mode": policy.mode,
+        "arms": arms,
+        "shares": [{"name": name, "share": share} for name, share in largest],
+    }
+
+
+def _held(policy: Published | None) -> int:
+    return 0 if policy is None else len(policy.named)

@@ -1,0 +1,21 @@
+"""The study file: what a study may serve, what it measures, what it is for."""
+
+from pasto.service.study_file.amounts import Level
+from pasto.service.study_file.loader import EXAMPLE, load_spec, read_document, read_spec
+from pasto.service.study_file.parser import parse_spec
+from pasto.service.study_file.schema import FIELDS
+from pasto.service.study_file.spec import Rail, Rounds, Spec, Traffic
+
+__all__ = [
+    "EXAMPLE",
+    "FIELDS",
+    "Level",
+    "Rail",
+    "Rounds",
+    "Spec",
+    "Traffic",
+    "load_spec",
+    "parse_spec",
+    "read_document",
+    "read_spec",
+]

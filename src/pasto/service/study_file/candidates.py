@@ -1,0 +1,255 @@
+"""The candidates of a study file: levels, rows or ranges, and the baseline among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pasto.errors import BadInput
+from pasto.records import Value
+from pasto.service.study_file.schema import inside
+from pasto.space import Candidates, Choice, Integer, Real, Space, grid
+from pasto.space.parameters import Parameter, text
+from pasto.validation import Problems, nearest, shown, within
+
+MOST = 10_000
+"""Candidates in one study."""
+MOST_PARAMETERS = 64
+LONGEST = 200
+"""Characters of a candidate's name."""
+_DIGITS = 12
+"""Characters that a number drawn from a range takes in a name, about."""
+_NO_BASELINE = "is missing; write the setting that is served today, such as {like_weight: 1}"
+WAYS = ("parameters", "candidates", "ranges")
+
+
+class Settings(NamedTuple):
+    """What may be served."""
+
+    candidates: Candidates | Space
+    baseline: dict[str, Value]
+    document: dict[str, Any]
+
+
+def read_settings(problems: Problems, document: Mapping[str, object]) -> Settings | None:
+    """The candidates and the baseline, or None and what is wrong with them."""
+    given = [way for way in WAYS if way in document]
+    if len(given) != 1:
+        came = f"got {' and '.join(given)}" if given else "got none"
+        problems.add(
+            given[1] if given else "parameters",
+            f"is needed once: levels by parameter in parameters, rows in candidates, or ranges; {came}",
+        )
+        return None
+    way = given[0]
+    texts = _texts(problems, "constraints", document.get("constraints", []))
+    if texts and way == "candidates":
+        problems.add("constraints", "stands beside candidates, whose rows are taken as they are; leave it out")
+    found: Found | None = None
+    own = Problems()  # of this part alone: what is wrong elsewhere does not keep this from being looked at
+    try:
+        found = _READERS[way](own, document[way], texts)
+        if found is not None and not own.found:
+            _short_names(own, way, found[0])
+    except BadInput as error:
+        own.add(way, f"cannot be used: {str(error).replace(', or raise limit=', '')}")
+    for path, problem in own.found.items():
+        problems.add(path, problem)
+    if found is None or own.found:
+        if document.get("baseline") is None:
+            problems.add("baseline", _NO_BASELINE)
+        return None
+    candidates, written = found
+    baseline = _baseline(problems, document, candidates, way)
+    if baseline is None:
+        return None
+    constraints = {"constraints": texts} if texts else {}
+    return Settings(candidates, baseline, {"baseline": baseline, way: written, **constraints})
+
+
+Found = tuple[Candidates | Space, Any]
+
+
+def _grid(problems: Problems, given: object, texts: list[str]) -> Found | None:
+    levels = _lists(problems, "parameters", _named(problems, "parameters", given))
+    if problems.found:
+        return None
+    checked = {name: Choice(values).options for name, values in levels.items()}
+    count = math.prod(len(options) for options in checked.values())
+    if count > MOST and not texts:
+        problems.add(
+            "parameters",
+            f"make {count:,} candidates, more than the {MOST:,} that one study may have; use fewer levels, add "
+            "constraints, or use ranges",
+        )
+        return None
+    return grid(checked, *texts, limit=MOST), {name: list(options) for name, options in checked.items()}
+
+
+def _rows(problems: Problems, given: object, texts: list[str]) -> Found | None:
+    if not isinstance(given, (list, tuple)) or not 0 < len(given) <= MOST:
+        came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else shown(given)
+        problems.add("candidates", f"must be a list of 1 to {MOST:,} rows such as {{w: 1}}, got {came}")
+        return None
+    rows: list[dict[str, object]] = []
+    names: dict[int, str] = {}
+    for place, row in enumerate(given):
+        path = f"candidates[{place}]"
+        if isinstance(row, Mapping) and set(row) == {"name", "values"} and isinstance(row["values"], Mapping):
+            name = problems.text(within(path, "name"), row["name"])
+            names.update({} if name is None else {place: name})
+            row = row["values"]
+        values = _named(problems, path, row)
+        for parameter, value in values.items():
+            _value(problems, within(path, parameter), value)
+        rows.append(values)
+    if problems.found:
+        return None
+    candidates = Candidates.from_rows(rows, limit=MOST)
+    if not names:
+        return candidates, list(candidates)
+    chosen = [names.get(place, name) for place, name in enumerate(candidates.names)]
+    renamed = Candidates.from_rows(rows, chosen, limit=MOST)
+    pairs = zip(renamed, renamed.names, candidates.names, strict=True)
+    return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
+
+
+def _ranges(problems: Problems, given: object, texts: list[str]) -> Found | None:
+    parameters: dict[str, Parameter] = {}
+    written: dict[str, Any] = {}
+    for name, range_ in _named(problems, "ranges", given).items():
+        if isinstance(range_, (list, tuple)):
+            for options in _lists(problems, "ranges", {name: range_}).values():
+                parameters[name], written[name] = Choice(options), list(options)
+        elif (found := _range(problems, within("ranges", name), range_)) is not None:
+            ends = {"from": found.low, "to": found.high}
+            parameters[name], written[name] = found, {**ends, "whole": True} if isinstance(found, Integer) else ends
+    return None if problems.found else (Space(parameters, *texts), written)
+
+
+def _range(problems: Problems, path: str, given: object) -> Real | Integer | None:
+    fields = problems.fields(path, given, inside("ranges.NAME"))
+    if not isinstance(given, Mapping):
+        return None
+    ends: list[float] = []
+    for end in ("from", "to"):
+        if end not in fields:
+            problems.add(
+                within(path, end), "is missing; a range is written {from: 0, to: 2}, a choice as a list of options"
+            )
+        elif (number := problems.number(within(path, end), fields[end])) is not None:
+            ends.append(number)
+    whole = fields.get("whole", False)
+    if not isinstance(whole, bool):
+        problems.add(within(path, "whole"), f"must be true or false, got {shown(whole)}")
+    if len(ends) < 2:
+        return None
+    low, high = ends
+    if not low < high:
+        problems.add(path, f"must go from a lower number to a higher, got {low:g} to {high:g}")
+    elif whole and not (low.is_integer() and high.is_integer()):
+        problems.add(path, f"must go from a whole number to a whole number, got {low:g} to {high:g}")
+    else:
+        return Integer(int(low), int(high)) if whole else Real(low, high)
+    return None
+
+
+def _short_names(problems: Problems, way: str, candidates: Candidates | Space) -> None:
+    """Refuse candidates whose names would be too long for the wire."""
+    if isinstance(candidates, Candidates):
+        longest = max(candidates.names, key=len)
+        size = len(longest)
+    else:
+        texts = [
+            max(map(len, map(text, kind.options))) if isinstance(kind, Choice) else _DIGITS
+            for kind in candidates.parameters.values()
+        ]
+        size = sum(len(name) + 2 + width for name, width in zip(candidates.parameters, texts, strict=True))
+    if size > LONGEST:
+        cure = "give each candidate a name" if way == "candidates" else "shorten the parameters' names"
+        problems.add(way, f"would make candidates' names of {size} characters, more than {LONGEST}; {cure}")
+
+
+_READERS = {"parameters": _grid, "candidates": _rows, "ranges": _ranges}
+
+
+def _baseline(
+    problems: Problems, document: Mapping[str, object], candidates: Candidates | Space, way: str
+) -> dict[str, Value] | None:
+    given = document.get("baseline")
+    if given is None:
+        problems.add("baseline", _NO_BASELINE)
+        return None
+    try:
+        if isinstance(given, str) and isinstance(candidates, Candidates):
+            if given not in candidates.names:
+                problems.add("baseline", f"is no candidate's name: {shown(given)}; {nearest(given, candidates.names)}")
+                return None
+            return candidates[given]
+        values = _named(problems, "baseline", given)
+        if not values:
+            return None
+        if isinstance(candidates, Candidates):
+            return candidates[candidates.find(values)]
+        if not candidates.contains(values):
+            problems.add("baseline", f"lies outside the ranges or breaks a constraint: {shown(given)}; widen {way}")
+            return None
+        parameters = candidates.parameters
+        return {
+            name: int(float(values[name])) if isinstance(kind, Integer) else values[name]  # type: ignore[arg-type, misc]
+            for name, kind in parameters.items()
+        }
+    except BadInput as error:
+        problems.add("baseline", f"must be one of the candidates, so that everything can be compared with it: {error}")
+        return None
+
+
+def _named(problems: Problems, path: str, given: object) -> dict[str, object]:
+    """A mapping by parameter, its names checked."""
+    if not isinstance(given, Mapping) or not given:
+        problems.add(path, f"must be a mapping by parameter, such as {{like_weight: …}}, got {shown(given)}")
+        return {}
+    if len(given) > MOST_PARAMETERS:
+        problems.add(path, f"has {len(given)} parameters, more than {MOST_PARAMETERS}")
+        return {}
+    found = {}
+    for name, value in given.items():
+        spot = within(path, name if isinstance(name, str) else shown(name))
+        if problems.text(spot[:300], name) is not None:
+            found[str(name)] = value
+    return found
+
+
+def _lists(problems: Problems, path: str, given: Mapping[str, object]) -> dict[str, Sequence[Value]]:
+    """Lists of values, every value checked."""
+    found: dict[str, Sequence[Value]] = {}
+    for name, values in given.items():
+        spot = within(path, name)
+        if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MOST:
+            cure = "; write a range under ranges: instead of parameters:" if isinstance(values, Mapping) else ""
+            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {shown(values)}{cure}")
+            continue
+        checked = [_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
+        known = [value for value in checked if value is not None]
+        if len(known) == len(checked):
+            found[name] = known
+    return found
+
+
+def _value(problems: Problems, path: str, given: object) -> Value | None:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str):
+        return problems.text(path, given)
+    if isinstance(given, int) and abs(given) <= 2**53:
+        return given
+    return problems.number(path, given)
+
+
+def _texts(problems: Problems, path: str, given: object) -> list[str]:
+    if not isinstance(given, (list, tuple)) or len(given) > MOST_PARAMETERS:
+        problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {shown(given)}")
+        return []
+    texts = [problems.text(f"{path}[{place}]", constraint, 500) for place, constraint in enumerate(given)]
+    return [constraint for constraint in texts if constraint is not None]

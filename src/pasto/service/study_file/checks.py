@@ -1,0 +1,151 @@
+"""What is usable in a study file, but probably not what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pasto.durations import written_span
+from pasto.metrics import Column, Metric
+from pasto.objective.guardrails import likely_percentage
+from pasto.service.study_file.guardrail_bounds import find_useless_bound
+from pasto.service.study_file.sources import Sourced
+from pasto.service.study_file.spec import Rail, Spec
+from pasto.validation import Problems
+
+HARMLESS = 1e-3
+"""Of the goal's range: a penalty that costs less at a total breach does nothing."""
+
+
+def warnings_of(spec: Spec) -> Iterator[str]:
+    """One sentence for each finding."""
+    goals = _goals(spec)
+    for metric in goals:
+        if not metric.bounded:
+            yield (
+                f"metrics.{metric.name} is the goal and has neither range nor cap{_halves(metric)}: one extreme unit "
+                "could steer the study; add cap: with a value that no honest unit exceeds"
+            )
+        if metric.lower_is_better == (spec.objective.sign > 0) and len(goals) == 1:
+            verb, better = ("maximize", "lower") if spec.objective.sign > 0 else ("minimize", "higher")
+            yield f"goal.{verb} names {metric.name}, of which {better} is better; turn one of them round"
+    for place, rail in enumerate(spec.guardrails):
+        yield from _rail(spec, f"guardrails[{place}]", rail, goals)
+    if not spec.traffic.control and spec.objective.relative:
+        yield (
+            "traffic.control is 0 while a guardrail is relative to the baseline: it will be judged on what the learner "
+            "itself sends there; hold a share such as 10% as a control"
+        )
+    if spec.rounds.every is not None and spec.expires_after < spec.rounds.every:
+        yield (
+            "expires_after is shorter than a round: a caller that misses one refresh goes back to the baseline before "
+            "the next policy; make it a few rounds long"
+        )
+    if spec.covariates and spec.unit == "request":
+        yield (
+            f"unit is request, and {spec.covariates[0].name} looks at what a unit did before: a request that comes "
+            "once has no past; assign by user, or leave covariate out"
+        )
+
+
+def _goals(spec: Spec) -> list[Metric]:
+    names = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    return [spec.metrics[name] for name in names]
+
+
+def _halves(metric: Metric) -> str:
+    return "" if metric.denominator is None else " on both of its halves"
+
+
+def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[str]:
+    metric = spec.metrics[rail.metric]
+    if metric not in goals and not metric.bounded:
+        yield (
+            f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
+            "could trip or mask it; add cap: with a value that no honest unit exceeds"
+        )
+    if (useless := find_useless_bound(rail, metric)) is not None:  # of a study that is stored already
+        yield f"{path}.{useless[0]} {useless[1]}"
+    elif not rail.at.relative and rail.lower and rail.at.number <= 0 and metric.reach[0] is None:
+        yield (
+            f"{path}.at_least is {rail.at.number:g}, which cannot fail unless {metric.name} can be negative; for a "
+            f"change against the baseline write '{likely_percentage(rail.at.number)}', or declare a range"
+        )
+    if not rail.floor.relative and not spec.traffic.control:
+        yield (
+            f"{path}.floor is a number and traffic.control is 0: it is judged over whole days, so harm shows after a "
+            "day at the earliest; hold a share such as 10% as a control"
+        )
+    if metric.lower_is_better == rail.lower:
+        side, better = ("at_least", "lower") if rail.lower else ("at_most", "higher")
+        yield f"{path} keeps {metric.name} {side} {rail.at.written()}, of which {better} is better; is the side right?"
+    if rail.penalty is None:
+        return
+    if rail.floor == rail.at:
+        yield (
+            f"{path}.floor is the target itself, and a soft guardrail settles a little beyond its target by design: "
+            "the breaker would trip; name a floor or a tolerance"
+        )
+    most = _worst_cost(rail, metric)
+    span = 100.0 if rail.at.relative else _span(goals)
+    if most is not None and span is not None and most < HARMLESS * span:
+        yield (
+            f"{path}.penalty of {rail.penalty:g} does nothing: losing all of {metric.name} would cost {most:.3g} of a "
+            f"goal that ranges over {span:g}; raise it, or leave it out to make the guardrail hard"
+        )
+
+
+def _worst_cost(rail: Rail, metric: Metric) -> float | None:
+    """What a breach as large as the target itself costs; None where that cannot be told."""
+    if rail.penalty is None:
+        return None
+    if rail.at.relative:
+        return rail.penalty * 100.0**2
+    size = 1.0 if metric.denominator is None else metric.denominator.high
+    return None if size is None or not rail.at.number else rail.penalty * (rail.at.number * size) ** 2
+
+
+def _span(goals: list[Metric]) -> float | None:
+    """The range of a goal of one plain metric."""
+    column = goals[0].numerator
+    if len(goals) > 1 or goals[0].denominator is not None or column.low is None or column.high is None:
+        return None
+    return column.high - column.low
+
+
+def check_times(problems: Problems, metrics: Mapping[str, Metric], maturity: float, source: Sourced | None) -> None:
+    """Note windows that are not over when a round is learned, and tables that do not say when something happened.
+
+    >>> likes = Metric("likes", Column("likes", "like", None, "count", window=7200.0))
+    >>> problems = Problems()
+    >>> check_times(problems, {"likes": likes}, 3600.0, None)
+    >>> list(problems.found)
+    ['metrics.likes.window']
+    """
+    for path, column in _windows(metrics):
+        if column.window is not None and column.window > maturity:
+            told, have = written_span(column.window), written_span(maturity)
+            problems.add(
+                path,
+                f"of {told} is longer than rounds.maturity of {have}: units that come at a round's end would be "
+                f"measured before their window is over; raise rounds.maturity to {told}, or shorten the window",
+            )
+    if source is None:
+        return
+    timed = [path for path, _ in _windows(metrics)]
+    timed += [f"metrics.{name}.covariate" for name, metric in metrics.items() if metric.covariate is not None]
+    if not timed:
+        return
+    named = [("source.exposures", source.tables.exposures.time)]
+    named += [(f"source.events[{place}]", table.time) for place, table in enumerate(source.tables.events)]
+    for path, time in named:
+        if time is None:
+            problems.add(f"{path}.time", f"is missing; {timed[0]} needs to know when things happened: name the column")
+
+
+def _windows(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Column]]:
+    """Every column with a window, and where the file states it."""
+    for name, metric in metrics.items():
+        for place, column in enumerate(metric.columns):
+            if column.window is not None:
+                half = "" if metric.denominator is None else f".ratio[{place}]"
+                yield f"metrics.{name}{half}.window", column

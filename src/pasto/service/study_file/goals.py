@@ -1,0 +1,177 @@
+"""Goal and guardrails of a study file: the objective, and each guardrail's three numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pasto.errors import BadObjective
+from pasto.metrics import Metric
+from pasto.objective import Objective, Ratio, maximize, minimize
+from pasto.service.study_file.amounts import Level, plain, read_level, read_loss
+from pasto.service.study_file.guardrail_bounds import find_useless_bound
+from pasto.service.study_file.schema import inside
+from pasto.service.study_file.spec import Rail
+from pasto.validation import Problems, nearest, shown, within
+
+MOST = 64
+"""Guardrails in one study."""
+
+
+def read_aims(
+    problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
+) -> tuple[Objective, tuple[Rail, ...]] | None:
+    """The objective and its guardrails, or None and what is wrong with them.
+
+    A bound that the metric cannot cross is refused, except in a study that is stored already: it goes on as it is.
+    """
+    objective = _goal(problems, document, metrics)
+    given = document.get("guardrails", [])
+    if not isinstance(given, (list, tuple)) or len(given) > MOST:
+        problems.add("guardrails", f"must be a list of at most {MOST} guardrails, got {shown(given)}")
+        return None
+    rails = []
+    for place, row in enumerate(given):
+        path = f"guardrails[{place}]"
+        fields = problems.fields(path, row, inside("guardrails"))
+        rail = _rail(problems, path, fields, metrics) if isinstance(row, Mapping) else None
+        if rail is None:
+            continue
+        if not stored and (wrong := find_useless_bound(rail, metrics[rail.metric])) is not None:
+            problems.add(within(path, wrong[0]), wrong[1])
+            continue
+        if objective is None:
+            continue
+        side = {"at_least" if rail.lower else "at_most": rail.at.written()}
+        try:
+            objective = objective.keep(source(metrics[rail.metric]), penalty=rail.penalty, **side)
+        except BadObjective as error:
+            problems.add(path, f"cannot be used: {error}")
+            continue
+        rails.append(rail)
+    if objective is None or len(rails) < len(given):
+        return None
+    return objective, tuple(replace(rail, name=name) for rail, name in zip(rails, objective.names, strict=True))
+
+
+def source(metric: Metric) -> str | Ratio:
+    """A metric as objectives name it."""
+    if metric.denominator is None:
+        return metric.numerator.name
+    return Ratio(metric.numerator.name, metric.denominator.name, metric.name)
+
+
+def goal_document(objective: Objective) -> dict[str, Any]:
+    """The goal as a study file writes it."""
+    target = objective.target
+    aim: Any = target.name if isinstance(target, Ratio) else target  # a file states no utility, so it is weights
+    if isinstance(aim, Mapping):
+        aim = next(iter(aim)) if list(aim.values()) == [1.0] else dict(aim)
+    return {"maximize" if objective.sign > 0 else "minimize": aim}
+
+
+def rail_document(rail: Rail) -> dict[str, Any]:
+    """A guardrail as a study file writes it."""
+    percent = rail.at.relative
+    written: dict[str, Any] = {"keep": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
+    if rail.penalty is not None:
+        written["penalty"] = rail.penalty
+    if rail.budget is not None:
+        written["budget"] = f"{plain(rail.budget)}%" if percent else rail.budget
+    written["floor"] = rail.floor.written()
+    written["tolerance"] = f"{plain(rail.tolerance)}%" if percent else rail.tolerance
+    return written
+
+
+def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric]) -> Objective | None:
+    if "goal" not in document:
+        problems.add("goal", "is missing; write {maximize: METRIC} or {minimize: METRIC}")
+        return None
+    goal = document["goal"]
+    if isinstance(goal, str):
+        problems.add("goal", f"must say maximize or minimize, got {shown(goal)}; write {{maximize: {goal[:60]}}}")
+        return None
+    fields = problems.fields("goal", goal, inside("goal"))
+    if not fields and document["goal"]:
+        return None  # misspelt, as has been told
+    if len(fields) != 1:
+        problems.add("goal", f"needs either maximize or minimize, one of them only, got {shown(document['goal'])}")
+        return None
+    (verb, given), build = next(iter(fields.items())), maximize if "maximize" in fields else minimize
+    path = within("goal", verb)
+    if not isinstance(given, Mapping):
+        metric = _metric(problems, path, given, metrics)
+        return None if metric is None else build(source(metric))
+    if not given:
+        problems.add(path, "names no metric; write one, or weights such as {watch_time: 1, comments: 0.3}")
+    weights: dict[str, float] = {}
+    for name, weight in given.items():
+        spot = within(path, name if isinstance(name, str) else shown(name))
+        metric = _metric(problems, spot, name, metrics)
+        number = problems.number(spot, weight)
+        if number == 0:
+            problems.add(spot, "has the weight 0, which does nothing; leave it out")
+        elif metric is not None and metric.denominator is not None:
+            problems.add(spot, f"is a ratio, which must be the only goal and without a weight: write {verb}: {name}")
+        elif metric is not None and number is not None:
+            weights[metric.numerator.name] = number
+    return build(weights) if weights and len(weights) == len(given) else None
+
+
+def _rail(problems: Problems, path: str, fields: Mapping[str, object], metrics: Mapping[str, Metric]) -> Rail | None:
+    if "keep" not in fields:
+        problems.add(within(path, "keep"), "is missing; name the metric, as in {keep: like_rate, at_least: -2%}")
+        return None
+    metric = _metric(problems, within(path, "keep"), fields["keep"], metrics)
+    sides = [side for side in ("at_least", "at_most") if side in fields]
+    if len(sides) != 1:
+        problems.add(path, "needs either at_least or at_most, one of them only")
+        return None
+    lower = sides[0] == "at_least"
+    at = read_level(problems, within(path, sides[0]), fields[sides[0]])
+    penalty = None
+    if "penalty" in fields:
+        penalty = problems.number(within(path, "penalty"), fields["penalty"])
+        if penalty is not None and not penalty > 0:
+            problems.add(
+                within(path, "penalty"), f"must be above 0, got {penalty:g}; without one the guardrail is hard"
+            )
+            return None
+    if at is None or metric is None:
+        return None
+    losses = {
+        name: read_loss(problems, within(path, name), fields[name], relative=at.relative) if name in fields else None
+        for name in ("budget", "tolerance")
+    }
+    tolerance = losses["tolerance"]
+    if tolerance is None:
+        tolerance = 0.0 if penalty is None else _allowance(at)
+    floor: Level | None = at.moved(-tolerance if lower else tolerance)
+    if "floor" in fields:
+        floor = read_level(problems, within(path, "floor"), fields["floor"])
+    if floor is None:
+        return None
+    wrong = floor.number > at.number if lower else floor.number < at.number
+    if floor.relative == at.relative and wrong:
+        side, word = ("above", "below") if lower else ("below", "above")
+        problems.add(
+            within(path, "floor"),
+            f"is {floor.written()}, {side} what is kept ({sides[0]}: {at.written()}): the breaker would stop a study "
+            f"that does as it is told; put it at or {word} {at.written()}",
+        )
+        return None
+    return Rail("", metric.name, at, lower, penalty, losses["budget"], floor, tolerance)
+
+
+def _allowance(at: Level) -> float:
+    """How far a soft guardrail may settle beyond its target: as much again in percent, a tenth in own units."""
+    return max(abs(at.number), 1.0) if at.relative else 0.1 * abs(at.number)
+
+
+def _metric(problems: Problems, path: str, given: object, metrics: Mapping[str, Metric]) -> Metric | None:
+    if isinstance(given, str) and given in metrics:
+        return metrics[given]
+    if metrics:  # with no usable metric at all, that is what is told
+        problems.add(path, f"names no metric: {shown(given)}; {nearest(given, metrics)}")
+    return None

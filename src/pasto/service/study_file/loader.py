@@ -1,0 +1,193 @@
+"""From a study file's text to its document: YAML, JSON or TOML, and nothing that could hurt the reader."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pasto.errors import BadSpec, MissingExtra
+from pasto.service.study_file.parser import parse_spec
+from pasto.service.study_file.spec import Spec
+from pasto.validation import shown
+
+LARGEST = 4 * 2**20
+"""Bytes of a study file: ten thousand candidates fit well."""
+
+MAX_CHARACTERS = 2**20
+"""Characters of a YAML or TOML text, which take twenty times as long to read as JSON."""
+
+MAX_NODES = 100_000
+"""Values, lists and mappings of a YAML text: about a second of work, and ten thousand candidates with some values."""
+
+DEEPEST = 16
+
+Kind = Literal["yaml", "json", "toml"]
+
+_ENDINGS: dict[str, Kind] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read a study file; its ending says what it is."""
+    file = Path(path)
+    kind = _ENDINGS.get(file.suffix.lower())
+    if kind is None:
+        raise BadSpec({"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that it is known what it is"})
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise BadSpec({"": f"{file} cannot be read: {error.strerror or error}"}) from error
+    return read_spec(content, kind)
+
+
+def read_spec(text: str | bytes, kind: Kind) -> Spec:
+    """Read a study file's text of that kind.
+
+    >>> read_spec('{"name": "feed", "name": "food"}', "json")
+    Traceback (most recent call last):
+    ...
+    pasto.errors.BadSpec: the json text cannot be read: 'name' stands there twice
+    """
+    return parse_spec(read_document(text, kind))
+
+
+def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
+    """The plain document in a text, not yet checked as a study."""
+    if kind not in _READERS:
+        raise BadSpec({"": f"a study file is yaml, json or toml, got {shown(kind)}"})
+    if len(text) > LARGEST:
+        raise BadSpec({"": f"the {kind} text has over {LARGEST // 2**20} MiB; a study file is smaller"})
+    if kind != "json" and len(text) > MAX_CHARACTERS:
+        raise BadSpec(
+            {"": f"the {kind} text may have {MAX_CHARACTERS:,} characters, got {len(text):,}; write it as JSON"}
+        )
+    try:
+        given = text if isinstance(text, str) else text.decode("utf-8-sig")
+        document = _READERS[kind](given)
+        if "\\u" in given:  # only so can half a surrogate pair come in, which nothing could send back
+            json.dumps(document, ensure_ascii=False, default=str, skipkeys=True).encode()
+    except RecursionError:
+        raise BadSpec({"": f"the {kind} text is nested too deeply"}) from None
+    except (ValueError, OverflowError) as error:
+        raise BadSpec({"": f"the {kind} text cannot be read: {' '.join(str(error).split())[:300]}"}) from None
+    if not isinstance(document, dict):
+        raise BadSpec(
+            {"": f"the {kind} text must be a mapping of fields such as name and metrics, got {shown(document)}"}
+        )
+    return document
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key[:80]!r} stands there twice")
+        found[key] = value
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number that a study can use")
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra("a YAML study file needs PyYAML", "serve") from error
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Refuses a key that stands there twice."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                place = key.start_mark.line + 1
+                if not isinstance(key.value, str):
+                    raise ValueError(f"a name is a plain word, not a list or a mapping (line {place})")
+                if key.value in seen:
+                    raise ValueError(f"{key.value[:80]!r} stands there twice (line {place})")
+                seen.add(key.value)
+            return dict(super().construct_mapping(node, deep=deep))
+
+    try:
+        depth = nodes = 0
+        for event in yaml.parse(text, Loader=base):
+            nodes += isinstance(event, yaml.NodeEvent)
+            if nodes > MAX_NODES:
+                raise ValueError(f"it may have {MAX_NODES:,} values and names, and has more; write it as JSON")
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError(f"*{event.anchor} repeats another place; write its content out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError(f"it is nested more than {DEEPEST} deep")
+        return yaml.load(text, Loader=Loader)  # noqa: S506 -- a safe loader, made stricter
+    except yaml.YAMLError as error:
+        raise ValueError(_tab(text, error) or str(error).replace('in "<unicode string>", ', "at ")) from None
+    except (AttributeError, KeyError, TypeError) as error:  # as the loader itself meets a tag that does not fit
+        raise ValueError(f"a value is not what its tag says: {error}") from None
+
+
+def _tab(text: str, error: Any) -> str:
+    """Return what to do about the tab that YAML failed at; empty if it failed at something else."""
+    mark = getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines) or lines[mark.line][mark.column : mark.column + 1] != "\t":
+        return ""
+    return f"line {mark.line + 1} has a tab, and YAML is indented with spaces; write spaces instead of the tab"
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}
+
+EXAMPLE = """\
+# A study: what may be served, what is measured, what to raise and what to hold.
+name: feed                      # in URLs, flags and reports: a-z, 0-9, _ and -
+unit: user                      # what is assigned and averaged over: user, session, request
+description: Weights of the home feed
+
+# What is served today. Everything is compared with it, and everyone gets it when in doubt.
+baseline: {like_weight: 1, share_weight: 1}
+
+# What may be served: every combination of these levels. Instead of `parameters` you can list settings one by one,
+#   candidates: [{like_weight: 0, share_weight: 1}, {like_weight: 1, share_weight: 1}]
+# or give ranges, in which new settings are found while the study learns:
+#   ranges: {like_weight: {from: 0, to: 2}, share_weight: {from: 0, to: 2}}
+parameters:
+  like_weight: [0, 1, 2]
+  share_weight: [0, 1, 2]
+
+# What is measured, from your events. Each unit's events are aggregated first, then averaged over units.
+metrics:
+  watch_time: {event: watch, value: seconds, per_unit: sum, cap: 7200}    # no unit counts for more than its cap
+  like_rate:                                                              # a ratio: likes per view
+    ratio:
+      - {event: like, per_unit: count, cap: 200}
+      - {event: view, per_unit: count, cap: 1000}
+
+goal: {maximize: watch_time}
+
+# What must hold meanwhile. With a penalty a guardrail is soft (breaches cost, a little is settled for); without one it
+# is hard. The budget is what exploring may cost; beyond the floor, traffic is pulled.
+guardrails:
+  - {keep: like_rate, at_least: -2%, penalty: 5, budget: 1%, floor: -5%}
+
+traffic:
+  control: 10%                  # stays on the baseline, to compare with
+  explore: 100%                 # of the others, what the learner may steer
+  floor: 2%                     # spread evenly over all candidates, so that none is forgotten
+  cap: 30%                      # the most that one candidate gets
+  entry: 1%                     # the most that a candidate nobody has measured gets
+
+rounds: {every: 1h, maturity: 2h}    # a new policy every hour; late events are waited for two hours
+learner: thompson
+confidence: 95%                      # with which each hard guardrail holds in the answer
+expires_after: 1d                    # a caller cut off from the service goes back to the baseline after this
+"""

@@ -1,0 +1,168 @@
+"""Places where teams keep their own events: named by the service's operator, and only by name in a study file."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pasto.errors import BadInput, MissingExtra, SourceError
+from pasto.metrics import Column, Moments
+from pasto.metrics.measurement import measure_tables
+from pasto.metrics.sources.files import FORMATS, duckdb_over
+from pasto.metrics.sources.team_tables import Tables
+from pasto.service.study_file.sources import Sourced
+from pasto_sdk.policy import Published
+
+SPARK = ("sc://", "spark://", "local[", "yarn", "k8s://")
+POSTGRES = ("postgresql://", "postgres://")
+_DRIVERS = {"postgres": ("postgres", "PostgreSQL"), "spark": ("spark", "Spark"), "duckdb": ("serve", "files")}
+"""By dialect: the extra that brings its driver, and what it reads."""
+CONNECT_SECONDS = 10
+"""How long a connection to a source may take, unless its address says otherwise."""
+
+
+class OpenSource(NamedTuple):
+    """A source that can be asked."""
+
+    connection: Any
+    """A connection to DuckDB or PostgreSQL, or a Spark session."""
+    dialect: str
+    tables: Tables
+    """The study's tables, by the names that they have there."""
+
+
+def measure_there(
+    source: Sourced,
+    policy: Published,
+    columns: tuple[Column, ...],
+    environment: Mapping[str, str] | None = None,
+    *,
+    since: int | None = None,
+) -> tuple[Moments, ...]:
+    """What a policy's units did, from a team's own tables; SourceError if they cannot be read or do not fit.
+
+    `since` is the first version that deals units as the policy does, which covariates end before.
+    """
+    with open_source(source, environment) as opened:
+        return measure_tables(*opened, policy, columns, since)
+
+
+def place_of(source: Sourced, environment: Mapping[str, str] | None = None) -> str:
+    """Return where a source is, as the variable PASTO_SOURCE_NAME says.
+
+    That is postgresql://…, Spark's master or remote address, or a folder in which each table is a folder or file of
+    Parquet or CSV.
+    """
+    variable = f"PASTO_SOURCE_{source.origin.upper()}"
+    place = (os.environ if environment is None else environment).get(variable, "")
+    if not place:
+        raise SourceError(
+            f"the study's source is {source.origin!r}, and {variable} is not set; set it to where that is, for the "
+            "service and for commands that work on its store"
+        )
+    return place
+
+
+@contextmanager
+def open_source(source: Sourced, environment: Mapping[str, str] | None = None) -> Iterator[OpenSource]:
+    """Open a source; whatever its engine raises meanwhile is a SourceError."""
+    place = place_of(source, environment)
+    dialect = dialect_of(place)
+    with explain_errors(source.origin, dialect):
+        if dialect == "postgres":
+            with _postgres(place) as connection:
+                connection.read_only = True
+                yield OpenSource(connection, dialect, source.tables)
+        elif dialect == "spark":
+            yield OpenSource(_spark(place), dialect, source.tables)
+        else:
+            with closing(duckdb_over(_files(Path(place), source.tables))) as connection:
+                yield OpenSource(connection, dialect, flatten(source.tables))
+
+
+def dialect_of(place: str) -> str:
+    """Return the engine that reads a place.
+
+    >>> dialect_of("/data/lake"), dialect_of("postgresql://db/events"), dialect_of("sc://cluster")
+    ('duckdb', 'postgres', 'spark')
+    """
+    if place.startswith(POSTGRES):
+        return "postgres"
+    return "spark" if place.startswith(SPARK) else "duckdb"
+
+
+@contextmanager
+def explain_errors(origin: str, dialect: str) -> Iterator[None]:
+    """Turn the errors of an engine, and those of tables that do not fit, into a SourceError."""
+    errors = _engine_errors(dialect)
+    try:
+        yield
+    except (BadInput, OSError, errors) as error:
+        raise SourceError(f"the source {origin!r} could not be read: {str(error).strip()}") from error
+
+
+def find_files(folder: Path, table: str) -> Path | None:
+    """Return the folder or file of a table; a dot in its name is a folder."""
+    path = folder.joinpath(*table.split("."))
+    files = (path, *(path.with_name(f"{path.name}.{kind}") for kind in FORMATS))
+    there = [file for file in files if os.path.lexists(file)]
+    if len(there) > 1:
+        raise SourceError(
+            f"the table {table!r} is in several places: {', '.join(map(str, there))}. Keep one of them: a folder of "
+            "files of one kind, or one file."
+        )
+    return there[0] if there else None
+
+
+def flatten(tables: Tables) -> Tables:
+    """Return the tables by the names that their views have in DuckDB."""
+    events = tuple(replace(table, table=view_name(table.table)) for table in tables.events)
+    return Tables(replace(tables.exposures, table=view_name(tables.exposures.table)), events)
+
+
+def view_name(table: str) -> str:
+    """Return the name of a table's view: a dot would part a schema from a table."""
+    return table.replace(".", "/")
+
+
+def _files(folder: Path, tables: Tables) -> dict[str, str]:
+    """Where each table's files are."""
+    found = {}
+    for name in (tables.exposures.table, *(table.table for table in tables.events)):
+        files = find_files(folder, name)
+        if files is None:
+            raise SourceError(f"the table {name!r} is no folder of {folder}, and no file of {' or '.join(FORMATS)}")
+        found[view_name(name)] = str(files)
+    return found
+
+
+def _engine_errors(dialect: str) -> type[Exception]:
+    """Return the class of all errors of an engine's driver; MissingExtra if it is not installed."""
+    try:
+        if dialect == "postgres":
+            return importlib.import_module("psycopg").Error  # type: ignore[no-any-return]
+        if dialect == "spark":
+            return importlib.import_module("pyspark.errors").PySparkException  # type: ignore[no-any-return]
+        return importlib.import_module("duckdb").Error  # type: ignore[no-any-return]
+    except ImportError as error:
+        extra, name = _DRIVERS[dialect]
+        raise MissingExtra(f"tables in {name} need its driver", extra) from error
+
+
+def _postgres(place: str) -> Any:
+    import psycopg
+
+    given: dict[str, Any] = dict(psycopg.conninfo.conninfo_to_dict(place))
+    return psycopg.connect(**{"connect_timeout": CONNECT_SECONDS, **given})
+
+
+def _spark(place: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    return (builder.remote(place) if place.startswith("sc://") else builder.master(place)).getOrCreate()

@@ -1,0 +1,127 @@
+"""Backups: one SQLite file with every table, whichever kind of store it came from or goes into."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from pasto.errors import StoreError, StoreRefused
+from pasto.store.schema import migrations
+from pasto.store.sqlite_connections import migrate, version_of
+
+TABLES: Final = {
+    "studies": "number, name, generation, state, document, seed, round, version, opened_at, created_at, details",
+    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at, row_checksum",
+    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at, row_checksum",
+    "learners": "study, state",
+    "audit": "sequence, study, at, who, action, reason, detail, row_checksum",
+    "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
+    "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
+    "received_at, key_prefix, row_checksum",
+    "event_ids": "digest, content",
+    "archived_rounds": "study, version, until_sequence, events, first_sequence, last_sequence",
+    "archived_counts": "study, version, kind, candidate, arm, excluded, numbered, events",
+    "archived_sources": "study, source, events, first_position, last_position",
+    "archived_senders": "study, key_prefix, source, kind, events",
+    "latest": "study, unit, version, arm, candidate, sequence",
+    "tallies": "study, version, source, position, assigned, dropped",
+    "rejected_reasons": "study, kind, reason, events, first_at",
+    "rejected_numbers": "study, source, events, first_position, last_position",
+    "rejected_keys": "study, key_prefix, events",
+}
+"""Everything that is kept, with its columns."""
+
+
+def select(table: str) -> str:
+    """The statement that reads a whole table.
+
+    >>> select("learners")
+    'SELECT study, state FROM learners'
+    """
+    return f"SELECT {TABLES[table]} FROM {table}"  # noqa: S608 -- our own names
+
+
+def insert(table: str) -> str:
+    """The statement that writes one of its rows.
+
+    >>> insert("learners")
+    'INSERT INTO learners (study, state) VALUES (?, ?)'
+    """
+    marks = ", ".join("?" for _ in TABLES[table].split(","))
+    return f"INSERT INTO {table} ({TABLES[table]}) VALUES ({marks})"  # noqa: S608 -- our own names
+
+
+def write_backup(target: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Make a backup that is there whole or not at all; `fill` writes into its empty database."""
+    if target.exists():
+        raise StoreError(f"{target} exists already, and a backup overwrites nothing; choose another name")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise StoreError(f"no backup can be written in {target.parent}: {error.strerror}") from error
+    partial = Path(name)
+    try:
+        with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
+            fill(connection)
+            connection.execute("PRAGMA journal_mode = DELETE")
+            _require_whole(connection, partial)
+        os.fsync(handle)
+        target.hardlink_to(partial)
+        _sync_directory(target.parent)
+    except FileExistsError:
+        raise StoreError(f"{target} exists already, and a backup overwrites nothing; choose another name") from None
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"the backup {target} could not be written: {error}") from error
+    finally:
+        os.close(handle)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{partial}{suffix}").unlink(missing_ok=True)
+
+
+@contextmanager
+def opened_backup(source: Path) -> Iterator[sqlite3.Connection]:
+    """A backup's tables as this version of the code knows them; the file itself is only read."""
+    if not source.is_file():
+        raise StoreError(f"there is no backup {source}")
+    with tempfile.TemporaryDirectory(prefix="pasto-restore-") as folder:
+        with closing(_read_only(source)) as connection:
+            try:
+                _require_whole(connection, source)
+                version = version_of(connection)
+            except sqlite3.Error as error:
+                raise StoreRefused(f"{source} is no backup of a store: {error}") from error
+            if version == 0:
+                raise StoreRefused(f"{source} is no backup of a store: its tables are missing")
+            if version == len(migrations("sqlite")):
+                yield connection
+                return
+            upgraded = Path(folder) / "upgraded.db"
+            with closing(sqlite3.connect(upgraded, isolation_level=None)) as copy:
+                connection.backup(copy)
+                migrate(copy, str(source))
+        with closing(_read_only(upgraded)) as connection:
+            yield connection
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
+    finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if finding != "ok":
+        raise StoreRefused(f"{path} is damaged: {finding}")
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,100 @@
+"""Looking at a store without holding it: to copy or check it while a service writes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from pasto.errors import StoreRefused
+from pasto.store.backup import write_backup
+from pasto.store.integrity_check import damage
+from pasto.store.opening import open_store
+from pasto.store.rows import StoreSize
+from pasto.store.schema import migrations
+from pasto.store.sqlite_connections import FILE, connect, measure_size, version_of
+from pasto.store.store_mark import MARK, read_mark, read_stored
+
+
+class Looking(Protocol):
+    """What can be done with a store that another process may be writing."""
+
+    def backup(self, target: Path) -> None:
+        """Write everything into one new file."""
+        ...
+
+    def check(self) -> Iterable[str]:
+        """Look for damage, and tell each finding in a sentence."""
+        ...
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes."""
+        ...
+
+
+class Snapshot:
+    """An embedded store through a connection that only reads."""
+
+    def __init__(self, directory: Path) -> None:
+        file = directory / FILE
+        if not file.is_file():
+            raise StoreRefused(f"there is no store in {str(directory)!r}; name another with --store")
+        self._file = file
+        self._connection = connect(f"{file.absolute().as_uri()}?mode=ro")
+        self._where = str(directory)
+
+    def backup(self, target: Path) -> None:
+        """Write everything into one new file, while others go on writing."""
+        write_backup(target, self._connection.backup)
+
+    def check(self) -> Iterator[str]:
+        """Look for damage, and tell each finding in a sentence."""
+        mark = read_mark(self._file.parent / MARK)  # before the database: a service may go on writing both
+        self._connection.execute("BEGIN")
+        try:
+            version, today = version_of(self._connection), len(migrations("sqlite"))
+            if version < today:
+                raise StoreRefused(
+                    f"{self._where} has tables of version {version}, and a check needs version {today}; open the store "
+                    "once with this PASTO, as `pasto study list` does, and check again"
+                )
+            yield from mark.findings(read_stored(self._connection))
+            yield from damage(self._connection)
+        except sqlite3.DatabaseError as error:
+            raise StoreRefused(f"{self._where} is no store, or one too damaged to read: {error}") from error
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes."""
+        try:
+            return measure_size(self._connection)
+        except sqlite3.DatabaseError as error:
+            raise StoreRefused(
+                f"the sizes of {self._where} cannot be read: {error}; a store of an older PASTO is brought up to date "
+                "when a service starts on it"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._connection.close()
+
+
+@contextmanager
+def looking(where: str) -> Iterator[Looking]:
+    """The store at an address, to look at only; a service may go on writing it.
+
+    >>> with looking("nowhere"):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    pasto.errors.StoreRefused: there is no store in 'nowhere'; name another with --store
+    """
+    store = open_store(where) if "://" in where or where == "memory:" else Snapshot(Path(where))
+    try:
+        yield store
+    finally:
+        store.close()

@@ -1,0 +1,371 @@
+"""The store in one directory, or in memory: SQLite with one writing connection."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from shutil import disk_usage
+from typing import Any, TypeVar
+
+from pasto.errors import StoreDamagedError, StoreError, StoreLostError, StoreRefused
+from pasto.store import statements
+from pasto.store.backup import TABLES, insert, opened_backup, select, write_backup
+from pasto.store.failures import is_damage, is_disk_full
+from pasto.store.ingest_plan import Batch, Credit, Place, Plan, plan, uncredited
+from pasto.store.integrity_check import damage, stored_checksum
+from pasto.store.rows import Appended, StoreSize
+from pasto.store.session_secret import delete_secret, load_secret, new_secret
+from pasto.store.side_files import SideFiles
+from pasto.store.sql_store import RelationalStore
+from pasto.store.sqlite_connections import WAL_AUTOCHECKPOINT, Directory, Pool, Shared, connect, measure_size, prepare
+from pasto.store.store_mark import MarkRecord, read_stored
+from pasto.store.write_queue import Writer
+
+T = TypeVar("T")
+
+# Each wanted name is looked up in the index: CROSS JOIN forbids the planner to walk the table instead.
+_CREDITS = (
+    "SELECT latest.unit, version, arm, candidate FROM json_each(?) AS wanted "
+    "CROSS JOIN latest ON latest.study = ? AND latest.unit = wanted.value"
+)
+_KEPT = "SELECT content FROM event_ids WHERE digest = ?"
+
+_HEARTBEAT = "heartbeat"
+_HEARTBEAT_BYTES = 8192
+_MIN_FREE_BYTES = 1 << 20
+"""Free room on the disk below which a store is not ready: less than a large batch may need."""
+_STEPS_BETWEEN_STOPS = 100_000
+"""Steps of SQLite's virtual machine after which a long check asks whether to stop."""
+
+
+class SqliteStore(RelationalStore):
+    """Everything in one file, written by one thread and read by any.
+
+    >>> store = SqliteStore(None)
+    >>> store.studies()
+    []
+    >>> store.close()
+    """
+
+    dialect = "sqlite"
+    _conflict = sqlite3.IntegrityError
+    _readers: Pool | Shared
+
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        connect: Callable[[str], sqlite3.Connection] = connect,
+        restoring: bool = False,
+    ) -> None:
+        self._where = "memory:" if directory is None else str(directory)
+        self._session_secret: str | None = None
+        self._clock = clock
+        self._directory: Directory | None = None
+        self._files: SideFiles | None = None
+        self._damage: str | None = None
+        self._heartbeats = 0
+        with ExitStack() as undo:
+            if directory is None:
+                self._connection = self._open(connect, "file::memory:")
+            else:
+                self._directory = Directory(directory)
+                undo.callback(self._directory.release)
+                self._files = files = SideFiles(self._directory.path)
+                undo.callback(files.close)
+                address = self._directory.database.as_uri()
+                self._connection = self._open_file(connect, address, files, restoring=restoring)
+            undo.pop_all()
+        self._readers = Shared(self._connection) if self._directory is None else Pool(self._directory.database)
+        self._writer = Writer(self._append)
+
+    @property
+    def folder(self) -> Path | None:
+        """The directory it lives in; None in memory."""
+        return None if self._directory is None else self._directory.path
+
+    def close(self) -> None:
+        """Write what is waiting, then let go of everything."""
+        if self._writer.close():
+            self._readers.close()
+            self._connection.close()
+            if self._files is not None:
+                self._files.close()
+            if self._directory is not None:
+                self._directory.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
+        self._writer.require_open()
+        self._require_files()
+        try:
+            with self._readers.reading() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            self._note_damage(error)
+            raise StoreError(f"{self._where} could not be read: {error}") from error
+
+    def session_secret(self) -> str:
+        """Return the secret that sessions are signed with; in memory it lasts as long as the store."""
+        if self._session_secret is None:
+            self._session_secret = new_secret() if self.folder is None else load_secret(self.folder)
+        return self._session_secret
+
+    def high_water(self, study: int) -> int:
+        """The last sequence of the store, behind which no event of this study can still appear."""
+        # Sequences are handed out by the one writer in the order of its commits.
+        with self.reading() as connection:
+            return int(connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+
+    def backup(self, target: Path) -> None:
+        """Write everything into one new file, while others go on writing."""
+        with self.reading() as connection:
+            write_backup(target, connection.backup)
+
+    def restore(self, source: Path) -> None:
+        """Fill an empty store from a backup."""
+        with opened_backup(source) as backup:
+
+            def write(connection: sqlite3.Connection) -> None:
+                for table in TABLES:
+                    if connection.execute(f"{select(table)} LIMIT 1").fetchone():
+                        raise StoreError(f"{self._where} is not empty; restore into a new place")
+                for table in TABLES:
+                    rows = backup.execute(select(table))
+                    connection.executemany(insert(table), _sealed(rows) if table == "events" else rows)
+
+            self._writing(write)
+            if self._files is not None:
+                self._files.mark.reset(self._writer.perform(self._stored))
+        self._session_secret = None
+        if self.folder is not None:
+            delete_secret(self.folder)
+
+    def check(self) -> Iterator[str]:
+        """Look for damage, and tell each finding in a sentence."""
+        if self._files is not None:
+            yield from self._files.mark.record.findings(self._writer.perform(self._stored))
+        with self.reading() as connection:
+            yield from damage(connection)
+
+    def size(self) -> StoreSize:
+        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        with self.reading() as connection:
+            return measure_size(connection)
+
+    def compact(self) -> None:
+        """Write the file again without free pages, and give the room back; events wait meanwhile."""
+
+        def run() -> None:
+            with self._readers.writing():
+                try:
+                    self._connection.execute("VACUUM")
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                except sqlite3.Error as error:
+                    raise StoreError(
+                        f"{self._where} could not be compacted: {error}; it is as it was. Compacting needs as much "
+                        "free disk as the store holds."
+                    ) from error
+
+        self._writer.perform(run)
+
+    def check_writable(self) -> Future[None]:
+        """Write a few pages and commit them."""
+        return self._writer.submit(self._write_heartbeat)
+
+    def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
+        """Look through the structure of the file, and return what is wrong; a store in memory has none."""
+        if self._directory is not None:
+            with self.reading() as connection:
+                connection.set_progress_handler(should_stop, _STEPS_BETWEEN_STOPS)
+                try:
+                    (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                finally:
+                    connection.set_progress_handler(None, 0)
+            if finding != "ok":
+                self._damage = str(finding)
+        return self._damage
+
+    def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
+        def run() -> T:
+            with self._transaction():
+                result = action(self._connection)
+            self._mark_stored()
+            return result
+
+        def run_with_reserve() -> T:
+            try:
+                return run()
+            except StoreError as error:
+                if self._files is None or not is_disk_full(error):
+                    raise
+                # In the writing thread, so no event can take the room in between; and the log is not folded into the
+                # file meanwhile, which would take it too.
+                self._connection.execute("PRAGMA wal_autocheckpoint = 0")
+                try:
+                    with self._files.reserve.released():
+                        return run()
+                finally:
+                    self._connection.execute(f"PRAGMA {WAL_AUTOCHECKPOINT}")
+
+        return self._writer.perform(run_with_reserve if use_reserve else run)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One transaction of the writing connection; called in the writing thread."""
+        with self._readers.writing():
+            try:
+                self._require_files()
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._connection.execute("COMMIT")
+                self._require_files()  # what went into a file that is gone is not acknowledged
+            except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError):
+                raise  # what was given does not fit
+            except sqlite3.Error as error:
+                self._note_damage(error)
+                raise StoreError(f"{self._where} could not be written: {error}; nothing was kept of it") from error
+            finally:
+                if self._connection.in_transaction:
+                    with suppress(sqlite3.Error):  # what went wrong first is what to tell
+                        self._connection.execute("ROLLBACK")
+
+    def _append(self, batches: Sequence[Batch]) -> Sequence[Appended]:
+        """Write a group of batches in one transaction."""
+        with self._transaction():
+            last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
+            planned = self._add_events(batches, last)
+            self._connection.executemany(statements.SET_LATEST, planned.latest)
+            self._connection.executemany(statements.SET_TALLY, planned.tallies)
+            self._connection.executemany(statements.ADD_REJECTED_REASON, planned.rejected_reasons)
+            self._connection.executemany(statements.ADD_REJECTED_NUMBERS, planned.rejected_numbers)
+            self._connection.executemany(statements.ADD_REJECTED_KEY, planned.rejected_keys)
+        if self._files is not None:
+            self._files.mark.advance(events=planned.answers[-1].last)
+            self._files.refill_reserve()
+        return planned.answers
+
+    def _open(self, connect: Callable[[str], sqlite3.Connection], address: str) -> sqlite3.Connection:
+        """Connect, and make the tables today's."""
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = connect(address)
+            prepare(connection, self._where)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
+            raise
+        return connection
+
+    def _open_file(
+        self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, restoring: bool
+    ) -> sqlite3.Connection:
+        """Connect to the file, and compare it with the mark that lies next to it."""
+        try:
+            connection = self._open(connect, address)
+        except StoreRefused as error:
+            if not is_disk_full(error):
+                raise
+            with files.reserve.released():  # SQLite itself needs a little room, and a pause needs SQLite
+                connection = self._open(connect, address)
+        try:
+            files.begin(read_stored(connection), restoring=restoring)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _stored(self) -> MarkRecord:
+        return read_stored(self._connection)
+
+    def _mark_stored(self) -> None:
+        if self._files is not None:
+            stored = self._stored()
+            self._files.mark.advance(events=stored.events, audit=stored.audit, keys=stored.keys)
+
+    def _write_heartbeat(self) -> None:
+        """Write about as much as a small batch does; called in the writing thread."""
+        if self._damage is not None:
+            raise StoreDamagedError(
+                f"{self._where} is damaged: {self._damage}; run `pasto store check`, and restore a backup"
+            )
+        if self._directory is not None and disk_usage(self._directory.path).free < _MIN_FREE_BYTES:
+            # A small write may still fit into the log, which keeps its length; a batch would not.
+            raise StoreError(f"{self._where} has no room: the disk is full") from OSError(errno.ENOSPC, "disk full")
+        self._heartbeats += 1
+        text = f"{self._heartbeats:016d}" * (_HEARTBEAT_BYTES // 16)
+        with self._transaction():
+            self._connection.execute(statements.SET_NOTE, (_HEARTBEAT, text))
+        if self._files is not None:
+            self._files.refill_reserve()
+
+    def _require_files(self) -> None:
+        """Raise StoreLostError if the file on the disk is not the one that is open."""
+        problem = None if self._files is None else self._files.problem()
+        if problem is not None:
+            raise StoreLostError(
+                f"{self._where}: {problem} while the store was open; nothing more is acknowledged. Stop the service, "
+                "put the file back or restore a backup, and start it again"
+            )
+
+    def _note_damage(self, error: BaseException) -> None:
+        if self._damage is None and is_damage(error):
+            self._damage = str(error)
+
+    def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:
+        count = sum(len(batch.events) for batch in batches)
+        credits = self._credits(uncredited(batches))
+        now = float(self._clock())
+
+        def planned(kept: Mapping[bytes, int | None]) -> Plan:
+            numbers = range(last + 1, last + 1 + count)
+            return plan(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
+
+        self._connection.execute("SAVEPOINT events")
+        try:
+            chosen = planned(kept={})
+            self._connection.executemany(statements.ADD_ID, chosen.ids)
+        except sqlite3.IntegrityError:
+            # Some id was kept before: only now is it worth asking which.
+            self._connection.execute("ROLLBACK TO events")
+            chosen = planned(kept=self._kept(batches))
+            self._connection.executemany(statements.ADD_ID, chosen.ids)
+        self._connection.executemany(statements.ADD_EVENT, chosen.events)
+        return chosen
+
+    def _credits(self, units: Iterable[Place]) -> dict[Place, Credit]:
+        return {(study, row[0]): row[1:] for study, row in self._look_up(_CREDITS, units)}
+
+    def _kept(self, batches: Iterable[Batch]) -> dict[bytes, int | None]:
+        """Return the ids of a group that are remembered, each with its content."""
+        kept: dict[bytes, int | None] = {}
+        for digest in sorted({digest for batch in batches for digest, _ in batch.identities}):
+            if (row := self._connection.execute(_KEPT, (digest,)).fetchone()) is not None:
+                kept[digest] = row[0]
+        return kept
+
+    def _look_up(self, statement: str, places: Iterable[Place]) -> Iterator[tuple[int, Any]]:
+        """Rows of what is wanted, with the study each belongs to."""
+        wanted: dict[int, list[str]] = defaultdict(list)
+        for study, name in places:
+            wanted[study].append(name)
+        for study, names in wanted.items():
+            for row in self._connection.execute(statement, (json.dumps(names), study)):
+                yield study, row
+
+
+def _sealed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield events from a backup; those without a checksum, of an older version or from PostgreSQL, get one."""
+    for *values, checksum in rows:
+        yield (*values, stored_checksum("events", values) if checksum is None else checksum)

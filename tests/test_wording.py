@@ -1,0 +1,143 @@
+"""Plain technical English in docstrings, comments and messages, and names that a newcomer guesses."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("src/pasto", "clients/python/pasto_sdk", "research/pasto_research")
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+NOT_YET = (
+    "src/pasto/",
+    "clients/python/",
+    "research/",
+)
+"""Prefixes of paths that still have to be reworded."""
+
+WORDS = (
+    r"told|tells?|telling|said|says|believed|beside|whoever|whatever|whichever|nobody|anybody|somebody|anew|dealt|ripe"
+    r"|let go|lets go|books|desk|doors?|house|rooms?|crying wolf|for himself|looks? at it|himself"
+)
+WORD = re.compile(rf"(?<![\w.`/])(?:{WORDS})(?![\w(`])", re.IGNORECASE)
+ASK_TELL = re.compile(r"ask(?:\(\))?(?:/| and |, )tell|ask-and-tell|`tell|tell\(", re.IGNORECASE)
+QUESTION = re.compile(r"(?:What|How|Whether|Where|Who|When|Which|Why)\b")
+ARTICLE = re.compile(r"(?:The|A|An|This|That|Its|Whose)\b")
+NAMES = frozenset({"told", "said", "believed", "anew", "kept", "shown", "seen", "whole", "stands", "deeds"})
+"""Identifiers that say nothing about what they hold."""
+NOT_A_NOUN = re.compile(r"(?:ed|ing|able|ful|ous|est|ous)$")
+NOUNS = frozenset(
+    {
+        "Setting",
+        "Timing",
+        "Ranking",
+        "Feed",
+        "Speed",
+        "Seed",
+        "Table",
+        "Variable",
+        "String",
+        "Test",
+        "Request",
+        "Interest",
+    }
+)
+"""Last words of class names that end like a participle or an adjective, and are nouns."""
+
+
+def is_reworded(path: Path) -> bool:
+    return not path.relative_to(ROOT).as_posix().startswith(NOT_YET)
+
+
+CHECKED = [path for path in FILES if is_reworded(path)]
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node, text
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield comments and string literals that hold words, with their lines; code in examples is left out."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            for number, line in enumerate(node.value.splitlines()):
+                if not line.lstrip().startswith((">>>", "...")):
+                    yield node.lineno + number, line
+
+
+def is_property(node: ast.AST) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    return any("property" in ast.unparse(decorator) for decorator in decorators)
+
+
+def word_problems(path: Path) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {match.group()!r} in {text.strip()!r}"
+        for line, text in prose(path)
+        if (match := WORD.search(ASK_TELL.sub("", text)))
+    ]
+
+
+def docstring_problems(path: Path) -> list[str]:
+    found = []
+    for node, text in docstrings(ast.parse(path.read_text(encoding="utf-8"))):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_property(node)
+        if QUESTION.match(text) or (is_function and ARTICLE.match(text)):
+            found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]!r}")
+    return found
+
+
+def name_problems(path: Path) -> list[str]:
+    source = path.read_text(encoding="utf-8")
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string in NAMES:
+            found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: a name that says nothing: {token.string!r}")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            last = re.findall(r"[A-Z][a-z0-9]*", node.name)[-1:] or [node.name]
+            if NOT_A_NOUN.search(last[0]) and last[0] not in NOUNS:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: class {node.name} must end in a noun")
+    return found
+
+
+@pytest.mark.parametrize("check", [word_problems, docstring_problems, name_problems])
+def test_code_is_written_for_a_stranger(check: object) -> None:
+    assert callable(check)
+    problems = [problem for path in CHECKED for problem in check(path)]
+    assert not problems, "\n".join(problems)
+
+
+def test_the_checks_find_what_they_look_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    path = tmp_path / "bad.py"
+    path.write_text(
+        'class Believed:\n    """What is told."""\n\n\ndef f(told: int):\n    """The number."""\n    return told\n'
+    )
+    assert len(word_problems(path)) == 1
+    assert len(docstring_problems(path)) == 2
+    assert len(name_problems(path)) == 3
+
+
+if __name__ == "__main__":
+    import sys
+
+    for wanted in FILES:
+        if wanted.relative_to(ROOT).as_posix().startswith(tuple(sys.argv[1:]) or ("",)):
+            for problem in [*word_problems(wanted), *docstring_problems(wanted), *name_problems(wanted)]:
+                sys.stdout.write(problem + "\n")
