@@ -11,7 +11,7 @@ from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, create_studies
 from tests.chaos.report import Outcome
 from tests.chaos.service_process import ServiceProcess
-from tests.service.http.test_authorisation import ALLOWED, OPEN
+from tests.service.http.test_authorization import ALLOWED, OPEN
 
 HOSTS = ("localhost", "pasto.example")
 EXPIRY_SECONDS = 0.05

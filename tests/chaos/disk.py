@@ -18,7 +18,7 @@ from tests.chaos.load import STUDY, Event, Ledger, create_studies
 from tests.chaos.report import Outcome
 from tests.chaos.service_process import ServiceProcess
 from tests.chaos.verification import verify_service
-from tests.system.mortal import batch
+from tests.system.killable_service import batch
 
 DISK_MB = 40
 BALLAST = "ballast"

@@ -13,7 +13,7 @@ import httpx
 from pasto_sdk.policy import Published
 from tests.chaos.service_process import ChaosError, ServiceProcess, first_up
 from tests.system.conftest import quick_document
-from tests.system.mortal import batch
+from tests.system.killable_service import batch
 
 STUDY = "feed"
 """The study that senders and the closer work on."""

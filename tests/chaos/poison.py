@@ -14,7 +14,7 @@ from tests.chaos.load import STUDY, Event, create_studies
 from tests.chaos.report import Outcome
 from tests.chaos.service_process import ServiceProcess
 from tests.chaos.verification import verify_replay
-from tests.system.mortal import batch
+from tests.system.killable_service import batch
 
 HONEST_UNITS, INVENTED_UNITS = 600, 60
 HONEST_MEANS = {"a=0": 30.0, "a=1": 33.0, "a=2": 36.0}

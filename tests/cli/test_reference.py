@@ -32,7 +32,10 @@ def commands_of(command: click.Command, typed: str = "pasto") -> Iterator[tuple[
     """A command and every command below it, by the words that are typed."""
     yield typed, command
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from commands_of(below, f"{typed} {name}")
 
 

@@ -39,7 +39,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
 def _lives_and_deaths(place: Path, kills: int) -> list[str]:
     """Everything that the killed services said."""
     rng = random.Random(kills)
-    command = [sys.executable, str(Path(__file__).with_name("mortal.py")), str(place)]
+    command = [sys.executable, str(Path(__file__).with_name("killable_service.py")), str(place)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lines: list[str] = []
     with subprocess.Popen(

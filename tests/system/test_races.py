@@ -72,7 +72,7 @@ def test_racing_processes_close_each_round_once(bare: dict[str, Any], postgres_u
     service = Service(store)
     service.create(bare, who="ann", seed=7)
     service.change("feed", "start", who="ann")
-    command = [sys.executable, str(Path(__file__).with_name("closer.py")), postgres_url, str(last)]
+    command = [sys.executable, str(Path(__file__).with_name("round_closer.py")), postgres_url, str(last)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     closers = [
         subprocess.Popen([*command, str(closer)], stdout=subprocess.PIPE, env=environment) for closer in range(CLOSERS)

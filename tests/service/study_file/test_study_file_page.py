@@ -1,6 +1,6 @@
 """The page docs/reference/study-file.md: its tables are the parser's own, and its files are studies.
 
-`python tests/service/spec/test_study_file_page.py` writes the tables anew.
+`python tests/service/study_file/test_study_file_page.py` writes the tables anew.
 """
 
 from __future__ import annotations
