@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import pasto
-from pasto.errors import BadInput, BadMeasurement, BadOption, BadSpace, BadTruth
+from pasto.errors import InputError, MeansError, MeasurementError, OptionError, SpaceError
 from pasto.sim import table
 
 NAMES = ["clips", "friends", "fresh"]
@@ -37,9 +37,9 @@ def test_a_text_column_names_the_candidates(frame: Frame) -> None:
     assert pasto.solve(frame({**MEANS, "note": ["", "new", "new"], "Name": NAMES}), OBJECTIVE) == RIGHT
     both = frame({"team": ["a", "b", "c"], "setting": NAMES, **MEANS})
     assert pasto.solve(both, OBJECTIVE, names="setting") == RIGHT
-    with pytest.raises(BadTruth, match="'team', 'setting' could all hold the rows' names"):
+    with pytest.raises(MeansError, match="'team', 'setting' could all hold the rows' names"):
         pasto.solve(both, OBJECTIVE)
-    with pytest.raises(BadTruth, match="names='name' is not a column; the table has 'team', 'setting', 'watch_time'"):
+    with pytest.raises(MeansError, match="names='name' is not a column; the table has 'team', 'setting', 'watch_time'"):
         pasto.solve(both, OBJECTIVE, names="name")
 
 
@@ -61,39 +61,39 @@ def test_a_frame_that_does_not_fit_is_refused(frame: Frame) -> None:
     turned = frame(
         {"metric": list(MEANS), **dict(zip(NAMES, map(list, zip(*MEANS.values(), strict=True)), strict=True))}
     )
-    with pytest.raises(BadTruth, match=r"lacks 'watch_time', 'likes'.*Its rows are the metrics: transpose it"):
+    with pytest.raises(MeansError, match=r"lacks 'watch_time', 'likes'.*Its rows are the metrics: transpose it"):
         pasto.solve(turned, OBJECTIVE)
-    with pytest.raises(BadTruth, match="the means of 'likes' must be numbers, got 'few'"):
+    with pytest.raises(MeansError, match="the means of 'likes' must be numbers, got 'few'"):
         pasto.solve(frame({**MEANS, "likes": ["few", "some", "many"]}), OBJECTIVE, names=NAMES)
-    with pytest.raises(BadTruth, match="the mean of 'likes' for candidate 'friends' is nan"):
+    with pytest.raises(MeansError, match="the mean of 'likes' for candidate 'friends' is nan"):
         pasto.solve(frame({**MEANS, "likes": [1.0, None, 2.0]}), OBJECTIVE, names=NAMES)
-    with pytest.raises(BadTruth, match="the names have 'a' twice"):
+    with pytest.raises(MeansError, match="the names have 'a' twice"):
         pasto.solve(frame({"name": ["a", "a", "b"], **MEANS}), OBJECTIVE)
 
 
 def test_other_tables_that_cannot_be_read_are_refused() -> None:
-    with pytest.raises(BadTruth, match=r"lazy LazyFrame; collect it first"):
+    with pytest.raises(MeansError, match=r"lazy LazyFrame; collect it first"):
         pasto.solve(pl.DataFrame(MEANS).lazy(), OBJECTIVE)
     twice = pd.DataFrame(np.ones((2, 2)), columns=["likes", "likes"])
-    with pytest.raises(BadTruth, match="cannot be read: Expected unique column names"):
+    with pytest.raises(MeansError, match="cannot be read: Expected unique column names"):
         pasto.solve(twice, OBJECTIVE)
-    with pytest.raises(BadTruth, match="two columns of one name"):
+    with pytest.raises(MeansError, match="two columns of one name"):
         pasto.solve(pd.DataFrame([[1, 2]], columns=[0, "0"]), OBJECTIVE)
 
 
 def test_a_square_array_is_refused_with_both_ways_to_say_what_is_meant() -> None:
     array = np.array(list(MEANS.values()))
     for given in (array, array.tolist()):
-        with pytest.raises(BadTruth, match=r"3 × 3 numbers.*objective\.by_metric\(array\).*by_metric\(array\.T\)"):
+        with pytest.raises(MeansError, match=r"3 × 3 numbers.*objective\.by_metric\(array\).*by_metric\(array\.T\)"):
             pasto.solve(given, OBJECTIVE, names=NAMES)
-    with pytest.raises(BadTruth, match="could be metrics or candidates"):
+    with pytest.raises(MeansError, match="could be metrics or candidates"):
         table(array, 0.1, OBJECTIVE)
     assert pasto.solve(OBJECTIVE.by_metric(array), OBJECTIVE, names=NAMES) == RIGHT
     assert pasto.solve(array[:, :2], OBJECTIVE).probabilities == (0.5, 0.5)  # only one reading
     assert pasto.solve([[1.0]], pasto.maximize("x")).probabilities == (1.0,)
     with pytest.raises(pasto.PastoError, match="rows watch_time, likes, shares, got shape"):
         OBJECTIVE.by_metric(array[:2])
-    with pytest.raises(BadTruth, match="names='setting' names a column, and an array has none"):
+    with pytest.raises(MeansError, match="names='setting' names a column, and an array has none"):
         pasto.solve(array[:, :2], OBJECTIVE, names="setting")
 
 
@@ -108,9 +108,9 @@ def test_candidates_come_from_a_frame(frame: Frame) -> None:
         pasto.Study(frame(rows), pasto.maximize("x"), seed=1).candidates.names[1] == "weight=0.5,ranker=new,boost=False"
     )
     assert named.add(frame({"weight": [2], "ranker": ["old"], "boost": [True]}), names=["c"]).names == ("a", "b", "c")
-    with pytest.raises(BadSpace, match="names='name' is not a column"):
+    with pytest.raises(SpaceError, match="names='name' is not a column"):
         pasto.Candidates.from_rows(frame(rows), names="name")
-    with pytest.raises(BadSpace, match="row 1: 'weight' is nan"):
+    with pytest.raises(SpaceError, match="row 1: 'weight' is nan"):
         pasto.Candidates.from_rows(frame({"weight": [1.0, None]}))
 
 
@@ -170,13 +170,13 @@ def test_a_frame_that_does_not_fit_the_assignments_is_refused(frame: Frame) -> N
         ({"likes": ["few"] * 12}, "metrics must be numbers"),
         ({"likes": [None] + [1.0] * 11}, "likes = nan in row 0"),
     ):
-        with pytest.raises(BadMeasurement, match=says):
+        with pytest.raises(MeasurementError, match=says):
             _told(frame({**measured, **change}))
-    with pytest.raises(BadMeasurement, match="lacks the column 'likes'; it has 'watch_time', 'shares'"):
+    with pytest.raises(MeasurementError, match="lacks the column 'likes'; it has 'watch_time', 'shares'"):
         _told(frame({name: measured[name] for name in ("watch_time", "shares")}))
-    with pytest.raises(BadMeasurement, match="metrics has 3 rows for 12 assignments"):
+    with pytest.raises(MeasurementError, match="metrics has 3 rows for 12 assignments"):
         _told(frame({name: values[:3] for name, values in measured.items()}))
-    with pytest.raises(BadMeasurement, match="units must be one column of numbers, got 'a', 'b'"):
+    with pytest.raises(MeasurementError, match="units must be one column of numbers, got 'a', 'b'"):
         _told(frame(measured), units=frame({"a": [1] * 12, "b": [1] * 12}))
 
 
@@ -221,23 +221,23 @@ def test_an_observed_frame_that_does_not_fit_is_refused(frame: Frame) -> None:
     def without(name: str) -> Any:
         return frame({column: values for column, values in columns.items() if column != name})
 
-    cases: list[tuple[Any, dict[str, Any], type[BadInput], str]] = [
-        (without("version"), {}, BadMeasurement, "lacks the column 'version'; give each row study.policy.version"),
-        (without("units"), {}, BadMeasurement, "lacks the column 'units'"),
-        (without("candidate"), {}, BadMeasurement, "names no candidates; add a column 'candidate'"),
-        (without("likes"), {}, BadMeasurement, "lacks the column 'likes'"),
-        (frame({**columns, "likes_se": [1] * 4}), {}, BadMeasurement, "has the column 'likes_se'"),
-        (frame({**columns, "control": [0, 0, 0, 1]}), {}, BadMeasurement, "'control' must hold True or False, got 0"),
-        (frame({**columns, "candidate": ["w=9"] * 4}), {}, BadOption, "no candidate is named 'w=9'"),
-        (frame(columns), {"standard_errors": [0.1]}, BadMeasurement, "standard_errors must be a data frame"),
-        (frame(columns), {"standard_errors": frame({**SEEN, "likes": ["?"] * 4})}, BadMeasurement, "must be numbers"),
-        ([], {"standard_errors": frame(SEEN)}, BadMeasurement, "an Observation carries its own covariance"),
+    cases: list[tuple[Any, dict[str, Any], type[InputError], str]] = [
+        (without("version"), {}, MeasurementError, "lacks the column 'version'; give each row study.policy.version"),
+        (without("units"), {}, MeasurementError, "lacks the column 'units'"),
+        (without("candidate"), {}, MeasurementError, "names no candidates; add a column 'candidate'"),
+        (without("likes"), {}, MeasurementError, "lacks the column 'likes'"),
+        (frame({**columns, "likes_se": [1] * 4}), {}, MeasurementError, "has the column 'likes_se'"),
+        (frame({**columns, "control": [0, 0, 0, 1]}), {}, MeasurementError, "'control' must hold True or False, got 0"),
+        (frame({**columns, "candidate": ["w=9"] * 4}), {}, OptionError, "no candidate is named 'w=9'"),
+        (frame(columns), {"standard_errors": [0.1]}, MeasurementError, "standard_errors must be a data frame"),
+        (frame(columns), {"standard_errors": frame({**SEEN, "likes": ["?"] * 4})}, MeasurementError, "must be numbers"),
+        ([], {"standard_errors": frame(SEEN)}, MeasurementError, "an Observation carries its own covariance"),
     ]
     for given, options, kind, says in cases:
         with pytest.raises(kind, match=re.escape(says)):
             _study().observe(given, **options)
     clash = pasto.Study([{"w": 0}], pasto.maximize("units"), seed=1)
-    with pytest.raises(BadMeasurement, match="'units' is called like a column"):
+    with pytest.raises(MeasurementError, match="'units' is called like a column"):
         clash.observe(frame(columns))
 
 
@@ -246,12 +246,12 @@ def test_series_by_name_must_have_one_index_which_names_the_candidates() -> None
     truth = {name: pd.Series(values, index=names) for name, values in MEANS.items()}
     assert pasto.solve(truth, OBJECTIVE).names == tuple(names)
     truth["likes"] = truth["likes"].iloc[::-1]
-    with pytest.raises(BadTruth, match="'watch_time' and 'likes' have different indexes"):
+    with pytest.raises(MeansError, match="'watch_time' and 'likes' have different indexes"):
         pasto.solve(truth, OBJECTIVE)
     counted = {name: pd.Series(values) for name, values in MEANS.items()}
     assert pasto.solve(counted, OBJECTIVE).names == ("0", "1", "2")
     counted["likes"] = counted["likes"].sort_values()
-    with pytest.raises(BadTruth, match="different indexes"):
+    with pytest.raises(MeansError, match="different indexes"):
         pasto.solve(counted, OBJECTIVE)
 
 
@@ -267,7 +267,7 @@ def test_rows_by_name_are_solved() -> None:
     assert pasto.solve(rows, OBJECTIVE).probabilities == pasto.solve(MEANS, OBJECTIVE).probabilities
     named = [{"name": name, **row} for name, row in zip("abc", rows, strict=True)]
     assert pasto.solve(named, OBJECTIVE).names == ("a", "b", "c")
-    with pytest.raises(BadTruth, match="row 1 has 'watch_time', and row 0 has 'watch_time', 'likes'"):
+    with pytest.raises(MeansError, match="row 1 has 'watch_time', and row 0 has 'watch_time', 'likes'"):
         pasto.solve([rows[0], {"watch_time": 3}], OBJECTIVE)
 
 
@@ -287,5 +287,5 @@ def test_columns_by_name_are_told() -> None:
         ({"likes": [1.0], "watch_time": [10.0]}, "has 1 rows for 2 assignments"),
         ([[1.0, 2.0], [None, 3.0]], "got None in row 1"),
     ):
-        with pytest.raises(BadMeasurement, match=says):
+        with pytest.raises(MeasurementError, match=says):
             study.tell(asked, wrong)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.report.figures import COLOURS, DOTS, REFERENCE, label, legend, sheet
+from pasto.report.figures import COLOURS, DOTS, REFERENCE, draw_legend, label_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def saturating_page(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], N
 
 def draw() -> Figure:
     """Draw the metrics of every weight, the best single setting and the best blend."""
-    figure, axes = sheet(columns=2, width=9.0, height=3.8)
+    figure, axes = new_figure(columns=2, width=9.0, height=3.8)
     panels = (
         ("Non-concave: the blend wins", mixed_page, (0.0, 1.0), 0.0),
         ("Concave: one setting wins", saturating_page, (0.5, 1.0), 0.7808),
@@ -56,10 +56,10 @@ def draw() -> Figure:
             "limit", (LIMIT, 0.95), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points",
             color=REFERENCE, fontsize=9,
         )  # fmt: skip
-        label(one, title=title, x="likes", y="watch time")
+        label_axes(one, title=title, x="likes", y="watch time")
     axes[0].set_ylim(top=43.0)
     axes[1].set_ylim(top=35.6)
-    legend(axes[0], "upper right")
+    draw_legend(axes[0], "upper right")
     return figure
 
 

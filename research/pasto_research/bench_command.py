@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pasto.cli.extras import missing_extra
-from pasto.cli.output import console, number, print_json, print_table, progress_bar
+from pasto.cli.output import console, format_number, print_json, print_table, progress_bar
 from pasto.cli.threads import one_thread
 
 
@@ -81,4 +81,6 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
 def _cell(cell: Any) -> str:
     if cell is None:
         return "–"
-    return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(float(f"{cell:.3g}"))
+    return (
+        cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else format_number(float(f"{cell:.3g}"))
+    )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.output import console, echo, number, print_json, print_table, progress_bar
-from pasto.errors import BadInput
+from pasto.cli.output import console, echo, format_number, print_json, print_table, progress_bar
+from pasto.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,7 +99,7 @@ def paper(
                 outcome = run(
                     each, runs=runs, rounds=rounds, seed=seed, quick=quick, progress=progress, data=data, cache=cache
                 )
-            except BadInput as error:
+            except InputError as error:
                 if name != "all":
                     raise
                 lacking.append(f"left out {each}: {error}")
@@ -141,13 +141,13 @@ def _list(as_json: bool) -> None:
 
 def _prepare(directory: Path) -> None:
     """Find out before a long run, not after it, whether its figures can be written."""
-    from pasto.report.figures import sheet
+    from pasto.report.figures import new_figure
 
-    sheet()
+    new_figure()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"cannot write to {str(directory)!r}: {error.strerror}") from error
+        raise InputError(f"cannot write to {str(directory)!r}: {error.strerror}") from error
 
 
 def _print(screen: Console, outcome: Outcome) -> None:
@@ -178,7 +178,7 @@ def _print_claim(screen: Console, claim: Claim) -> None:
 def _cell(cell: str | float | int | None) -> str:
     if cell is None:
         return ""
-    return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else number(cell)
+    return cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else format_number(cell)
 
 
 def _is_word(cell: str | float | int | None) -> bool:

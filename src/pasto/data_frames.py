@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 
 NAME_COLUMNS = ("name", "candidate")
 """Text columns that hold the rows' names even if there are other text columns."""
@@ -17,10 +17,10 @@ PLAIN = (str, bytes, int, float, list, tuple, set, Iterator, Mapping, np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DataTable:
     """The columns of a table by name, and the labels of its rows.
 
-    >>> Table({"name": ["a", "b"], "x": [1.0, 2.0], "note": ["", "new"]}).text_columns()
+    >>> DataTable({"name": ["a", "b"], "x": [1.0, 2.0], "note": ["", "new"]}).text_columns()
     ('name', 'note')
     """
 
@@ -33,7 +33,7 @@ class Table:
         """Return the columns in which every value is text."""
         return tuple(name for name, values in self.columns.items() if is_text(values))
 
-    def row_names(self, column: str | None, refuse: type[BadInput], *, apart_from: Collection[str] = ()) -> RowNames:
+    def row_names(self, column: str | None, refuse: type[InputError], *, apart_from: Collection[str] = ()) -> RowNames:
         """Return the rows' names: of a named column, else the labels, else the only text column not in apart_from."""
         if column is not None:
             if column not in self.columns:
@@ -63,7 +63,7 @@ class RowNames:
     names: tuple[str, ...] | None
 
 
-def read_table(given: Any, refuse: type[BadInput]) -> Table | None:
+def read_table(given: Any, refuse: type[InputError]) -> DataTable | None:
     """Return a data frame or a series as a table, and None for anything else.
 
     >>> read_table([[1.0, 2.0]], BadInput) is None
@@ -86,10 +86,10 @@ def read_table(given: Any, refuse: type[BadInput]) -> Table | None:
         raise refuse(f"the table cannot be read: {' '.join(str(error).split())}") from error
     if len(columns) < len(frame.columns):
         raise refuse(f"the table has two columns of one name among {', '.join(map(repr, columns))}; rename one")
-    return Table(columns, _labels(nw.maybe_get_index(frame)))
+    return DataTable(columns, _labels(nw.maybe_get_index(frame)))
 
 
-def read_columns(given: Mapping[str, Any], refuse: type[BadInput]) -> Table:
+def read_columns(given: Mapping[str, Any], refuse: type[InputError]) -> DataTable:
     """Return a mapping of columns as a table; the index that pandas series have in common labels its rows.
 
     >>> read_columns({"x": [1.0, 2.0]}, BadInput)
@@ -112,10 +112,10 @@ def read_columns(given: Mapping[str, Any], refuse: type[BadInput]) -> Table:
                 f"the series {first!r} and {name!r} have different indexes, so their rows may not belong together; "
                 "align them first, as pandas.DataFrame(...) of the same mapping does"
             )
-    return Table(columns, labels)
+    return DataTable(columns, labels)
 
 
-def read_rows(given: Any, refuse: type[BadInput]) -> Table | None:
+def read_rows(given: Any, refuse: type[InputError]) -> DataTable | None:
     """Return a list of rows, each a mapping with the same keys, as a table; None for anything else.
 
     >>> read_rows([{"x": 1.0, "y": 3.0}, {"y": 4.0, "x": 2.0}], BadInput)
@@ -129,7 +129,7 @@ def read_rows(given: Any, refuse: type[BadInput]) -> Table | None:
                 f"row {place} has {', '.join(map(repr, row)) or 'nothing'}, and row 0 has "
                 f"{', '.join(map(repr, given[0])) or 'nothing'}; every row needs the same columns"
             )
-    return Table({str(name): [row[name] for row in given] for name in given[0]})
+    return DataTable({str(name): [row[name] for row in given] for name in given[0]})
 
 
 def is_text(values: Any) -> bool:

@@ -1,34 +1,34 @@
-"""Every error PASTO raises, as one tree.
+"""Errors and warnings that PASTO raises, as one tree.
 
 PastoError
-├── BadInput (ValueError)             what you gave does not fit; the message names it and the cure
-│   ├── BadSpace                      parameters, candidates and their constraints
-│   ├── BadObjective                  goals, guardrails, utilities
-│   ├── BadTruth                      a table of means that does not fit its objective
-│   ├── BadMeasurement                metrics told to a study
-│   ├── BadState                      a saved state that cannot be read back
-│   ├── BadSpec                       a study file; `problems` names every field that is wrong
-│   ├── BadPolicy                     a published policy that cannot be read or does not add up
-│   ├── BadText                       words for the audit log that cannot be kept or printed as they are
-│   └── BadOption                     a name or setting that does not exist
-├── Unsupported (TypeError)           the learner cannot take this objective; the message names one that can
-├── UnknownAssignment (KeyError)      told or dropped, but never asked
-├── AlreadyTold (ValueError)          told or dropped twice
-├── NothingLearned (RuntimeError)     an answer was asked for before the first round was learned
-├── UnknownStudy (KeyError)           no study has that name
-├── StudyExists (ValueError)          two studies cannot share a name
-├── WrongState (RuntimeError)         the study's life cycle does not allow this now; the message says what does
-├── OutOfDate (RuntimeError)          someone else changed the study first; read it again
-├── StoreError (RuntimeError)         where records rest
-│   ├── StoreBusy                     it has more to write than it can; nothing was taken, try again
-│   ├── StoreRefused                  it would not be safe to open, and why
-│   ├── StoreDamagedError             its file is damaged
-│   ├── StoreLostError                its file was removed, replaced or emptied while it was open
-│   └── SourceError                   a team's own tables cannot be read or do not fit the study
-├── SolverFailed (ArithmeticError)    the numerical solver gave up; the message carries its reason
-└── MissingExtra (ImportError)        an optional dependency is not installed; the message names the install
+├── InputError (ValueError)             what you gave does not fit; the message names it and the cure
+│   ├── SpaceError                      parameters, candidates and their constraints
+│   ├── ObjectiveError                  goals, guardrails, utilities
+│   ├── MeansError                      a table of means that does not fit its objective
+│   ├── MeasurementError                metrics passed to a study
+│   ├── StateError                      a saved state that cannot be read back
+│   ├── StudyFileError                  a study file; `problems` names every field that is wrong
+│   ├── PolicyError                     a published policy that cannot be read or does not add up
+│   ├── TextError                       text for the audit log with control characters
+│   └── OptionError                     a name or setting that does not exist
+├── UnsupportedError (TypeError)        the learner cannot take this objective; the message names one that can
+├── UnknownAssignmentError (KeyError)   answered or dropped, but never asked for
+├── AlreadyAnsweredError (ValueError)   answered or dropped twice
+├── NotFittedError (RuntimeError)       an answer was asked for before the first round was learned
+├── UnknownStudyError (KeyError)        no study has that name
+├── StudyExistsError (ValueError)       two studies cannot share a name
+├── LifecycleError (RuntimeError)       the study's life cycle does not allow this now; the message says what does
+├── ConflictError (RuntimeError)        someone else changed the study first; read it again
+├── StoreError (RuntimeError)           the store could not do what was asked
+│   ├── StoreBusyError                  it has more to write than it can; nothing was taken, try again
+│   ├── UnsafeStoreError                it would not be safe to open, and why
+│   ├── StoreDamagedError               its file is damaged
+│   ├── StoreLostError                  its file was removed, replaced or emptied while it was open
+│   └── SourceError                     a team's own tables cannot be read or do not fit the study
+├── SolverError (ArithmeticError)       the numerical solver gave up; the message carries its reason
+└── MissingExtraError (ImportError)     an optional dependency is not installed; the message names the install
 
-PastoWarning (UserWarning)            the input is usable, but probably not what was meant
+PastoWarning (UserWarning)              the input is usable, but probably not what was meant
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from pasto_sdk.errors import BadInput as BadInput
-from pasto_sdk.errors import BadOption as BadOption
-from pasto_sdk.errors import BadPolicy as BadPolicy
+from pasto_sdk.errors import InputError as InputError
+from pasto_sdk.errors import OptionError as OptionError
 from pasto_sdk.errors import PastoError as PastoError
+from pasto_sdk.errors import PolicyError as PolicyError
 
 MAX_PROBLEMS = 100
 """Problems of a study file that an error lists."""
 
 
-class BadSpace(BadInput):
+class SpaceError(InputError):
     """Parameters, candidates or constraints that make no usable space."""
 
 
-class BadObjective(BadInput):
+class ObjectiveError(InputError):
     """A goal, guardrail or utility that makes no usable objective."""
 
 
-class BadTruth(BadInput):
+class MeansError(InputError):
     """A table of means that does not fit its objective."""
 
 
-class BadMeasurement(BadInput):
+class MeasurementError(InputError):
     """Metrics told to a study that cannot be learned from; nothing was recorded."""
 
 
-class BadState(BadInput):
+class StateError(InputError):
     """A saved state that cannot be read back."""
 
 
-class BadSpec(BadInput):
+class StudyFileError(InputError):
     """A study file that makes no usable study.
 
-    >>> str(BadSpec({"goal.maximize": "names 'watch', which is no metric", "unit": "is missing"}))
+    >>> str(StudyFileError({"goal.maximize": "names 'watch', which is no metric", "unit": "is missing"}))
     "goal.maximize names 'watch', which is no metric; unit is missing"
     """
 
@@ -81,45 +81,45 @@ class BadSpec(BadInput):
         """What is wrong, by the field's path; under "" how many more there are, if there are too many to list."""
 
 
-class BadText(BadInput):
+class TextError(InputError):
     """Words for the audit log that cannot be kept, or printed, as they are."""
 
 
-class Unsupported(PastoError, TypeError):  # noqa: N818
+class UnsupportedError(PastoError, TypeError):
     """A learner or solver that cannot take this objective; the message names one that can."""
 
 
-class UnknownAssignment(PastoError, KeyError):  # noqa: N818
+class UnknownAssignmentError(PastoError, KeyError):
     """An assignment that this study never asked for."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
-class AlreadyTold(PastoError, ValueError):  # noqa: N818
+class AlreadyAnsweredError(PastoError, ValueError):
     """An assignment that was told or dropped before."""
 
 
-class NothingLearned(PastoError, RuntimeError):  # noqa: N818
+class NotFittedError(PastoError, RuntimeError):
     """An answer was asked for before the first round was learned."""
 
 
-class UnknownStudy(PastoError, KeyError):  # noqa: N818
+class UnknownStudyError(PastoError, KeyError):
     """No study has that name."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
-class StudyExists(PastoError, ValueError):  # noqa: N818
+class StudyExistsError(PastoError, ValueError):
     """Two studies cannot share a name."""
 
 
-class WrongState(PastoError, RuntimeError):  # noqa: N818
+class LifecycleError(PastoError, RuntimeError):
     """The study's life cycle does not allow this now."""
 
 
-class OutOfDate(PastoError, RuntimeError):  # noqa: N818
+class ConflictError(PastoError, RuntimeError):
     """Someone else changed the study first."""
 
 
@@ -127,11 +127,11 @@ class StoreError(PastoError, RuntimeError):
     """Where records rest could not do what was asked; nothing was half done."""
 
 
-class StoreBusy(StoreError):  # noqa: N818
+class StoreBusyError(StoreError):
     """The store has more to write than it can; nothing was taken, and it can be sent again."""
 
 
-class StoreRefused(StoreError):  # noqa: N818
+class UnsafeStoreError(StoreError):
     """A store that would not be safe to open; the message says why and what to do."""
 
 
@@ -147,14 +147,14 @@ class SourceError(StoreError):
     """A team's own tables cannot be read, or do not fit the study; the message names the table, column and fix."""
 
 
-class SolverFailed(PastoError, ArithmeticError):  # noqa: N818
+class SolverError(PastoError, ArithmeticError):
     """The numerical solver gave up."""
 
 
-class MissingExtra(PastoError, ImportError):  # noqa: N818
+class MissingExtraError(PastoError, ImportError):
     """An optional dependency is not installed; the message names the install that brings it.
 
-    >>> print(MissingExtra("figures need matplotlib", "plots"))
+    >>> print(MissingExtraError("figures need matplotlib", "plots"))
     figures need matplotlib; install it in a clone of PASTO with: pip install '.[plots]'
     """
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def stated(confidence: float) -> str:
+def format_confidence(confidence: float) -> str:
     """A confidence as somebody set it, to its last digit.
 
-    >>> stated(0.95), stated(0.99999), stated(0.975)
+    >>> stated(0.95), stated(0.99999), format_confidence(0.975)
     ('95%', '99.999%', '97.5%')
     """
     return f"{100 * confidence:.10g}%"

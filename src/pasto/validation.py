@@ -6,7 +6,7 @@ import difflib
 import reprlib
 from collections.abc import Iterable, Mapping
 
-from pasto.errors import BadSpec
+from pasto.errors import StudyFileError
 
 LARGEST = 1e15
 """The largest number that a definition may hold, as for anything measured."""
@@ -15,10 +15,10 @@ _short = reprlib.Repr()
 _short.maxlevel, _short.maxstring, _short.maxother, _short.maxdict, _short.maxlist = 2, 60, 60, 4, 6
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """A value as an error message quotes it: never long, never deep.
 
-    >>> shown([1, 2, [3, [4]]])
+    >>> show_value([1, 2, [3, [4]]])
     '[1, 2, [3, [...]]]'
     """
     try:
@@ -27,10 +27,10 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
-def nearest(given: object, known: Iterable[str]) -> str:
+def nearest_name(given: object, known: Iterable[str]) -> str:
     """A hint at the known name that was probably meant, or the names there are.
 
-    >>> nearest("guardrail", ["goal", "guardrails"]), nearest("zzz", ["goal", "unit"])
+    >>> nearest("guardrail", ["goal", "guardrails"]), nearest_name("zzz", ["goal", "unit"])
     ("did you mean 'guardrails'?", 'there are goal, unit')
     """
     names = list(known)
@@ -40,10 +40,10 @@ def nearest(given: object, known: Iterable[str]) -> str:
     return f"there are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there are none"
 
 
-class Problems:
+class ProblemList:
     """What is wrong with a document so far, by the field's path.
 
-    >>> problems = Problems()
+    >>> problems = ProblemList()
     >>> problems.fields("traffic", {"contrl": 0.1}, ("control", "explore"))
     {}
     >>> problems.found
@@ -57,7 +57,7 @@ class Problems:
         """Note a problem; the first one of a field is kept."""
         self.found.setdefault(path, problem)
 
-    def take(self, error: BadSpec) -> None:
+    def take(self, error: StudyFileError) -> None:
         """Note every problem that another reader found."""
         for path, problem in error.problems.items():
             self.add(path, problem)
@@ -65,12 +65,12 @@ class Problems:
     def refuse(self) -> None:
         """Raise everything that was found, if anything was."""
         if self.found:
-            raise BadSpec(self.found)
+            raise StudyFileError(self.found)
 
     def fields(self, path: str, given: object, known: Iterable[str]) -> dict[str, object]:
         """The known fields of a mapping; anything else is noted."""
         if not isinstance(given, Mapping):
-            self.add(path, f"must be a mapping of fields, got {shown(given)}")
+            self.add(path, f"must be a mapping of fields, got {show_value(given)}")
             return {}
         names = list(known)
         found = {}
@@ -78,16 +78,18 @@ class Problems:
             if key in names:
                 found[str(key)] = value
             else:
-                label = key if isinstance(key, str) else shown(key)
-                self.add(within(path, label[:80]), f"is no field here; {nearest(key, names)}")
+                label = key if isinstance(key, str) else show_value(key)
+                self.add(within(path, label[:80]), f"is no field here; {nearest_name(key, names)}")
         return found
 
     def text(self, path: str, given: object, most: int = 200) -> str | None:
         """A printable text of 1 to `most` characters; anything else is noted."""
         if not isinstance(given, str):
-            self.add(path, f"must be text, got {shown(given)}; put it in quotes")
+            self.add(path, f"must be text, got {show_value(given)}; put it in quotes")
         elif not 0 < len(given) <= most or not given.isprintable() or given != given.strip():
-            self.add(path, f"must be 1 to {most} printable characters without spaces at its ends, got {shown(given)}")
+            self.add(
+                path, f"must be 1 to {most} printable characters without spaces at its ends, got {show_value(given)}"
+            )
         else:
             return given
         return None
@@ -96,9 +98,9 @@ class Problems:
         """A finite number in a range; anything else is noted."""
         if isinstance(given, bool) or not isinstance(given, (int, float)):
             cure = "; write it without quotes, with a point and a signed exponent if any (1.0e+3)"
-            self.add(path, f"must be a number, got {shown(given)}{cure if isinstance(given, str) else ''}")
+            self.add(path, f"must be a number, got {show_value(given)}{cure if isinstance(given, str) else ''}")
         elif not low <= given <= high:  # NaN is nowhere
-            self.add(path, f"must be a number from {low:g} to {high:g}, got {shown(given)}")
+            self.add(path, f"must be a number from {low:g} to {high:g}, got {show_value(given)}")
         else:
             return float(given) + 0.0
         return None

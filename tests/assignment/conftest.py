@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 
-def make(shares: Sequence[tuple[str, int, float]], **changes: Any) -> Published:
+def make(shares: Sequence[tuple[str, int, float]], **changes: Any) -> PublishedPolicy:
     """A policy of candidates "c0", "c1", ... with these shares."""
     most = max([0, *(candidate for _, candidate, _ in shares)])
     settings: dict[str, Any] = {
@@ -27,7 +27,7 @@ def make(shares: Sequence[tuple[str, int, float]], **changes: Any) -> Published:
         "valid_from": 0.0,
         "expires_after": 86_400.0,
     }
-    return publish(shares=shares, **{**settings, **changes})
+    return publish_policy(shares=shares, **{**settings, **changes})
 
 
 @pytest.fixture(scope="session")

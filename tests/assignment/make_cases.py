@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pasto.records import Value
-from pasto_sdk.policy import Published, publish
-from pasto_sdk.policy_document import WHOLE
+from pasto_sdk.policy import PublishedPolicy, publish_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 WHERE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 
@@ -72,12 +72,12 @@ def policy(
     version: int = 1,
     names: dict[int, str] | None = None,
     baseline: int = 0,
-) -> Published:
+) -> PublishedPolicy:
     candidates: dict[int, tuple[str, dict[str, Value]]]
     candidates = {index: (f"c{index}", {"weight": index / 4}) for index in {baseline, *(k for _, k, _ in shares)}}
     named: dict[int, tuple[str, dict[str, Value]]]
     named = {index: (name, {"weight": index, "label": name, "on": True}) for index, name in (names or {}).items()}
-    return publish(
+    return publish_policy(
         study="feed",
         version=version,
         round=version,
@@ -92,7 +92,7 @@ def policy(
     )
 
 
-def policies() -> Iterator[tuple[str, Published, list[str]]]:
+def policies() -> Iterator[tuple[str, PublishedPolicy, list[str]]]:
     """What it shows, the policy, and units beside the usual ones."""
     rng = random.Random(20)
     weights = [rng.random() ** 3 for _ in range(40)]
@@ -134,13 +134,13 @@ def policies() -> Iterator[tuple[str, Published, list[str]]]:
     yield "a sticky blend with floors", policy(lopsided, mode="sticky", salt="feed", state="deployed"), []
 
 
-def edges() -> tuple[Published, list[str]]:
+def edges() -> tuple[PublishedPolicy, list[str]]:
     """A cut at a unit's own place leaves it to the next cell; a cut one above takes it in."""
     units = [f"edge-{number}" for number in range(20)]
     cuts = sorted(place("feed/1", unit) + number % 2 for number, unit in enumerate(units))
-    shares = [(until - before) / WHOLE for before, until in zip([0, *cuts], [*cuts, WHOLE], strict=True)]
+    shares = [(until - before) / BUCKET_TOTAL for before, until in zip([0, *cuts], [*cuts, BUCKET_TOTAL], strict=True)]
     made = policy([("learner", index, share) for index, share in enumerate(shares)])
-    if [cell["until"] for cell in json.loads(made.text)["cells"]] != [*cuts, WHOLE]:
+    if [cell["until"] for cell in json.loads(made.text)["cells"]] != [*cuts, BUCKET_TOTAL]:
         raise AssertionError("shares of whole widths must come back as these widths")
     return made, units
 
@@ -149,12 +149,12 @@ def place(*parts: str) -> int:
     return int(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16], 16) >> 11
 
 
-def close_calls(made: Published) -> list[str]:
+def close_calls(made: PublishedPolicy) -> list[str]:
     """Units for whom the first and the second of the blend's candidates are all but equal."""
     runners = [cell for cell in made.cells if cell.arm == "blend"]
 
     def margin(unit: str) -> float:
-        places = [(place(made.salt, runner.name, unit) + 0.5) / WHOLE for runner in runners]
+        places = [(place(made.salt, runner.name, unit) + 0.5) / BUCKET_TOTAL for runner in runners]
         first, second, *_ = sorted(-math.log(p) / runner.width for p, runner in zip(places, runners, strict=True))
         return second / first - 1
 

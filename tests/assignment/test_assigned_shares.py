@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 Array = npt.NDArray[np.float64]
 
 SHARES = [0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.35]
@@ -20,7 +20,7 @@ LEARNING = [("control", 0, 0.1), *(("learner", k, 0.8 * share) for k, share in e
 CONFIRMING = [("control", 0, 0.25), ("single", 3, 0.25), ("blend", 1, 0.2), ("blend", 3, 0.2), ("blend", 6, 0.1)]
 
 
-def fit(policy: Published, count: int) -> float:
+def fit(policy: PublishedPolicy, count: int) -> float:
     """The probability of a worse fit of the counts to the propensities, were these true."""
     seen = Counter((cell.arm, cell.candidate) for cell in policy.draw_many(f"unit-{n}" for n in range(count)))
     counts = [seen[cell.arm, cell.candidate] for cell in policy.cells]
@@ -43,7 +43,7 @@ def test_a_million_draws_follow_their_propensities(made: Make) -> None:
     check_shares(made, 1_000_000)
 
 
-def dependence(first: Published, second: Published, count: int) -> float:
+def dependence(first: PublishedPolicy, second: PublishedPolicy, count: int) -> float:
     """The probability of a table of both draws that looks more dependent, were they independent."""
     listed = [f"unit-{number}" for number in range(count)]
     table = np.zeros((len(SHARES), len(SHARES)))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadInput, BadPolicy
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import ARMS, WHOLE
+from pasto.errors import InputError, PolicyError
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import ARMS, BUCKET_TOTAL
 
 FILE = Path(__file__).parents[2] / "clients" / "conformance" / "cases.json"
 CASES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -64,13 +64,13 @@ def test_there_are_enough_of_every_kind() -> None:
     assert {document["mode"] for document in documents} == {"shuffled", "sticky"}
     assert {1, 1000} <= {len(document["cells"]) for document in documents}
     assert max(map(len, CASES["units"])) == 256
-    rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * WHOLE]
+    rare = [draw for policy in POLICIES for draw in policy["draws"] if draw[3] < 2e-6 * BUCKET_TOTAL]
     assert len(rare) >= 5
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=[policy["about"] for policy in POLICIES])
 def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -> None:
-    published = Published.from_text(policy["text"], policy["checksum"])
+    published = PublishedPolicy.from_text(policy["text"], policy["checksum"])
     document = json.loads(policy["text"])
     for number, *expected in policy["draws"]:
         unit = CASES["units"][number]
@@ -83,11 +83,11 @@ def test_the_code_and_the_rule_decide_as_the_file_says(policy: dict[str, Any]) -
 @pytest.mark.parametrize("unit", CASES["refused_units"], ids=ascii)
 def test_no_policy_draws_for_what_is_no_unit(unit: str) -> None:
     for policy in POLICIES:
-        with pytest.raises(BadInput, match="unit"):
-            Published.from_text(policy["text"]).draw(unit)
+        with pytest.raises(InputError, match="unit"):
+            PublishedPolicy.from_text(policy["text"]).draw(unit)
 
 
 @pytest.mark.parametrize("broken", CASES["refused_documents"], ids=lambda broken: broken["about"])
 def test_a_broken_document_is_refused(broken: dict[str, str]) -> None:
-    with pytest.raises(BadPolicy):
-        Published.from_text(broken["text"])
+    with pytest.raises(PolicyError):
+        PublishedPolicy.from_text(broken["text"])

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from pasto_sdk import Client
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 DRAW_ALL = """
 import { Policy } from "./index.mjs";

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadInput, BadPolicy
-from pasto_sdk.policy import Published
+from pasto.errors import InputError, PolicyError
+from pasto_sdk.policy import PublishedPolicy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 THREE = [("control", 0, 0.2), ("blend", 0, 0.3), ("blend", 1, 0.5)]
 
@@ -41,7 +41,7 @@ def test_a_policy_comes_back_from_its_text_as_it_was(made: Make, data: st.DataOb
         version=data.draw(st.integers(0, 2**53)),
     )
     for text in (policy.text, policy.text.encode()):
-        again = Published.from_text(text, policy.checksum)
+        again = PublishedPolicy.from_text(text, policy.checksum)
         assert again == policy
         assert again.cells == policy.cells
         assert again.text == policy.text
@@ -53,13 +53,13 @@ def test_a_policy_comes_back_from_its_text_as_it_was(made: Make, data: st.DataOb
 def test_the_checksum_is_that_of_the_text_and_is_checked(made: Make) -> None:
     policy = made(THREE)
     assert policy.checksum == hashlib.sha256(policy.text.encode()).hexdigest()
-    with pytest.raises(BadPolicy, match="changed or cut short"):
-        Published.from_text(policy.text + " ", policy.checksum)
-    with pytest.raises(BadPolicy, match="changed or cut short"):
-        Published.from_text(policy.text, "")
+    with pytest.raises(PolicyError, match="changed or cut short"):
+        PublishedPolicy.from_text(policy.text + " ", policy.checksum)
+    with pytest.raises(PolicyError, match="changed or cut short"):
+        PublishedPolicy.from_text(policy.text, "")
 
 
-def unchecked(policy: Published) -> dict[str, Any]:
+def unchecked(policy: PublishedPolicy) -> dict[str, Any]:
     """Return the document's fields without its checksum, so that they can be changed."""
     fields: dict[str, Any] = json.loads(policy.text)
     del fields["sha256"]
@@ -71,10 +71,10 @@ def test_a_document_carries_the_checksum_of_its_other_fields(made: Make) -> None
     digest = json.loads(text)["sha256"]
     assert text.endswith(f',"sha256":"{digest}"}}')
     assert digest == hashlib.sha256(text.replace(f',"sha256":"{digest}"', "").encode()).hexdigest()
-    with pytest.raises(BadPolicy, match="changed on its way"):
-        Published.from_text(text.replace('"version":', '"version":9'))
-    with pytest.raises(BadPolicy, match="last field"):
-        Published.from_text(json.dumps(json.loads(text)))
+    with pytest.raises(PolicyError, match="changed on its way"):
+        PublishedPolicy.from_text(text.replace('"version":', '"version":9'))
+    with pytest.raises(PolicyError, match="last field"):
+        PublishedPolicy.from_text(json.dumps(json.loads(text)))
 
 
 def test_fields_of_a_later_release_are_ignored(made: Make) -> None:
@@ -82,30 +82,30 @@ def test_fields_of_a_later_release_are_ignored(made: Make) -> None:
     document["signature"] = "…"
     document["candidates"][0]["colour"] = None
     document["cells"][0]["since"] = 3
-    policy = Published.from_text(json.dumps(document))
+    policy = PublishedPolicy.from_text(json.dumps(document))
     assert policy.cells == made(THREE).cells
     assert json.loads(policy.text)["signature"] == "…"
 
 
 @pytest.mark.parametrize("text", [None, 5, b"\xff\xfe", "\ud800", bytearray(b"{}"), "[" * 100_000, "9" * 5000])
 def test_what_is_no_text_is_refused(text: Any) -> None:
-    with pytest.raises(BadPolicy):
-        Published.from_text(text)
+    with pytest.raises(PolicyError):
+        PublishedPolicy.from_text(text)
 
 
 @pytest.mark.parametrize("field", ["version", "baseline", "round"])
 def test_a_whole_number_is_not_written_as_a_fraction(made: Make, field: str) -> None:
     document = unchecked(made(THREE))
     document[field] = float(document[field])
-    with pytest.raises(BadPolicy, match=f"{field} must be a whole number"):
-        Published.from_text(json.dumps(document))
+    with pytest.raises(PolicyError, match=f"{field} must be a whole number"):
+        PublishedPolicy.from_text(json.dumps(document))
 
 
 def test_a_value_beyond_every_float_is_refused(made: Make) -> None:
     document = unchecked(made(THREE))
     document["candidates"][0]["values"]["weight"] = 10**400
-    with pytest.raises(BadPolicy, match="finite number"):
-        Published.from_text(json.dumps(document))
+    with pytest.raises(PolicyError, match="finite number"):
+        PublishedPolicy.from_text(json.dumps(document))
 
 
 json_values = st.recursive(
@@ -127,8 +127,8 @@ def test_a_broken_document_is_refused_or_adds_up(made: Make, data: st.DataObject
             place = place[key]
         place[key] = data.draw(json_values)
     try:
-        policy = Published.from_text(json.dumps(document))
-    except BadPolicy:
+        policy = PublishedPolicy.from_text(json.dumps(document))
+    except PolicyError:
         return
     assert sum(cell.width for cell in policy.cells) == 2**53
     assert policy.draw("a") in policy.cells
@@ -158,9 +158,9 @@ def test_a_policy_travels_between_processes(made: Make) -> None:
 @pytest.mark.parametrize("mode", ["shuffled", "sticky"])
 @pytest.mark.parametrize("unit", [None, 7, b"a", "", "x" * 257, "\ud800", ["a"], object()])
 def test_what_is_no_unit_is_refused_with_its_cure(made: Make, unit: Any, mode: str) -> None:
-    with pytest.raises(BadInput, match=r"unit .*; (use|leave|decode)"):
+    with pytest.raises(InputError, match=r"unit .*; (use|leave|decode)"):
         made(THREE, mode=mode).draw(unit)
-    with pytest.raises(BadInput, match="unit"):
+    with pytest.raises(InputError, match="unit"):
         made(THREE, mode=mode).draw_many(["a", unit])
 
 

@@ -1,4 +1,4 @@
-"""From shares to whole numbers, and what `publish` will not take."""
+"""From shares to whole numbers, and what `publish_policy` will not take."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadPolicy
-from pasto_sdk.policy import Published, publish, widths
-from pasto_sdk.policy_document import WHOLE
+from pasto.errors import PolicyError
+from pasto_sdk.policy import PublishedPolicy, bucket_widths, publish_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 weights = st.lists(st.floats(min_value=0, max_value=1, allow_subnormal=True), min_size=1, max_size=60).filter(
     lambda listed: sum(listed) > 0
@@ -31,37 +31,37 @@ def normal(listed: list[float]) -> list[float]:
 @given(weights)
 def test_widths_sum_to_the_whole_and_follow_their_shares(listed: list[float]) -> None:
     shares = normal(listed)
-    parts = widths(shares)
+    parts = bucket_widths(shares)
     tiny = sum(share < 2**-53 for share in shares)
     total = sum(map(Fraction, shares))
-    assert sum(parts) == WHOLE
+    assert sum(parts) == BUCKET_TOTAL
     assert min(parts) >= 1
     for share, part in zip(shares, parts, strict=True):
-        assert abs(Fraction(part, WHOLE) - Fraction(share) / total) <= Fraction(1 + tiny, WHOLE)
+        assert abs(Fraction(part, BUCKET_TOTAL) - Fraction(share) / total) <= Fraction(1 + tiny, BUCKET_TOTAL)
 
 
 @given(st.lists(st.floats(min_value=1e-9, max_value=1), min_size=1, max_size=60))
 def test_without_dust_a_propensity_is_its_share_to_the_last_digit(listed: list[float]) -> None:
     shares = normal(listed)
-    for share, part in zip(shares, widths(shares), strict=True):
-        assert abs(part / WHOLE - share) <= 2**-52
+    for share, part in zip(shares, bucket_widths(shares), strict=True):
+        assert abs(part / BUCKET_TOTAL - share) <= 2**-52
 
 
 @given(st.lists(st.integers(min_value=1, max_value=2**40), min_size=0, max_size=20))
 def test_shares_that_are_whole_parts_come_back_as_they_are(parts: list[int]) -> None:
-    parts = [*parts, WHOLE - sum(parts)]
-    assert widths([part / WHOLE for part in parts]) == parts
+    parts = [*parts, BUCKET_TOTAL - sum(parts)]
+    assert bucket_widths([part / BUCKET_TOTAL for part in parts]) == parts
 
 
 def test_equal_remainders_go_in_the_order_given() -> None:
-    assert widths([1 / 3] * 3) == [WHOLE // 3 + (place < WHOLE % 3) for place in range(3)]
+    assert bucket_widths([1 / 3] * 3) == [BUCKET_TOTAL // 3 + (place < BUCKET_TOTAL % 3) for place in range(3)]
 
 
 def test_dust_is_raised_to_one_part_and_the_others_pay_evenly() -> None:
-    parts = widths([1e-300] * 10 + [0.5, 0.5])
+    parts = bucket_widths([1e-300] * 10 + [0.5, 0.5])
     assert parts[:10] == [1] * 10
-    assert parts[10:] == [WHOLE // 2 - 5, WHOLE // 2 - 5]
-    assert widths([5e-324, 1.0]) == [1, WHOLE - 1]
+    assert parts[10:] == [BUCKET_TOTAL // 2 - 5, BUCKET_TOTAL // 2 - 5]
+    assert bucket_widths([5e-324, 1.0]) == [1, BUCKET_TOTAL - 1]
 
 
 @given(weights)
@@ -71,7 +71,7 @@ def test_the_cells_are_the_positive_shares_and_their_propensities_sum_to_one(mad
     policy = made(shares)
     assert [cell.candidate for cell in policy.cells] == [k for _, k, share in shares if share > 0]
     assert math.fsum(cell.propensity for cell in policy.cells) == 1.0
-    assert sum(cell.width for cell in policy.cells) == WHOLE
+    assert sum(cell.width for cell in policy.cells) == BUCKET_TOTAL
 
 
 def test_only_candidates_that_are_served_and_the_baseline_are_written(made: Make) -> None:
@@ -103,7 +103,7 @@ def test_only_candidates_that_are_served_and_the_baseline_are_written(made: Make
     ],
 )
 def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, said: str) -> None:
-    with pytest.raises(BadPolicy, match=said):
+    with pytest.raises(PolicyError, match=said):
         made(shares, candidates={0: ("a", {}), 1: ("b", {})})
 
 
@@ -126,12 +126,12 @@ def test_shares_that_do_not_add_up_are_refused(made: Make, shares: Any, said: st
     ],
 )
 def test_whatever_makes_no_document_is_refused(made: Make, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadPolicy, match=said):
+    with pytest.raises(PolicyError, match=said):
         made([("learner", 0, 0.5), ("learner", 1, 0.5)], **change)
 
 
 def test_the_document_is_the_one_agreed_upon() -> None:
-    policy = publish(
+    policy = publish_policy(
         study="feed",
         version=12,
         round=11,

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from pasto.dashboard import Dashboard
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 
 if TYPE_CHECKING:  # what is collected without a browser must not need one
@@ -33,7 +33,7 @@ document.addEventListener('securitypolicyviolation', event => window.trouble.pus
 class Site:
     """A service on a free port, with a client for its API."""
 
-    running: Running
+    running: ServiceProcess
     client: httpx.Client
     thread: threading.Thread
 
@@ -93,7 +93,7 @@ Open = Callable[..., Watched]
 @contextmanager
 def serving(**settings: Any) -> Iterator[Site]:
     given = {"store": "memory:", "port": 0, "poll": 0.2, "shutdown_timeout": 2, "request_timeout": 120, **settings}
-    running = Running(Settings(**given), pages=lambda service: Dashboard(service).routes)
+    running = ServiceProcess(Settings(**given), pages=lambda service: Dashboard(service).routes)
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:

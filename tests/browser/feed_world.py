@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 STUDY: dict[str, Any] = {
     "name": "feed",
@@ -37,7 +37,7 @@ def noise(*parts: object) -> float:
     return int.from_bytes(digest[:6], "big") / 2**47 - 1
 
 
-def users(policy: Published, count: int, *, harm: float = 0.0) -> list[dict[str, Any]]:
+def users(policy: PublishedPolicy, count: int, *, harm: float = 0.0) -> list[dict[str, Any]]:
     """One round's events; `harm` takes likes away from everyone outside the control."""
     found: list[dict[str, Any]] = []
     for number in range(count):
@@ -66,7 +66,7 @@ def play(client: httpx.Client, rounds: int, count: int = 400, *, name: str = "fe
 
 def send(client: httpx.Client, count: int, *, name: str = "feed", harm: float = 0.0) -> None:
     """One round's traffic, not closed."""
-    policy = Published.from_text(client.get(f"/v1/studies/{name}/policy").text)
+    policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{name}/policy").text)
     events = users(policy, count, harm=harm)
     for start in range(0, len(events), 5000):
         body = json.dumps(events[start : start + 5000])

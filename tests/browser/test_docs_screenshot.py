@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.environment import hear
+from pasto.demo.environment import read_line
 from pasto.demo.scenario import study_file
-from pasto.demo.users import Crowd
+from pasto.demo.users import SimulatedUsers
 from pasto.sim import feed
 from pasto_sdk import Client
 
@@ -26,10 +26,10 @@ def test_a_learned_blend_of_the_demonstration(site: Any, visit: Any) -> None:
     document = {**study_file(world), "confidence": 0.95}
     site.client.post("/v1/studies?seed=1", json=document).raise_for_status()
     site.client.patch("/v1/studies/feed", json={"action": "start", "reason": "a first blend"}).raise_for_status()
-    crowd = Crowd(world, seed=1)
+    crowd = SimulatedUsers(world, seed=1)
     with Client(site.url, study="feed", cache=None, background=False) as client:
         for round in range(1, ROUNDS + 1):
-            hear(client, round)
+            read_line(client, round)
             crowd.come(client, USERS, round)
             site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
     desk = visit("picture")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pasto.control_characters import find_control
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 pytestmark = pytest.mark.services
 
@@ -122,7 +122,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit
     client.post("/v1/studies", json=made).raise_for_status()
     client.patch("/v1/studies/hostile", json={"action": "start", "reason": texts[0]}).raise_for_status()
     for round in range(2):
-        policy = Published.from_text(client.get("/v1/studies/hostile/policy").text)
+        policy = PublishedPolicy.from_text(client.get("/v1/studies/hostile/policy").text)
         events = []
         for number in range(1500):
             unit = f"{number} {texts[number % len(texts)]}"[:200]

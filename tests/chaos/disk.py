@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 from tests.chaos.campaign import Scenario, Workshop
 from tests.chaos.load import STUDY, Event, Ledger, create_studies
 from tests.chaos.report import Outcome
@@ -116,7 +116,7 @@ class _Sender:
     def __init__(self, node: ServiceProcess, ledger: Ledger) -> None:
         self._node, self._ledger = node, ledger
         self._number = 0
-        self._policy: Published | None = None
+        self._policy: PublishedPolicy | None = None
         self._pending: list[Event] = []
 
     def send(self, count: int) -> list[httpx.Response]:
@@ -135,7 +135,7 @@ class _Sender:
         with self._node.client() as client:
             if self._policy is None:
                 document = client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text
-                self._policy = Published.from_text(document)
+                self._policy = PublishedPolicy.from_text(document)
             if not self._pending:
                 numbers = range(self._number, self._number + 10)
                 self._pending = [event for number in numbers for event in batch(self._policy, None, number)]

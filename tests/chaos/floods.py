@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, create_studies
 from tests.chaos.neighbour import ASSIGN, INGEST, Latencies, Neighbour, measure_quiet
@@ -239,7 +239,7 @@ def build_wide_study(url: str, rng: random.Random, *, rounds: int) -> None:
         client.post("/v1/studies?seed=7", json=document).raise_for_status()
         client.patch("/v1/studies/wide", json={"action": "start"}).raise_for_status()
         for number in range(rounds):
-            policy = Published.from_text(client.get("/v1/studies/wide/policy").raise_for_status().text)
+            policy = PublishedPolicy.from_text(client.get("/v1/studies/wide/policy").raise_for_status().text)
             events = []
             for user in range(WIDE_UNITS):
                 unit = f"user {user}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 from tests.chaos.service_process import ChaosError, ServiceProcess, first_up
 from tests.system.conftest import quick_document
 from tests.system.killable_service import batch
@@ -122,8 +122,8 @@ class Load:
 
     def _send(self, sender: int) -> None:
         with httpx.Client(timeout=REQUEST_SECONDS) as client:
-            before: Published | None = None
-            policy: Published | None = None
+            before: PublishedPolicy | None = None
+            policy: PublishedPolicy | None = None
             number = 0
             while not self._ending.is_set():
                 if number % 4 == 0 or policy is None:
@@ -136,9 +136,9 @@ class Load:
                 self._deliver(client, batch(policy, before, sender * IDS_PER_SENDER + number))
                 number += 1
 
-    def _read_policy(self, client: httpx.Client) -> Published | None:
+    def _read_policy(self, client: httpx.Client) -> PublishedPolicy | None:
         answer = self._ask(client, "GET", f"/v1/studies/{STUDY}/policy")
-        return Published.from_text(answer.text) if answer is not None and answer.status_code == 200 else None
+        return PublishedPolicy.from_text(answer.text) if answer is not None and answer.status_code == 200 else None
 
     def _deliver(self, client: httpx.Client, events: list[Event]) -> None:
         """Send a batch until it is acknowledged."""
@@ -187,7 +187,7 @@ def fill_study(node: ServiceProcess, ledger: Ledger, *, events: int, rounds: int
     with node.client() as client:
         number = first
         for _ in range(rounds):
-            policy = Published.from_text(client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text)
+            policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text)
             for _ in range(events // rounds // (batches_per_request * events_per_batch)):
                 numbers = range(number, number + batches_per_request)
                 sent = [event for place in numbers for event in batch(policy, None, place)]

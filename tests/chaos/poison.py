@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 from tests.chaos.campaign import STORES, Scenario, Workshop
 from tests.chaos.load import STUDY, Event, create_studies
 from tests.chaos.report import Outcome
@@ -72,7 +72,7 @@ def take_ids(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
     """
     with workshop.serving(workshop.store(outcome.store)) as node, node.client() as client:
         create_studies(node)
-        policy = Published.from_text(client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text)
+        policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{STUDY}/policy").raise_for_status().text)
         for turn in workshop.turns(repetitions):
             numbers = range(turn * TAKEN_BATCHES, (turn + 1) * TAKEN_BATCHES)
             events = [event for number in numbers for event in batch(policy, None, number)]
@@ -139,7 +139,7 @@ def _close(node: ServiceProcess, study: str) -> None:
 def _play_round(node: ServiceProcess, outcome: Outcome, study: str, key: str, make: Any) -> None:
     """Send a round's events with a key of its own."""
     with node.client() as client:
-        policy = Published.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
+        policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
         events: list[Event] = make(policy)
         answer = client.post(f"/v1/studies/{study}/events", json=events, headers={"authorization": f"Bearer {key}"})
         outcome.count_status(answer.status_code)
@@ -149,7 +149,7 @@ def _play_round(node: ServiceProcess, outcome: Outcome, study: str, key: str, ma
 def _honest(rng: random.Random, sender: str, units: int) -> Any:
     """Return the events of units that saw what they were drawn."""
 
-    def make(policy: Published) -> list[Event]:
+    def make(policy: PublishedPolicy) -> list[Event]:
         events: list[Event] = []
         for number in range(units):
             unit = f"{sender} {policy.version}/{number}"
@@ -161,7 +161,7 @@ def _honest(rng: random.Random, sender: str, units: int) -> Any:
     return make
 
 
-def _invented(policy: Published) -> list[Event]:
+def _invented(policy: PublishedPolicy) -> list[Event]:
     """Return the events of units that do not exist: an exposure of every candidate, the largest value for the worst."""
     events: list[Event] = []
     for number in range(INVENTED_UNITS):
@@ -211,7 +211,7 @@ def _judge(
 
 def _worst_share(client: httpx.Client, study: str) -> float:
     """Return the share of traffic that the policy gives to the candidate that is truly the worst."""
-    policy = Published.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
+    policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
     return sum(cell.propensity for cell in policy.cells if cell.name == WORST)
 
 

@@ -12,32 +12,32 @@ import pytest
 
 from pasto.demo import environment, scenario
 from pasto.demo.checks import Check
-from pasto.demo.environment import Inside
-from pasto.demo.scenario import Plan, Result
+from pasto.demo.environment import InProcessEnvironment
+from pasto.demo.scenario import DemoPlan, DemoResult
 from pasto.sim import feed
 
-TINY = Plan(rounds=2, users=200, confirming=400, truth=1_000)
+TINY = DemoPlan(rounds=2, users=200, confirming=400, truth=1_000)
 
 
 @pytest.fixture(scope="module")
-def told() -> Result:
+def told() -> DemoResult:
     """A result that counts as won, whatever little was learned."""
-    with Inside() as inside:
-        result = scenario.play(feed(), inside, plan=TINY, seed=1)
+    with InProcessEnvironment() as inside:
+        result = scenario.run_demo(feed(), inside, plan=TINY, seed=1)
     return replace(result, checks=tuple(replace(check, held=True) for check in result.checks))
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, told: Result) -> list[dict[str, Any]]:
+def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, Any]]:
     """What the command asks for, with nothing played."""
     calls: list[dict[str, Any]] = []
 
     @contextmanager
-    def serving(folder: Path) -> Iterator[Inside]:
-        with Inside() as inside:
+    def serving(folder: Path) -> Iterator[InProcessEnvironment]:
+        with InProcessEnvironment() as inside:
             yield inside
 
-    def spy(application: Any, _: Any, **options: Any) -> Result:
+    def spy(application: Any, _: Any, **options: Any) -> DemoResult:
         calls.append({"name": application.name, **options})
         return told
 
@@ -96,7 +96,7 @@ def test_the_report_is_written_as_one_page(run: Any, asked: list[dict[str, Any]]
 
 
 def test_what_is_not_so_fails_loudly(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
     monkeypatch.setattr(scenario, "play", lambda *_, **__: lost)
@@ -107,11 +107,11 @@ def test_what_is_not_so_fails_loudly(
 
 
 def test_the_service_can_be_left_running(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     done: list[str] = []
 
-    class Kept(Inside):
+    class Kept(InProcessEnvironment):
         def start(self) -> None:
             done.append("started")
 
@@ -133,7 +133,7 @@ def test_the_service_can_be_left_running(
 
 
 def test_a_best_single_setting_that_is_the_baseline_is_told(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
     monkeypatch.setattr(scenario, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
@@ -141,12 +141,12 @@ def test_a_best_single_setting_that_is_the_baseline_is_told(
 
 
 def test_on_a_terminal_the_picture_moves(
-    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: Result
+    run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
-    def moving(*_: Any, report: Any, **__: Any) -> Result:
+    def moving(*_: Any, report: Any, **__: Any) -> DemoResult:
         blend = {"lifts": {"like_rate": -2.5}, "certificate": {"holds": {"like_rate": 0.9999}}}
         served = {"watch_time": 0.1, "like_rate": -0.06}
-        report(scenario.Update("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
+        report(scenario.DemoUpdate("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
         return told
 
     monkeypatch.setattr(scenario, "play", moving)

@@ -13,7 +13,7 @@ import pytest
 
 import pasto
 from pasto.cli import main
-from pasto.errors import BadOption, PastoWarning, SolverFailed
+from pasto.errors import OptionError, PastoWarning, SolverError
 
 
 def commands() -> list[str]:
@@ -72,7 +72,7 @@ def failing() -> Iterator[list[Exception]]:
     del main.commands["fail"]
 
 
-@pytest.mark.parametrize(("error", "code"), [(BadOption("no such thing"), 2), (SolverFailed("gave up"), 1)])
+@pytest.mark.parametrize(("error", "code"), [(OptionError("no such thing"), 2), (SolverError("gave up"), 1)])
 def test_errors_of_the_library_are_one_line(run: Any, failing: list[Exception], error: Exception, code: int) -> None:
     failing.append(error)
     result = run("fail")

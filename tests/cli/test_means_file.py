@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto.cli.means_file import Means, read_means
-from pasto.errors import BadInput, BadTruth, PastoError
+from pasto.cli.means_file import MeansTable, read_means
+from pasto.errors import InputError, MeansError, PastoError
 
 
-def read(tmp_path: Path, text: str | bytes, name: str | None = None, ending: str = "csv") -> Means:
+def read(tmp_path: Path, text: str | bytes, name: str | None = None, ending: str = "csv") -> MeansTable:
     place = tmp_path / f"means.{ending}"
     place.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_means(str(place), name)
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_in_every_format(
     tmp_path: Path, names: list[str], metrics: list[str], data: st.DataObject
 ) -> None:
     columns = {metric: data.draw(st.lists(numbers, min_size=len(names), max_size=len(names))) for metric in metrics}
-    meant = Means(tuple(names), columns)
+    meant = MeansTable(tuple(names), columns)
     rows = [dict(zip(["candidate!", *metrics], row, strict=True)) for row in zip(names, *columns.values(), strict=True)]
     for delimiter in ",;\t":
         out = io.StringIO()
@@ -56,18 +56,18 @@ def test_no_file_whatever_breaks_the_reader(tmp_path: Path, noise: bytes) -> Non
 
 
 def test_without_a_column_of_names_rows_are_counted(tmp_path: Path) -> None:
-    assert read(tmp_path, "x,y\n1,2\n3,4\n") == Means(("row 1", "row 2"), {"x": [1.0, 3.0], "y": [2.0, 4.0]})
+    assert read(tmp_path, "x,y\n1,2\n3,4\n") == MeansTable(("row 1", "row 2"), {"x": [1.0, 3.0], "y": [2.0, 4.0]})
 
 
 def test_names_may_be_numbers_in_a_column_called_so_or_chosen(tmp_path: Path) -> None:
     assert read(tmp_path, "Name,x\n7,1\n8,2\n").names == ("7", "8")
     assert read(tmp_path, ",x\n7,1\n8,2\n").names == ("7", "8")
-    assert read(tmp_path, "x,id\n1,7\n2,8\n", name="id") == Means(("7", "8"), {"x": [1.0, 2.0]})
+    assert read(tmp_path, "x,id\n1,7\n2,8\n", name="id") == MeansTable(("7", "8"), {"x": [1.0, 2.0]})
 
 
 def test_the_row_numbers_of_pandas_are_left_out(tmp_path: Path) -> None:
     frame = pd.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "y": [3.0, 4.0]})
-    meant = Means(("a", "b"), {"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    meant = MeansTable(("a", "b"), {"x": [1.0, 2.0], "y": [3.0, 4.0]})
     assert read(tmp_path, frame.to_csv()) == meant
     assert read(tmp_path, frame.to_csv(), name="name") == meant
     assert read(tmp_path, frame[["x", "name", "y"]].to_csv()) == meant
@@ -77,7 +77,7 @@ def test_the_row_numbers_of_pandas_are_left_out(tmp_path: Path) -> None:
 
 
 def test_percent_signs_are_shares(tmp_path: Path) -> None:
-    meant = Means(("a", "b"), {"rate": [0.03, -0.065], "x": [1.0, 2.0]}, percent=("rate",))
+    meant = MeansTable(("a", "b"), {"rate": [0.03, -0.065], "x": [1.0, 2.0]}, percent=("rate",))
     assert read(tmp_path, "name,rate,x\na,3%,1\nb,-6.5 %,2\n") == meant
     assert read(tmp_path, '{"name": ["a", "b"], "rate": ["3%", "-6.5%"], "x": [1, 2]}') == meant
 
@@ -86,7 +86,7 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     place = str(tmp_path / "means.parquet")
     frame = pl.DataFrame({"name": ["a", "b"], "x": [1.0, 2.0], "n": [3, 4]})
     frame.write_parquet(place)
-    meant = Means(("a", "b"), {"x": [1.0, 2.0], "n": [3.0, 4.0]})
+    meant = MeansTable(("a", "b"), {"x": [1.0, 2.0], "n": [3.0, 4.0]})
     assert read_means(place) == meant
     frame.with_columns(pl.col("n").cast(pl.Decimal(10, 2))).write_parquet(place)
     assert read_means(place) == meant
@@ -95,7 +95,7 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     frame.with_columns(pl.Series("__index_level_0__", [7, 9])).write_parquet(place)
     assert read_means(place) == meant
     frame.clear().write_parquet(place)
-    with pytest.raises(BadTruth, match="has no rows"):
+    with pytest.raises(MeansError, match="has no rows"):
         read_means(place)
 
 
@@ -106,7 +106,7 @@ def test_columns_of_words_are_left_out(tmp_path: Path) -> None:
 
 def test_blank_lines_spaces_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
     text = "\ufeff\nname , x\r\n\r\na, 1.5 \r\n"
-    assert read(tmp_path, text) == Means(("a",), {"x": [1.5]})
+    assert read(tmp_path, text) == MeansTable(("a",), {"x": [1.5]})
 
 
 @pytest.mark.parametrize(
@@ -147,17 +147,17 @@ def test_blank_lines_spaces_and_a_byte_order_mark_do_not_matter(tmp_path: Path) 
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_row_and_column(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(BadTruth, match=message):
+    with pytest.raises(MeansError, match=message):
         read(tmp_path, text)
 
 
 def test_a_column_of_names_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadTruth, match="no column 'id' to take names from; it has 'x', 'y'"):
+    with pytest.raises(MeansError, match="no column 'id' to take names from; it has 'x', 'y'"):
         read(tmp_path, "x,y\n1,2\n", name="id")
 
 
 def test_missing_files_and_directories_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no file"):
+    with pytest.raises(InputError, match="there is no file"):
         read_means(str(tmp_path / "nothing.csv"))
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(InputError, match="cannot read"):
         read_means(str(tmp_path))

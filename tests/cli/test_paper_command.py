@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.report import figures
 from pasto_research.paper import EXPERIMENTS, Claim, Experiment, Outcome, Size, Table
 
@@ -29,7 +29,7 @@ def tiny(size: Size) -> Outcome:
             Table("Numbers", ("who", "f", "n", "r"), (("we", 0.123456789, 12345, "9%"), ("they", None, 1, "-15%"))),
         ),
         data={"curve": [1.0, float("nan")]},
-        figures={"tiny": lambda: figures.sheet()[0]},
+        figures={"tiny": lambda: figures.new_figure()[0]},
     )
 
 
@@ -146,7 +146,7 @@ def test_data_that_is_not_there_leaves_an_experiment_out_of_all(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(size: Size) -> Outcome:
-        raise BadInput(f"{size.data} holds no census")
+        raise InputError(f"{size.data} holds no census")
 
     for name in list(EXPERIMENTS):
         monkeypatch.delitem(EXPERIMENTS, name)

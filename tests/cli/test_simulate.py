@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pasto import Study
-from pasto.sim import Trace, example_a, monte_carlo
+from pasto.sim import LearningTrace, example_a, monte_carlo
 from pasto.sim.random_streams import stream
 
 MEANS = "name,x,y\nbold,2,-2\ncareful,0,2\n"
@@ -104,7 +104,7 @@ def test_what_no_blend_or_no_single_candidate_meets_is_said(run: Any, means: Pat
 def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
-    def spy(*_: object, runs: int, rounds: int, **__: object) -> Trace:
+    def spy(*_: object, runs: int, rounds: int, **__: object) -> LearningTrace:
         asked.append((runs, rounds))
         return monte_carlo("pasto", example_a(), runs=2, rounds=2)
 

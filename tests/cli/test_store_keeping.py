@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.store import open_store
@@ -80,7 +80,7 @@ def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
 
 
 def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = Running(Settings(store="pasto-data", port=0))
+    running = ServiceProcess(Settings(store="pasto-data", port=0))
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:

@@ -6,13 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.dashboard.chart_data import NAMED, POINTS, Samples, Served, policy_series, sampled, series
+from pasto.dashboard.chart_data import (
+    NAMED,
+    POINTS,
+    PolicySample,
+    RoundSamples,
+    build_policy_series,
+    build_series,
+    sample_rounds,
+)
 from pasto.service.service import Service
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(2, 500))
 def test_samples_are_few_even_and_hold_both_ends(first: int, length: int, points: int) -> None:
-    stride, numbers = sampled(first, first + length, points)
+    stride, numbers = sample_rounds(first, first + length, points)
     assert len(numbers) <= points + 2
     assert (numbers[0], numbers[-1]) == (first, first + length)
     assert numbers == sorted(set(numbers))
@@ -22,7 +30,7 @@ def test_samples_are_few_even_and_hold_both_ends(first: int, length: int, points
 
 def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     standing = learned.board.standing("feed")
-    samples = Samples(learned.store)
+    samples = RoundSamples(learned.store)
     asked: list[int] = []
     inner = learned.store.closes
 
@@ -31,15 +39,15 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
         return inner(study, after=after, limit=limit)
 
     monkeypatch.setattr(learned.store, "closes", closes)
-    series(samples, standing)
+    build_series(samples, standing)
     assert sum(asked) <= POINTS
     read = len(asked)
-    series(samples, standing)
+    build_series(samples, standing)
     assert len(asked) <= read + 1  # the open round has no close yet, and is looked for again
 
 
 def test_the_series_of_a_study(learned: Service) -> None:
-    told = series(Samples(learned.store), learned.board.standing("feed"))
+    told = build_series(RoundSamples(learned.store), learned.board.standing("feed"))
     assert (told["first"], told["last"], told["stride"]) == (1, 4, 1)
     assert told["policy"]["versions"] == [1, 2, 3, 4]
     sums = [sum(parts) for parts in zip(*told["policy"]["shares"], strict=True)]
@@ -56,7 +64,7 @@ def test_the_series_of_a_study(learned: Service) -> None:
 
 
 def test_a_range_of_rounds_alone(learned: Service) -> None:
-    told = series(Samples(learned.store), learned.board.standing("feed"), 2, 3)
+    told = build_series(RoundSamples(learned.store), learned.board.standing("feed"), 2, 3)
     assert told["policy"]["versions"] == [2, 3]
     assert told["metrics"][0]["rounds"] == [2, 3]
 
@@ -64,7 +72,7 @@ def test_a_range_of_rounds_alone(learned: Service) -> None:
 def test_a_hundred_candidates_are_a_few_leaders_and_the_rest() -> None:
     shares = tuple((f"c{k}", (100 - k) / 5050) for k in range(40))
     others = sum((100 - k) / 5050 for k in range(40, 100))
-    told = policy_series([Served(version, "learning", shares, others, 100) for version in (1, 2)])
+    told = build_policy_series([PolicySample(version, "learning", shares, others, 100) for version in (1, 2)])
     assert told["names"] == [f"c{k}" for k in range(NAMED)]
     assert told["others"]["name"] == "93 others"
     for at in (0, 1):

@@ -13,8 +13,8 @@ import httpx
 
 from pasto.dashboard import Dashboard
 from pasto.dashboard.sessions import COOKIE
-from pasto.service.api_keys import Keys
-from pasto.service.http.server import Running
+from pasto.service.api_keys import ApiKeys
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.store import open_store
 from pasto.store.session_secret import FILE
@@ -23,7 +23,7 @@ from pasto.store.session_secret import FILE
 @contextmanager
 def serving(store: str) -> Iterator[httpx.Client]:
     """Serve the dashboard, and yield a browser."""
-    running = Running(
+    running = ServiceProcess(
         Settings(store=store, port=0, shutdown_timeout=2), pages=lambda service: Dashboard(service).routes
     )
     thread = threading.Thread(target=running.serve)
@@ -58,7 +58,7 @@ def replay(browser: httpx.Client, cookie: str) -> int:
 
 def test_a_cookie_replayed_after_the_logout_is_refused(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "data"))
-    key = str(Keys(store).create("ann", ["admin"])["key"])
+    key = str(ApiKeys(store).create("ann", ["admin"])["key"])
     store.close()
     with serving(str(tmp_path / "data")) as browser:
         stolen = log_in(browser, key)

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from pasto.demo.environment import Inside, hear, serving
-from pasto.demo.scenario import Plan, play, study_file
+from pasto.demo.environment import InProcessEnvironment, read_line, run_service
+from pasto.demo.scenario import DemoPlan, run_demo, study_file
 from pasto.errors import StoreError
 from pasto.sim import feed
 
-TINY = Plan(rounds=3, users=400, confirming=600, truth=1_000)
+TINY = DemoPlan(rounds=3, users=400, confirming=600, truth=1_000)
 
 
 def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
-    with Inside() as inside:
-        here = play(feed(), inside, plan=TINY, seed=6)
-    with serving(tmp_path) as outside:
-        there = play(feed(), outside, plan=TINY, seed=6)
+    with InProcessEnvironment() as inside:
+        here = run_demo(feed(), inside, plan=TINY, seed=6)
+    with run_service(tmp_path) as outside:
+        there = run_demo(feed(), outside, plan=TINY, seed=6)
         with pytest.raises(OSError, match="refused"):
             urllib.request.urlopen(f"{outside.address}/healthz", timeout=5)  # noqa: S310 -- it rests, for its books were read
         outside.start()
@@ -30,13 +30,13 @@ def test_a_seed_fixes_the_run_wherever_it_plays(tmp_path: Path) -> None:
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a directory")
-    with pytest.raises(StoreError, match="ended with code 2"), serving(tmp_path):
+    with pytest.raises(StoreError, match="ended with code 2"), run_service(tmp_path):
         pass
 
 
 def test_a_policy_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pasto.demo.environment.PATIENCE", 0.05)
-    with Inside() as stage:
+    with InProcessEnvironment() as stage:
         stage.create(study_file(feed()), seed=1)
         with stage.client("feed") as client, pytest.raises(StoreError, match="did not hear of policy 2"):
-            hear(client, 2)
+            read_line(client, 2)

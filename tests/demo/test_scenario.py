@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.environment import Inside, hear
-from pasto.demo.scenario import PLANS, Plan, Result, Update, play, study_file
-from pasto.demo.users import Crowd
+from pasto.demo.environment import InProcessEnvironment, read_line
+from pasto.demo.scenario import PLANS, DemoPlan, DemoResult, DemoUpdate, run_demo, study_file
+from pasto.demo.users import SimulatedUsers
 from pasto.errors import StoreError
 from pasto.sim import Application, Conditions, ads, feed, shop
 
-SMALL = Plan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
-TINY = Plan(rounds=3, users=300, confirming=600, truth=1_000)
+SMALL = DemoPlan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
+TINY = DemoPlan(rounds=3, users=300, confirming=600, truth=1_000)
 
 
-def played(application: Application, plan: Plan, seed: int, **options: Any) -> Result:
-    with Inside() as stage:
-        return play(application, stage, plan=plan, seed=seed, **options)
+def played(application: Application, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
+    with InProcessEnvironment() as stage:
+        return run_demo(application, stage, plan=plan, seed=seed, **options)
 
 
-def assert_won(result: Result) -> None:
+def assert_won(result: DemoResult) -> None:
     assert result.won, [check for check in result.checks if not check.held]
     goal = next(iter(result.standings[0].lifts))
     baseline, single, blend, possible = (standing.lifts[goal] for standing in result.standings)
@@ -48,8 +48,8 @@ def test_every_seed_wins_with_the_shop(seed: int) -> None:
 
 
 def test_the_shop_swings_and_is_played_like_the_others() -> None:
-    seen: list[Update] = []
-    result = played(shop(), Plan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=seen.append)
+    seen: list[DemoUpdate] = []
+    result = played(shop(), DemoPlan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=seen.append)
     assert result.users == 5_000
     assert seen[-1].served.keys() == {"saves", "revenue", "hides"}
     assert result.certificate is not None
@@ -76,7 +76,7 @@ def test_a_seed_fixes_the_run() -> None:
 
 
 def test_updates_tell_how_far_it_is() -> None:
-    seen: list[Update] = []
+    seen: list[DemoUpdate] = []
     result = played(ads(), TINY, 1, report=seen.append)
     assert [(update.phase, update.round) for update in seen] == [
         *(("learning", round) for round in (1, 2, 3)),
@@ -91,25 +91,25 @@ def test_updates_tell_how_far_it_is() -> None:
 
 
 def test_users_without_a_policy_and_events_without_an_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    crowd = Crowd(feed(), seed=2)
-    with Inside() as stage:
+    crowd = SimulatedUsers(feed(), seed=2)
+    with InProcessEnvironment() as stage:
         stage.create(study_file(feed()), seed=2)
         with stage.client("feed") as client:
             with pytest.raises(StoreError, match="not drawn from the policy"):
                 crowd.come(client, 10, 1)
-            hear(client, 1)
+            read_line(client, 1)
             monkeypatch.setattr(client, "flush", lambda timeout: False)
             with pytest.raises(StoreError, match="did not take events"):
                 crowd.come(client, 10, 1)
 
 
 def test_users_are_counted_by_arm() -> None:
-    crowd = Crowd(feed(), seed=2)
+    crowd = SimulatedUsers(feed(), seed=2)
     assert crowd.lifts("learner") == {}
-    with Inside() as stage:
+    with InProcessEnvironment() as stage:
         stage.create(study_file(feed()), seed=2)
         with stage.client("feed") as client:
-            hear(client, 1)
+            read_line(client, 1)
             crowd.come(client, 1_200, 1)
         accounts = stage.report("feed")["accounting"]
     assert sum(crowd.units.values()) == crowd.users == 1_200

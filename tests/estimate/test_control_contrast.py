@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.estimate import ContrastPrior, ControlContrasts, RoundMeans
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -53,7 +53,7 @@ def test_effects_are_those_of_least_squares_with_a_free_level_for_each_round(see
 def test_a_round_without_control_still_separates_candidates() -> None:
     means = np.array([[3.0], [5.0]])
     first = empty(3, percent=False)
-    with pytest.raises(BadMeasurement, match="control"):
+    with pytest.raises(MeasurementError, match="control"):
         first.add(cells([1, 2], means, np.ones(2), 1.0), 0, None)
     started = first.add(cells([1, 0], np.array([[3.0], [1.0]]), np.ones(2), 1.0), 0, None)
     both = started.add(cells([1, 2], means, 1e6 * np.ones(2), 1.0), 0, None)
@@ -62,7 +62,7 @@ def test_a_round_without_control_still_separates_candidates() -> None:
 
 
 def test_percent_needs_positive_levels() -> None:
-    with pytest.raises(BadMeasurement, match="difference"):
+    with pytest.raises(MeasurementError, match="difference"):
         empty(2, percent=True).add(cells([0, 1], -np.ones((2, 1)), np.ones(2), 1.0), 0, None)
 
 

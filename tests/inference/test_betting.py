@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.inference import (
-    Range,
+    ValueRange,
     bounded_difference,
     bounded_evidence_since,
     bounded_mean,
     bounded_relative,
+    contrast_increments,
     log_bounded_evidence,
-    pulls_of_contrast,
-    pulls_of_mean,
+    mean_increments,
 )
 from pasto.inference.betting import EDGE, log_wealth
 
-UNIT = Range(0.0, 1.0)
+UNIT = ValueRange(0.0, 1.0)
 
 
 @settings(deadline=None)
@@ -40,7 +40,7 @@ def test_evidence_on_a_true_mean_is_at_most_one_on_average(rate: float, upward: 
     first, second = np.meshgrid(np.arange(size + 1), np.arange(size + 1), indexing="ij")
     chance = (binom.pmf(first, size, rate) * binom.pmf(second, size, rate)).ravel()
     mean = np.stack([first.ravel(), second.ravel()], axis=1) / size
-    pulls = pulls_of_mean(np.full(mean.shape, size), mean, size * mean * (1 - mean), UNIT, upward=upward, start=0.5)
+    pulls = mean_increments(np.full(mean.shape, size), mean, size * mean * (1 - mean), UNIT, upward=upward, start=0.5)
     for evidence in (log_bounded_evidence(pulls, rate), bounded_evidence_since(pulls, rate)[0]):
         assert chance @ np.exp(evidence[:, -1]) <= 1.0 + 1e-12
     assert (chance @ np.exp(log_wealth(pulls, rate)[:, -1]) <= 1.0 + 1e-12).all()
@@ -60,7 +60,7 @@ def test_evidence_on_a_true_contrast_is_at_most_one_on_average(
     mean = grid / size
     squares, units = size * mean * (1 - mean), np.broadcast_to(size.astype(float), grid.shape)
     arms = [(units[:, at], mean[:, at], squares[:, at]) for at in ([0, 1], [2, 3])]
-    pulls = pulls_of_contrast(arms[0], arms[1], factor, UNIT)
+    pulls = contrast_increments(arms[0], arms[1], factor, UNIT)
     assert (chance @ np.exp(log_wealth(pulls, 0.0)[:, -1]) <= 1.0 + 1e-12).all()
 
 
@@ -70,7 +70,7 @@ def test_units_of_measurement_do_not_matter(shift: float, scale: float) -> None:
     draws = (np.random.default_rng(1).random((8, 200)) < 0.3).astype(float)
     plain = bounded_mean(np.full(8, 200.0), draws.mean(1), 200 * draws.var(1), UNIT, 0.05)
     moved = shift + scale * draws
-    other = bounded_mean(np.full(8, 200.0), moved.mean(1), 200 * moved.var(1), Range(shift, shift + scale), 0.05)
+    other = bounded_mean(np.full(8, 200.0), moved.mean(1), 200 * moved.var(1), ValueRange(shift, shift + scale), 0.05)
     assert other.low == pytest.approx(shift + scale * plain.low, rel=1e-6, abs=1e-6 * scale + 1e-6)
     assert other.high == pytest.approx(shift + scale * plain.high, rel=1e-6, abs=1e-6 * scale + 1e-6)
 
@@ -105,7 +105,7 @@ def test_a_relative_lift_of_almost_nothing_is_left_open() -> None:
 def test_of_a_side_that_never_had_units_nothing_relative_is_said() -> None:
     seen = np.full(3, 50.0), np.full(3, 0.3), np.full(3, 10.5)
     never = np.zeros(3), np.zeros(3), np.zeros(3)
-    found = bounded_relative(seen, never, Range(0, 1), 0.05)
+    found = bounded_relative(seen, never, ValueRange(0, 1), 0.05)
     assert np.isnan(found.estimate)
     assert (float(found.low), float(found.high)) == (-np.inf, np.inf)
 
@@ -114,12 +114,12 @@ def test_rounds_without_units_change_nothing() -> None:
     units, mean, cross = np.array([200.0, 0.0, 200.0]), np.array([0.2, 0.0, 0.3]), np.array([32.0, 0.0, 42.0])
     kept = [0, 2]
     for start in (None, 0.4):
-        whole = log_bounded_evidence(pulls_of_mean(units, mean, cross, UNIT, start=start), 0.1)
-        short = log_bounded_evidence(pulls_of_mean(units[kept], mean[kept], cross[kept], UNIT, start=start), 0.1)
+        whole = log_bounded_evidence(mean_increments(units, mean, cross, UNIT, start=start), 0.1)
+        short = log_bounded_evidence(mean_increments(units[kept], mean[kept], cross[kept], UNIT, start=start), 0.1)
         assert whole[-1] == pytest.approx(short[-1])
 
 
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (0.0, float("inf")), (float("nan"), 1.0)])
 def test_a_range_has_two_ends(ends: tuple[float, float]) -> None:
-    with pytest.raises(BadOption, match="two finite ends"):
-        Range(*ends)
+    with pytest.raises(OptionError, match="two finite ends"):
+        ValueRange(*ends)

@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadMeasurement, BadOption
-from pasto.inference import Cells, Comparison, Quantity, compare, side, unit_covariances
+from pasto.errors import MeasurementError, OptionError
+from pasto.inference import CellStatistics, Comparison, Quantity, compare, side, unit_covariances
 from pasto.inference.comparison import Weights
 
 
-def cells_of(groups: list[list[Any]]) -> Cells:
+def cells_of(groups: list[list[Any]]) -> CellStatistics:
     """Moments of units, given by round and cell as arrays of (units, columns)."""
-    return Cells(
+    return CellStatistics(
         np.array([[len(units) for units in row] for row in groups], dtype=float),
         np.array([[units.mean(axis=0) for units in row] for row in groups]),
         np.array([[(units - units.mean(axis=0)).T @ (units - units.mean(axis=0)) for units in row] for row in groups]),
     )
 
 
-def compared(cells: Cells, quantity: Quantity, weights: Weights = "traffic", **options: Any) -> Comparison:
+def compared(cells: CellStatistics, quantity: Quantity, weights: Weights = "traffic", **options: Any) -> Comparison:
     covariances = unit_covariances(cells, running=options.get("running", False))
     return compare(side(cells, covariances, 1), side(cells, covariances, 0), quantity, weights=weights, **options)
 
 
-def fixed_allocation() -> Cells:
+def fixed_allocation() -> CellStatistics:
     """Seven hundred users in one round, two of seven treated: columns watch time, likes, views."""
     number = np.arange(700)
     treated = number % 7 < 2
@@ -117,7 +117,7 @@ def test_small_cells_borrow_and_large_ones_do_not() -> None:
     assert own.std() > 0.8
     noisy = cells_of([[rng.standard_normal((2_000, 1)), 3 * rng.standard_normal((2_000, 1))] for _ in range(3)])
     assert unit_covariances(noisy)[..., 0, 0].mean(axis=0) == pytest.approx([1.0, 9.0], rel=0.1)
-    lonely = Cells(np.ones((1, 2)), np.zeros((1, 2, 1)), np.zeros((1, 2, 1, 1)))
+    lonely = CellStatistics(np.ones((1, 2)), np.zeros((1, 2, 1)), np.zeros((1, 2, 1, 1)))
     assert np.isfinite(unit_covariances(lonely)).all()
 
 
@@ -168,7 +168,7 @@ def test_a_covariate_takes_noise_away_and_leaves_the_lift() -> None:
     assert np.mean(np.array(errors) < 1.96) > 0.88
 
 
-def with_a_past(apart: float) -> Cells:
+def with_a_past(apart: float) -> CellStatistics:
     """Seven hundred users in pairs, one of each pair treated, whose pasts are alike but for `apart`.
 
     Columns are watch time, likes and views, and the same three of the time before.
@@ -245,13 +245,13 @@ def test_a_blend_is_its_candidates_at_their_shares() -> None:
 def test_rounds_with_one_side_missing_do_not_count_and_no_event_yet_is_no_knowledge() -> None:
     rng = np.random.default_rng(8)
     cells = cells_of([[rng.standard_normal((60, 1)) for _ in range(2)] for _ in range(3)])
-    gone = Cells(
+    gone = CellStatistics(
         cells.units * [[1, 1], [1, 0], [1, 1]], cells.mean, cells.cross * np.array([1, 0, 1]).reshape(3, 1, 1, 1)
     )
-    kept = Cells(cells.units[[0, 2]], cells.mean[[0, 2]], cells.cross[[0, 2]])
+    kept = CellStatistics(cells.units[[0, 2]], cells.mean[[0, 2]], cells.cross[[0, 2]])
     assert compared(gone, Quantity(0)).difference == pytest.approx(float(compared(kept, Quantity(0)).difference))
-    nothing = Cells(np.zeros((2, 2)), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
-    silent = Cells(np.full((2, 2), 400.0), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
+    nothing = CellStatistics(np.zeros((2, 2)), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
+    silent = CellStatistics(np.full((2, 2), 400.0), np.zeros((2, 2, 1)), np.zeros((2, 2, 1, 1)))
     for empty in (nothing, silent):
         for sequential in (True, False):
             found = compared(empty, Quantity(0)).lift(0.05, sequential=sequential)
@@ -268,9 +268,9 @@ def test_a_sequence_says_nothing_before_it_is_warm() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     cells = fixed_allocation()
-    with pytest.raises(BadOption, match="'traffic' or 'even'"):
+    with pytest.raises(OptionError, match="'traffic' or 'even'"):
         compared(cells, Quantity(0), "last")  # type: ignore[arg-type]
-    with pytest.raises(BadMeasurement, match="at least one cell"):
+    with pytest.raises(MeasurementError, match="at least one cell"):
         side(cells, unit_covariances(cells), {0: 0.0})
-    with pytest.raises(BadMeasurement, match="cross-products"):
-        Cells(np.zeros((1, 2)), np.zeros((1, 2, 3)), np.zeros((1, 2, 3, 2)))
+    with pytest.raises(MeasurementError, match="cross-products"):
+        CellStatistics(np.zeros((1, 2)), np.zeros((1, 2, 3)), np.zeros((1, 2, 3, 2)))

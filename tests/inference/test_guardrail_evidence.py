@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, Quantity, Range
-from pasto.inference.guardrail_evidence import Floor, shortfall
-from pasto.inference.guardrail_monitor import watch
-from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
+from pasto.errors import MeasurementError
+from pasto.inference import CellStatistics, Quantity, ValueRange
+from pasto.inference.guardrail_evidence import StopLevel, shortfall
+from pasto.inference.guardrail_monitor import watch_guardrails
+from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
 
 
-def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> Record:
+def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2_000, seed: int = 1) -> RoundRecord:
     """Coins with the given rates in each round; columns likes (0 or 1), views (1 to 9), watched views."""
     rng = np.random.default_rng(seed)
     found = []
@@ -25,29 +25,31 @@ def rounds_of(likes: list[float], *, control: float | None = 0.1, units: int = 2
             cross = tuple(map(tuple, (apart.T @ apart).tolist()))
             cells.append(CellMoments(arm, 1 if arm == "learner" else 0, units, tuple(rows.mean(axis=0)), cross))
         found.append(MeasuredRound(number, {(cell.arm, cell.candidate): 0.5 for cell in cells}, cells))
-    return recorded(found)
+    return record_rounds(found)
 
 
-UNIT = Range(0.0, 1.0)
+UNIT = ValueRange(0.0, 1.0)
 FLOORS = {
-    "absolute": Floor("likes", Quantity(0), 0.095),
-    "absolute, range": Floor("likes", Quantity(0), 0.095, within=UNIT),
-    "relative": Floor("likes", Quantity(0), -0.05, relative=True),
-    "relative, range": Floor("likes", Quantity(0), -0.05, relative=True, within=UNIT),
-    "ratio": Floor("rate", Quantity(2, 1), 0.095),
-    "ratio, ranges": Floor("rate", Quantity(2, 1), 0.095, within=Range(0, 9), denominator_within=Range(1, 9)),
-    "ratio, relative": Floor("rate", Quantity(2, 1), -0.05, relative=True),
+    "absolute": StopLevel("likes", Quantity(0), 0.095),
+    "absolute, range": StopLevel("likes", Quantity(0), 0.095, within=UNIT),
+    "relative": StopLevel("likes", Quantity(0), -0.05, relative=True),
+    "relative, range": StopLevel("likes", Quantity(0), -0.05, relative=True, within=UNIT),
+    "ratio": StopLevel("rate", Quantity(2, 1), 0.095),
+    "ratio, ranges": StopLevel(
+        "rate", Quantity(2, 1), 0.095, within=ValueRange(0, 9), denominator_within=ValueRange(1, 9)
+    ),
+    "ratio, relative": StopLevel("rate", Quantity(2, 1), -0.05, relative=True),
 }
 CEILINGS = {
-    "absolute": Floor("likes", Quantity(0), 0.105, at_most=True),
-    "absolute, range": Floor("likes", Quantity(0), 0.105, at_most=True, within=UNIT),
-    "relative": Floor("likes", Quantity(0), 0.05, relative=True, at_most=True),
-    "relative, range": Floor("likes", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
-    "ratio": Floor("rate", Quantity(2, 1), 0.105, at_most=True),
-    "ratio, ranges": Floor(
-        "rate", Quantity(2, 1), 0.105, at_most=True, within=Range(0, 9), denominator_within=Range(1, 9)
+    "absolute": StopLevel("likes", Quantity(0), 0.105, at_most=True),
+    "absolute, range": StopLevel("likes", Quantity(0), 0.105, at_most=True, within=UNIT),
+    "relative": StopLevel("likes", Quantity(0), 0.05, relative=True, at_most=True),
+    "relative, range": StopLevel("likes", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
+    "ratio": StopLevel("rate", Quantity(2, 1), 0.105, at_most=True),
+    "ratio, ranges": StopLevel(
+        "rate", Quantity(2, 1), 0.105, at_most=True, within=ValueRange(0, 9), denominator_within=ValueRange(1, 9)
     ),
-    "ratio, relative": Floor("rate", Quantity(2, 1), 0.05, relative=True, at_most=True),
+    "ratio, relative": StopLevel("rate", Quantity(2, 1), 0.05, relative=True, at_most=True),
 }
 
 
@@ -55,8 +57,8 @@ CEILINGS = {
 def test_every_kind_of_floor_trips_on_harm_and_only_on_harm(kind: str) -> None:
     fine, harmed = rounds_of([0.1] * 30), rounds_of([0.075] * 30, seed=2)
     for floor, well, ill in ((FLOORS[kind], fine, harmed), (CEILINGS[kind], fine, rounds_of([0.13] * 30, seed=3))):
-        assert watch(well, [floor])[0].state == "holds"
-        verdict = watch(ill, [floor])[0]
+        assert watch_guardrails(well, [floor])[0].state == "holds"
+        verdict = watch_guardrails(ill, [floor])[0]
         assert verdict.state == "breach"
         assert verdict.p_value < 0.05
         assert verdict.round is not None
@@ -66,13 +68,13 @@ def test_every_kind_of_floor_trips_on_harm_and_only_on_harm(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["absolute", "absolute, range", "relative", "ratio, relative"])
 def test_a_rise_never_trips_a_floor(kind: str) -> None:
-    assert watch(rounds_of([0.14] * 30), [FLOORS[kind]])[0].p_value == 1.0
+    assert watch_guardrails(rounds_of([0.14] * 30), [FLOORS[kind]])[0].p_value == 1.0
 
 
 @pytest.mark.parametrize("kind", ["absolute", "absolute, range"])
 def test_harm_that_begins_late_is_found_and_dated(kind: str) -> None:
     record = rounds_of([0.12] * 40 + [0.07] * 12)
-    verdict = watch(record, [FLOORS[kind]])[0]
+    verdict = watch_guardrails(record, [FLOORS[kind]])[0]
     assert verdict.state == "breach"
     assert verdict.round is not None
     assert verdict.since is not None
@@ -90,12 +92,14 @@ def test_a_ratio_exactly_at_its_relative_floor_seldom_trips(at_most: bool) -> No
     units = np.broadcast_to([500.0, 500.0], (studies, rounds, 2))
     means = np.array([[factor * 6.0, 10.0], [6.0, 10.0]])
     drawn = rng.multivariate_normal([0.0, 0.0], unit, (studies, rounds, 2))
-    cells = Cells(units, means + drawn / np.sqrt(units)[..., None], units[..., None, None] * unit)
-    floor = Floor("rate", Quantity(0, 1), factor - 1.0, relative=True, at_most=at_most)
+    cells = CellStatistics(units, means + drawn / np.sqrt(units)[..., None], units[..., None, None] * unit)
+    floor = StopLevel("rate", Quantity(0, 1), factor - 1.0, relative=True, at_most=at_most)
     evidence, _ = shortfall(cells, floor, 0, 1)
     tripped = (evidence >= np.log(20)).any(axis=-1).mean()
     assert tripped <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / studies)
-    worse = Floor("rate", Quantity(0, 1), 1.007 * factor - 1.0 if not at_most else factor / 1.007 - 1.0, True, at_most)
+    worse = StopLevel(
+        "rate", Quantity(0, 1), 1.007 * factor - 1.0 if not at_most else factor / 1.007 - 1.0, True, at_most
+    )
     assert (shortfall(cells, worse, 0, 1)[0][:, -1] >= np.log(20)).mean() > 0.9
 
 
@@ -103,28 +107,29 @@ def test_a_warning_comes_before_the_breach_and_guardrails_share_the_error() -> N
     record = rounds_of([0.088] * 60, seed=5)
     floor = FLOORS["absolute"]
     states = [
-        watch(recorded_prefix(record, upto), [floor], confidence=0.999, warning=0.8)[0].state for upto in range(1, 61)
+        watch_guardrails(recorded_prefix(record, upto), [floor], confidence=0.999, warning=0.8)[0].state
+        for upto in range(1, 61)
     ]
     assert states[0] == "holds"
     assert states[-1] == "breach"
     assert "warning" in states[: states.index("breach")]
     short = recorded_prefix(record, 30)
-    alone, five = watch(short, [floor])[0], watch(short, [floor] * 5)[0]
+    alone, five = watch_guardrails(short, [floor])[0], watch_guardrails(short, [floor] * 5)[0]
     assert five.p_value == pytest.approx(min(1.0, 5 * alone.p_value))
     assert 0 < alone.p_value < 0.1
     stated = 1.0 - 2.0 * alone.p_value
-    assert watch(short, [floor], confidence=stated, warning=0.5)[0].state == "breach"
-    assert watch(short, [floor] * 5, confidence=stated, warning=0.5)[0].state != "breach"
+    assert watch_guardrails(short, [floor], confidence=stated, warning=0.5)[0].state == "breach"
+    assert watch_guardrails(short, [floor] * 5, confidence=stated, warning=0.5)[0].state != "breach"
 
 
-def recorded_prefix(record: Record, upto: int) -> Record:
-    cells = Cells(record.cells.units[:upto], record.cells.mean[:upto], record.cells.cross[:upto])
-    return Record(record.keys, record.versions[:upto], cells, record.shares[:upto])
+def recorded_prefix(record: RoundRecord, upto: int) -> RoundRecord:
+    cells = CellStatistics(record.cells.units[:upto], record.cells.mean[:upto], record.cells.cross[:upto])
+    return RoundRecord(record.keys, record.versions[:upto], cells, record.shares[:upto])
 
 
 def test_a_breach_stays_one() -> None:
     record = rounds_of([0.07] * 10 + [0.2] * 20)
-    assert watch(record, [FLOORS["absolute"]])[0].state == "breach"
+    assert watch_guardrails(record, [FLOORS["absolute"]])[0].state == "breach"
 
 
 def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
@@ -137,17 +142,17 @@ def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
             cross = float(((paid - paid.mean()) ** 2).sum())
             cells.append(CellMoments(arm, int(arm == "learner"), 4_000, (float(paid.mean()),), ((cross,),)))
         found.append(MeasuredRound(number, {(cell.arm, cell.candidate): 0.5 for cell in cells}, cells))
-    (told,) = watch(recorded(found), [Floor("paid", Quantity(0), -0.05, relative=True)])
+    (told,) = watch_guardrails(record_rounds(found), [StopLevel("paid", Quantity(0), -0.05, relative=True)])
     assert (told.state, told.since) == ("breach", 1)
 
 
 def test_units_of_measurement_do_not_matter() -> None:
     record = rounds_of([0.09] * 20)
-    scaled = Cells(record.cells.units, 1e6 * record.cells.mean, 1e12 * record.cells.cross)
+    scaled = CellStatistics(record.cells.units, 1e6 * record.cells.mean, 1e12 * record.cells.cross)
     place = record.place("learner", 1)
     for floor, large in (
-        (FLOORS["absolute"], Floor("likes", Quantity(0), 0.095e6)),
-        (FLOORS["absolute, range"], Floor("likes", Quantity(0), 0.095e6, within=Range(0.0, 1e6))),
+        (FLOORS["absolute"], StopLevel("likes", Quantity(0), 0.095e6)),
+        (FLOORS["absolute, range"], StopLevel("likes", Quantity(0), 0.095e6, within=ValueRange(0.0, 1e6))),
     ):
         plain, other = shortfall(record.cells, floor, place, None)[0], shortfall(scaled, large, place, None)[0]
         assert other == pytest.approx(plain, rel=1e-6)
@@ -155,8 +160,8 @@ def test_units_of_measurement_do_not_matter() -> None:
 
 def test_a_relative_floor_needs_a_control() -> None:
     record = rounds_of([0.1] * 3, control=None)
-    with pytest.raises(BadMeasurement, match="needs one control cell"):
-        watch(record, [FLOORS["relative"]])
-    with pytest.raises(BadMeasurement, match="relative to the control"):
+    with pytest.raises(MeasurementError, match="needs one control cell"):
+        watch_guardrails(record, [FLOORS["relative"]])
+    with pytest.raises(MeasurementError, match="relative to the control"):
         shortfall(record.cells, FLOORS["relative"], 0, None)
-    assert watch(record, []) == ()
+    assert watch_guardrails(record, []) == ()

@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Quantity, Range
-from pasto.inference.guardrail_evidence import Floor
-from pasto.inference.guardrail_monitor import Vigil, watch
-from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+from pasto.errors import MeasurementError
+from pasto.inference import Quantity, ValueRange
+from pasto.inference.guardrail_evidence import StopLevel
+from pasto.inference.guardrail_monitor import GuardrailMonitor, watch_guardrails
+from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 
-UNIT = Range(0.0, 1.0)
+UNIT = ValueRange(0.0, 1.0)
 FLOORS = [
-    Floor("absolute", Quantity(0), 0.48),
-    Floor("absolute, range", Quantity(0), 0.48, within=UNIT),
-    Floor("relative", Quantity(2), -0.05, relative=True),
-    Floor("relative, range", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
-    Floor("ratio", Quantity(0, 1), 0.16, at_most=True),
-    Floor("ratio, ranges", Quantity(0, 1), 0.14, within=UNIT, denominator_within=Range(0.0, 9.0)),
-    Floor("ratio, relative", Quantity(0, 1), -0.05, relative=True),
-    Floor("against the control", Quantity(0), 0.48, basis="control"),
-    Floor("against the control, range", Quantity(0), 0.48, within=UNIT, basis="control"),
-    Floor("against the control, ratio", Quantity(0, 1), 0.16, at_most=True, basis="control"),
-    Floor("whole days", Quantity(0), 0.48, basis="days"),
-    Floor("whole days, range", Quantity(0), 0.48, within=UNIT, basis="days"),
-    Floor("whole days, ratio", Quantity(0, 1), 0.16, at_most=True, basis="days"),
+    StopLevel("absolute", Quantity(0), 0.48),
+    StopLevel("absolute, range", Quantity(0), 0.48, within=UNIT),
+    StopLevel("relative", Quantity(2), -0.05, relative=True),
+    StopLevel("relative, range", Quantity(0), 0.05, relative=True, at_most=True, within=UNIT),
+    StopLevel("ratio", Quantity(0, 1), 0.16, at_most=True),
+    StopLevel("ratio, ranges", Quantity(0, 1), 0.14, within=UNIT, denominator_within=ValueRange(0.0, 9.0)),
+    StopLevel("ratio, relative", Quantity(0, 1), -0.05, relative=True),
+    StopLevel("against the control", Quantity(0), 0.48, basis="control"),
+    StopLevel("against the control, range", Quantity(0), 0.48, within=UNIT, basis="control"),
+    StopLevel("against the control, ratio", Quantity(0, 1), 0.16, at_most=True, basis="control"),
+    StopLevel("whole days", Quantity(0), 0.48, basis="days"),
+    StopLevel("whole days, range", Quantity(0), 0.48, within=UNIT, basis="days"),
+    StopLevel("whole days, ratio", Quantity(0, 1), 0.16, at_most=True, basis="days"),
 ]
 
 
@@ -69,10 +69,10 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
     seed: int, sizes: list[tuple[int, int]], harm: float, cuts: set[int]
 ) -> None:
     rounds = drawn(seed, sizes, harm)
-    vigil = Vigil()
+    vigil = GuardrailMonitor()
     for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), len(rounds)], strict=True):
         vigil = vigil.after(FLOORS, rounds[first:last])
-        vigil = Vigil.read(json.loads(json.dumps(vigil.written(), allow_nan=False)))
+        vigil = GuardrailMonitor.read(json.loads(json.dumps(vigil.written(), allow_nan=False)))
     said = vigil.verdicts(FLOORS)
     known = [one for one in rounds if one.cells]
     arms = {cell.arm for one in known for cell in one.cells}
@@ -80,9 +80,9 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
         assert said == ()
         return
     judged = [floor for floor in FLOORS if "control" in arms or not (floor.relative or floor.basis == "control")]
-    record = recorded(known)
+    record = record_rounds(known)
     seconds = [SECONDS] * len(known)
-    for one, other, floor in zip(said, watch(record, judged, seconds=seconds), judged, strict=True):
+    for one, other, floor in zip(said, watch_guardrails(record, judged, seconds=seconds), judged, strict=True):
         if floor.basis is not None and len(known) < len(rounds):
             continue  # a round without units makes a day longer, which a record does not know
         assert (one.name, one.state, one.bounded) == (other.name, other.state, other.bounded)
@@ -93,12 +93,12 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
 def test_what_it_carries_does_not_grow_with_the_rounds() -> None:
     rounds = drawn(1, [(40, 5)] * 60, 0.0)
     texts = []
-    vigil = Vigil()
+    vigil = GuardrailMonitor()
     for one in rounds:
         vigil = vigil.after(FLOORS, [one])
         texts.append(len(json.dumps(vigil.written())))
     assert texts[-1] < 1.2 * texts[24]
-    quiet = Vigil().after(FLOORS, rounds[:1])
+    quiet = GuardrailMonitor().after(FLOORS, rounds[:1])
     control_only = drawn(2, [(0, 5)] * 40, 0.0)
     for one in control_only:
         quiet = quiet.after(FLOORS, [one])
@@ -106,9 +106,9 @@ def test_what_it_carries_does_not_grow_with_the_rounds() -> None:
 
 
 def test_a_round_without_units_is_a_part_of_the_day() -> None:
-    floor = Floor("likes", Quantity(0), 0.48, basis="days")
+    floor = StopLevel("likes", Quantity(0), 0.48, basis="days")
     busy, quiet = drawn(1, [(400, 0)] * 3, 0.0), MeasuredRound(99, {}, [], SECONDS)
-    open_day = Vigil().after([floor], busy)
+    open_day = GuardrailMonitor().after([floor], busy)
     assert open_day.held is not None
     assert open_day.held["likes"].gathered.level.gathered is None  # type: ignore[union-attr]
     whole_day = open_day.after([floor], [quiet])
@@ -117,11 +117,11 @@ def test_a_round_without_units_is_a_part_of_the_day() -> None:
 
 
 def test_re_arming_drops_the_evidence_and_keeps_the_level_of_the_control() -> None:
-    floor = Floor("likes", Quantity(0), 0.48, basis="control")
-    vigil = Vigil().after([floor], drawn(1, [(400, 200)] * 9, 0.3))
+    floor = StopLevel("likes", Quantity(0), 0.48, basis="control")
+    vigil = GuardrailMonitor().after([floor], drawn(1, [(400, 200)] * 9, 0.3))
     assert [verdict.state for verdict in vigil.verdicts([floor])] == ["breach"]
     allowed = vigil.allowed([floor])
-    again = Vigil.read(json.loads(json.dumps(vigil.rearmed().written())))
+    again = GuardrailMonitor.read(json.loads(json.dumps(vigil.rearmed().written())))
     assert again.verdicts([floor]) == ()
     assert again.allowed([floor]) == allowed
     harmed = again.after([floor], drawn(2, [(400, 200)], 0.0))
@@ -129,13 +129,13 @@ def test_re_arming_drops_the_evidence_and_keeps_the_level_of_the_control() -> No
 
 
 def test_rounds_that_carried_nothing_change_nothing() -> None:
-    vigil = Vigil().after(FLOORS, [MeasuredRound(1, {}, [])])
+    vigil = GuardrailMonitor().after(FLOORS, [MeasuredRound(1, {}, [])])
     assert vigil.held is None
     assert vigil.verdicts(FLOORS) == ()
-    assert Vigil().after([], drawn(1, [(40, 5)], 0.0)).held is None
+    assert GuardrailMonitor().after([], drawn(1, [(40, 5)], 0.0)).held is None
 
 
 def test_what_is_no_number_is_refused() -> None:
     cell = CellMoments("learner", -1, 200, (float("nan"), 1.0, 1.0), ((1.0,) * 3,) * 3)
-    with pytest.raises(BadMeasurement, match="finite"):
-        Vigil().after(FLOORS, [MeasuredRound(1, {}, [cell])])
+    with pytest.raises(MeasurementError, match="finite"):
+        GuardrailMonitor().after(FLOORS, [MeasuredRound(1, {}, [cell])])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.inference import (
     Interval,
     chance_of_error,
@@ -19,7 +19,7 @@ from pasto.inference import (
     relative_lift,
     relative_lift_by_logarithm,
 )
-from pasto.inference.change_detection import LOG_WEIGHTS, MIXTURE, STEPS, Starts, start_shares
+from pasto.inference.change_detection import LOG_WEIGHTS, MIXTURE, STEPS, ChangeDetectorState, start_shares
 
 ERRORS = st.floats(1e-4, 0.3)
 
@@ -89,7 +89,7 @@ def test_evidence_goes_on_from_what_was_left() -> None:
     steps, sizes = rng.normal(0.0, 5.0, (3, 40)), rng.integers(0, 60, (3, 40)).astype(float)
     steps *= sizes > 0
     whole, last = evidence_since(steps, sizes, sizes)
-    starts, parts = Starts.none((3,), len(STEPS)), []
+    starts, parts = ChangeDetectorState.none((3,), len(STEPS)), []
     for first in range(0, 40, 8):
         piece = slice(first, first + 8)
         evidence, starts = evidence_since(steps[:, piece], sizes[:, piece], sizes[:, piece], starts)
@@ -171,11 +171,11 @@ def test_a_noisy_control_tilts_the_logarithm_and_not_the_equation() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
 def test_a_confidence_is_a_share(confidence: float) -> None:
-    with pytest.raises(BadOption, match=r"write 0.95 for 95 %"):
+    with pytest.raises(OptionError, match=r"write 0.95 for 95 %"):
         chance_of_error(confidence)
 
 
 def test_claims_are_counted() -> None:
-    with pytest.raises(BadOption, match="at least one claim"):
+    with pytest.raises(OptionError, match="at least one claim"):
         chance_of_error(0.95, claims=0)
     assert Interval(np.array(0.0), np.array(-2.0), np.array(-1.0)).below(0.0)

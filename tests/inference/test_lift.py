@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, Quantity, Range
-from pasto.inference.lift import Target, history, lifts
-from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
-from pasto.metrics.moments import moments
+from pasto.errors import MeasurementError
+from pasto.inference import CellStatistics, Quantity, ValueRange
+from pasto.inference.lift import LiftTarget, estimate_history, estimate_lifts
+from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
+from pasto.metrics.moments import build_moments
 
 SHARES = {("control", 0): 0.2, ("learner", 0): 0.2, ("learner", 1): 0.3, ("learner", 2): 0.3}
 METRICS = {"watch_time": Quantity(0), "like_rate": Quantity(1, 2)}
 
 
-def measured(rounds: int, *, seed: int = 1, units: int = 4_000, missing: Sequence[int] = ()) -> Record:
+def measured(rounds: int, *, seed: int = 1, units: int = 4_000, missing: Sequence[int] = ()) -> RoundRecord:
     """Rounds of a day that swings by half, candidate 2 ten percent above the others: watch, likes, views, before."""
     rng = np.random.default_rng(seed)
     found = []
@@ -41,12 +41,12 @@ def measured(rounds: int, *, seed: int = 1, units: int = 4_000, missing: Sequenc
                 )
             )
         found.append(MeasuredRound(number, SHARES, cells))
-    return recorded(found)
+    return record_rounds(found)
 
 
 def test_candidates_blends_and_all_that_was_served() -> None:
-    targets = [Target("learner"), Target("best", shares={2: 1.0}), Target("half", shares={1: 0.5, 2: 0.5})]
-    found = {(one.target, one.metric): one for one in lifts(measured(10), METRICS, targets)}
+    targets = [LiftTarget("learner"), LiftTarget("best", shares={2: 1.0}), LiftTarget("half", shares={1: 0.5, 2: 0.5})]
+    found = {(one.target, one.metric): one for one in estimate_lifts(measured(10), METRICS, targets)}
     truth = {"learner": 0.1 * 0.3 / 0.8, "best": 0.1, "half": 0.05}
     for (target, metric), lift in found.items():
         assert lift.relative.low <= truth[target] <= lift.relative.high, (target, metric)
@@ -59,15 +59,15 @@ def test_candidates_blends_and_all_that_was_served() -> None:
 @pytest.mark.parametrize(
     ("target", "truth"),
     [
-        (Target("learner"), 0.0375),
-        (Target("best", shares={2: 1.0}), 0.1),
-        (Target("half", shares={1: 0.5, 2: 0.5}), 0.05),
+        (LiftTarget("learner"), 0.0375),
+        (LiftTarget("best", shares={2: 1.0}), 0.1),
+        (LiftTarget("half", shares={1: 0.5, 2: 0.5}), 0.05),
     ],
 )
-def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: Target, truth: float) -> None:
+def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: LiftTarget, truth: float) -> None:
     record = measured(6)
-    (plain,) = lifts(record, {"watch_time": Quantity(0)}, [target])
-    told, other = lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
+    (plain,) = estimate_lifts(record, {"watch_time": Quantity(0)}, [target])
+    told, other = estimate_lifts(record, METRICS, [target], covariates={"watch_time": Quantity(3)})
     assert told.relative == plain.relative
     assert plain.adjusted is None
     assert plain.best == plain
@@ -83,43 +83,50 @@ def test_a_covariate_narrows_the_interval_beside_the_raw_one(target: Target, tru
 def test_a_covariate_of_units_without_a_past_changes_nothing() -> None:
     record = measured(3)
     blank = np.zeros((*record.cells.mean.shape[:2], 2))
-    cells = Cells(
+    cells = CellStatistics(
         record.cells.units,
         np.concatenate([record.cells.mean, blank], axis=-1),
         np.pad(record.cells.cross, [(0, 0), (0, 0), (0, 2), (0, 2)]),
     )
-    empty = Record(record.keys, record.versions, cells, record.shares)
+    empty = RoundRecord(record.keys, record.versions, cells, record.shares)
     for covariate in (Quantity(4), Quantity(4, 5)):
-        (told,) = lifts(empty, {"watch_time": Quantity(0)}, [Target("learner")], covariates={"watch_time": covariate})
+        (told,) = estimate_lifts(
+            empty, {"watch_time": Quantity(0)}, [LiftTarget("learner")], covariates={"watch_time": covariate}
+        )
         assert told.adjusted is not None
         assert told.adjusted.relative == told.relative
         assert told.adjusted.reduction == 0.0
 
 
 def test_a_range_tells_what_an_arm_was_served_without_large_numbers() -> None:
-    targets = [Target("learner"), Target("best", shares={2: 1.0})]
-    ranges = {"watch_time": Range(-50.0, 100.0), "like_rate": Range(0.0, 1.0)}
-    served, rate, best, _ = lifts(measured(12), METRICS, targets, ranges=ranges)
+    targets = [LiftTarget("learner"), LiftTarget("best", shares={2: 1.0})]
+    ranges = {"watch_time": ValueRange(-50.0, 100.0), "like_rate": ValueRange(0.0, 1.0)}
+    served, rate, best, _ = estimate_lifts(measured(12), METRICS, targets, ranges=ranges)
     assert served.bounded is not None
     assert served.bounded.relative is None  # it may be negative
     assert served.bounded.absolute.low <= 20.0 * 0.0375 <= served.bounded.absolute.high
     assert (rate.bounded, best.bounded) == (None, None)
-    (never_negative,) = lifts(measured(12), {"m": Quantity(0)}, targets[:1], ranges={"m": Range(0.0, 100.0)})
+    (never_negative,) = estimate_lifts(
+        measured(12), {"m": Quantity(0)}, targets[:1], ranges={"m": ValueRange(0.0, 100.0)}
+    )
     assert never_negative.bounded is not None
     assert never_negative.bounded.relative is not None
     assert never_negative.bounded.relative.low <= 0.0375 <= never_negative.bounded.relative.high
     wanted: list[dict[str, Any]] = [{"sequential": False}, {"elapsed": 3.0}, {"ranges": {}}]
     for options in wanted:
-        told = lifts(measured(12), {"m": Quantity(0)}, targets[:1], **{"ranges": {"m": Range(0.0, 100.0)}, **options})
+        told = estimate_lifts(
+            measured(12), {"m": Quantity(0)}, targets[:1], **{"ranges": {"m": ValueRange(0.0, 100.0)}, **options}
+        )
         assert told[0].bounded is None
-    (once,) = lifts(measured(1), {"m": Quantity(0)}, targets[:1], ranges={"m": Range(0.0, 100.0)})
+    (once,) = estimate_lifts(measured(1), {"m": Quantity(0)}, targets[:1], ranges={"m": ValueRange(0.0, 100.0)})
     assert once.bounded is None
 
 
 def test_one_look_is_narrower_than_every_look() -> None:
     record = measured(6)
     anytime, once = (
-        lifts(record, METRICS, [Target("learner")], sequential=sequential)[0] for sequential in (True, False)
+        estimate_lifts(record, METRICS, [LiftTarget("learner")], sequential=sequential)[0]
+        for sequential in (True, False)
     )
     assert anytime.relative.value == once.relative.value
     assert anytime.relative.low < once.relative.low
@@ -129,10 +136,10 @@ def test_one_look_is_narrower_than_every_look() -> None:
 
 def test_candidate_that_came_late_is_compared_in_the_rounds_it_was_in() -> None:
     record = measured(8, missing=(0, 1, 2))
-    found = lifts(record, METRICS, [Target("best", shares={2: 1.0})])[0]
+    found = estimate_lifts(record, METRICS, [LiftTarget("best", shares={2: 1.0})])[0]
     assert found.rounds == 5
     assert found.relative.low <= 0.1 <= found.relative.high
-    never = lifts(measured(3, missing=(0, 1, 2)), METRICS, [Target("best", shares={2: 1.0})])[0]
+    never = estimate_lifts(measured(3, missing=(0, 1, 2)), METRICS, [LiftTarget("best", shares={2: 1.0})])[0]
     assert never.rounds == 0
     assert np.isinf(never.absolute.high)
     assert never.absolute.told == "unclear"
@@ -141,39 +148,43 @@ def test_candidate_that_came_late_is_compared_in_the_rounds_it_was_in() -> None:
 
 def test_history_by_round_and_all_together() -> None:
     record = measured(8)
-    found = history(record, Quantity(0), Target("best", shares={2: 1.0}))
+    found = estimate_history(record, Quantity(0), LiftTarget("best", shares={2: 1.0}))
     assert found.by_round.estimate.shape == found.cumulative.estimate.shape == (8,)
     widths = found.cumulative.high - found.cumulative.low
     assert widths[-1] < widths[0]
     assert found.cumulative.covers(0.1).all()
-    alone = lifts(measured(1), METRICS, [Target("best", shares={2: 1.0})], sequential=False)[0]
+    alone = estimate_lifts(measured(1), METRICS, [LiftTarget("best", shares={2: 1.0})], sequential=False)[0]
     assert found.by_round.low[0] == pytest.approx(alone.relative.low, rel=1e-3)
 
 
 def test_a_phase_in_one_record_counts_the_rounds_it_has_run() -> None:
     record = measured(1)
-    early, planned = (lifts(record, METRICS, [Target("learner")], elapsed=elapsed)[0] for elapsed in (None, 20.0))
+    early, planned = (
+        estimate_lifts(record, METRICS, [LiftTarget("learner")], elapsed=elapsed)[0] for elapsed in (None, 20.0)
+    )
     assert planned.relative.high - planned.relative.low < early.relative.high - early.relative.low
 
 
 def test_what_a_round_measured_goes_in_as_it_is() -> None:
     rng = np.random.default_rng(1)
-    cells = [moments(arm, 0, rng.random((300, 1)) + lift, (0,)) for arm, lift in (("control", 0.0), ("learner", 0.2))]
-    record = recorded([MeasuredRound(1, {("control", 0): 0.5, ("learner", 0): 0.5}, cells)])
-    assert lifts(record, {"watch_time": Quantity(0)}, [Target("learner")])[0].absolute.told == "up"
+    cells = [
+        build_moments(arm, 0, rng.random((300, 1)) + lift, (0,)) for arm, lift in (("control", 0.0), ("learner", 0.2))
+    ]
+    record = record_rounds([MeasuredRound(1, {("control", 0): 0.5, ("learner", 0): 0.5}, cells)])
+    assert estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0].absolute.told == "up"
 
 
 def test_what_was_never_served_is_named() -> None:
     record = measured(2)
-    with pytest.raises(BadMeasurement, match="candidate 7 in the arm 'learner'"):
-        lifts(record, METRICS, [Target("best", shares={7: 1.0})])
-    with pytest.raises(BadMeasurement, match="no round has an arm 'blend'"):
-        lifts(record, METRICS, [Target("blend", arm="blend")])
-    with pytest.raises(BadMeasurement, match="at least one measured round"):
-        recorded([])
+    with pytest.raises(MeasurementError, match="candidate 7 in the arm 'learner'"):
+        estimate_lifts(record, METRICS, [LiftTarget("best", shares={7: 1.0})])
+    with pytest.raises(MeasurementError, match="no round has an arm 'blend'"):
+        estimate_lifts(record, METRICS, [LiftTarget("blend", arm="blend")])
+    with pytest.raises(MeasurementError, match="at least one measured round"):
+        record_rounds([])
     short = CellMoments("control", 0, 1, (1.0,), ((0.0,),))
     wide = CellMoments("learner", 0, 1, (1.0, 2.0), ((0.0, 0.0), (0.0, 0.0)))
-    with pytest.raises(BadMeasurement, match="the same columns"):
-        recorded([MeasuredRound(0, {}, [short, wide])])
-    with pytest.raises(BadMeasurement, match="finite"):
-        recorded([MeasuredRound(0, {}, [CellMoments("control", 0, 1, (float("nan"),), ((0.0,),))])])
+    with pytest.raises(MeasurementError, match="the same columns"):
+        record_rounds([MeasuredRound(0, {}, [short, wide])])
+    with pytest.raises(MeasurementError, match="finite"):
+        record_rounds([MeasuredRound(0, {}, [CellMoments("control", 0, 1, (float("nan"),), ((0.0,),))])])

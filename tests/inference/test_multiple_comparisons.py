@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.inference import Quantity
-from pasto.inference.multiple_comparisons import winners
-from pasto.inference.round_data import CellMoments, MeasuredRound, Record, recorded
+from pasto.inference.multiple_comparisons import find_winners
+from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
 
 
-def study(levels: list[float], *, rounds: int = 10, units: int = 2_000, seed: int = 1, control: bool = True) -> Record:
+def study(
+    levels: list[float], *, rounds: int = 10, units: int = 2_000, seed: int = 1, control: bool = True
+) -> RoundRecord:
     rng = np.random.default_rng(seed)
     found = []
     keys = [("learner", k) for k in range(len(levels))] + ([("control", 0)] if control else [])
@@ -23,11 +25,11 @@ def study(levels: list[float], *, rounds: int = 10, units: int = 2_000, seed: in
             mean = day + level + rng.standard_normal() / np.sqrt(units)
             cells.append(CellMoments(arm, candidate, units, (mean,), ((float(units),),)))
         found.append(MeasuredRound(number, dict.fromkeys(keys, 1.0 / len(keys)), cells))
-    return recorded(found)
+    return record_rounds(found)
 
 
 def test_a_winner_beats_the_control_and_everybody_else() -> None:
-    found = winners(study([0.0, 0.0, 0.1, 0.3]), Quantity(0), leave_out=0)
+    found = find_winners(study([0.0, 0.0, 0.1, 0.3]), Quantity(0), leave_out=0)
     assert found.winners == (2, 3)
     assert (found.best, found.winner) == (3, 3)
     assert set(found.claims) == {1, 2, 3}
@@ -35,23 +37,23 @@ def test_a_winner_beats_the_control_and_everybody_else() -> None:
 
 
 def test_two_that_are_equally_good_are_both_told_and_neither_wins() -> None:
-    found = winners(study([0.0, 0.3, 0.3]), Quantity(0), leave_out=0)
+    found = find_winners(study([0.0, 0.3, 0.3]), Quantity(0), leave_out=0)
     assert found.winners == (1, 2)
     assert found.winner is None
 
 
 def test_lower_may_be_better() -> None:
-    found = winners(study([0.0, 0.2, -0.3]), Quantity(0), at_most=True, leave_out=0)
+    found = find_winners(study([0.0, 0.2, -0.3]), Quantity(0), at_most=True, leave_out=0)
     assert (found.best, found.winners, found.winner) == (2, (2,), 2)
 
 
 def test_intervals_widen_with_the_claims_and_with_looking() -> None:
-    few, many = (winners(study([0.0, 0.1, *[0.0] * more]), Quantity(0)).claims[1] for more in (0, 30))
+    few, many = (find_winners(study([0.0, 0.1, *[0.0] * more]), Quantity(0)).claims[1] for more in (0, 30))
     assert many.high - many.low > few.high - few.low
-    once = winners(study([0.0, 0.1]), Quantity(0), sequential=False).claims[1]
+    once = find_winners(study([0.0, 0.1]), Quantity(0), sequential=False).claims[1]
     assert once.high - once.low < few.high - few.low
 
 
 def test_a_winner_needs_a_control() -> None:
-    with pytest.raises(BadMeasurement, match="no round has an arm 'control'"):
-        winners(study([0.0, 1.0], control=False), Quantity(0))
+    with pytest.raises(MeasurementError, match="no round has an arm 'control'"):
+        find_winners(study([0.0, 1.0], control=False), Quantity(0))

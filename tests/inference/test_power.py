@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pasto.errors import BadOption
-from pasto.inference.power import plan
+from pasto.errors import OptionError
+from pasto.inference.power import plan_power
 
 
 def test_one_look_agrees_with_the_formula() -> None:
-    found = plan(effect=0.1, deviation=1.0, units=500, control=0.2, rounds=40, studies=4_000)
+    found = plan_power(effect=0.1, deviation=1.0, units=500, control=0.2, rounds=40, studies=4_000)
     error = np.sqrt((1 / 400 + 1 / 100) / np.arange(1, 41))
     exact = norm.sf(1.96 - 0.1 / error) + norm.cdf(-1.96 - 0.1 / error)
     assert found.at_horizon == pytest.approx(exact, abs=0.03)
@@ -19,23 +19,23 @@ def test_one_look_agrees_with_the_formula() -> None:
 
 
 def test_more_of_everything_takes_fewer_rounds() -> None:
-    usual = plan(effect=0.05, deviation=1.0, units=1_000, control=0.1)
+    usual = plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.1)
     for better in (
-        plan(effect=0.1, deviation=1.0, units=1_000, control=0.1),
-        plan(effect=0.05, deviation=1.0, units=1_000, control=0.5),
-        plan(effect=0.05, deviation=1.0, units=3_000, control=0.1),
-        plan(effect=0.05, deviation=1.0, units=1_000, control=0.1, correlation=0.8),
+        plan_power(effect=0.1, deviation=1.0, units=1_000, control=0.1),
+        plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.5),
+        plan_power(effect=0.05, deviation=1.0, units=3_000, control=0.1),
+        plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.1, correlation=0.8),
     ):
         for name in ("rounds_at_horizon", "rounds_at_any_look", "rounds_of_breaker"):
             assert getattr(better, name) < getattr(usual, name)
-    claims = plan(effect=0.05, deviation=1.0, units=1_000, control=0.1, claims=20)
+    claims = plan_power(effect=0.05, deviation=1.0, units=1_000, control=0.1, claims=20)
     assert claims.rounds_at_any_look is not None
     assert usual.rounds_at_any_look is not None
     assert claims.rounds_at_any_look > usual.rounds_at_any_look > (usual.rounds_at_horizon or 0)
 
 
 def test_nothing_to_find_is_not_found() -> None:
-    found = plan(effect=0.0, deviation=1.0, units=1_000, rounds=100, studies=1_000)
+    found = plan_power(effect=0.0, deviation=1.0, units=1_000, rounds=100, studies=1_000)
     assert found.rounds_at_any_look is None
     assert found.at_any_look[-1] <= 0.065
     assert found.breaker[-1] <= 0.065
@@ -52,5 +52,5 @@ def test_nothing_to_find_is_not_found() -> None:
     ],
 )
 def test_a_plan_names_what_it_cannot_use(options: dict[str, float], told: str) -> None:
-    with pytest.raises(BadOption, match=told):
-        plan(**{"effect": 0.1, "deviation": 1.0, "units": 100.0, **options})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=told):
+        plan_power(**{"effect": 0.1, "deviation": 1.0, "units": 100.0, **options})  # type: ignore[arg-type]

@@ -7,12 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import multinomial
 
-from pasto.errors import BadMeasurement
-from pasto.inference.round_data import WHOLE_ARM, CellMoments, MeasuredRound, recorded
-from pasto.inference.sample_ratio import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, balance, imbalance
+from pasto.errors import MeasurementError
+from pasto.inference.round_data import WHOLE_ARM, CellMoments, MeasuredRound, record_rounds
+from pasto.inference.sample_ratio import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, check_sample_ratio, imbalance
 from pasto.report.sections import _quality
-from pasto.report.summary import paragraph
-from pasto.service.reports.lift_report import shown_balance
+from pasto.report.summary import summary_paragraph
+from pasto.service.reports.lift_report import sample_ratio_document
 
 GROUPS = {
     "cells": None,
@@ -58,7 +58,7 @@ def rounds_with(loss: dict[int, float], rounds: int = 20) -> list[MeasuredRound]
 
 
 def test_a_healthy_study_is_left_alone() -> None:
-    found = balance(recorded(rounds_with({})))
+    found = check_sample_ratio(record_rounds(rounds_with({})))
     assert not found.alarm
     assert (found.suspect, found.round, found.left) == (None, None, None)
     assert found.p_value > 0.01
@@ -67,7 +67,7 @@ def test_a_healthy_study_is_left_alone() -> None:
 
 @pytest.mark.parametrize("left", [0.9, 0.5, 0.0])
 def test_losses_are_found_and_named(left: float) -> None:
-    found = balance(recorded(rounds_with({2: left})))
+    found = check_sample_ratio(record_rounds(rounds_with({2: left})))
     assert found.alarm
     assert found.suspect == ("learner", 2)
     assert found.left == pytest.approx(left, abs=0.03)
@@ -82,13 +82,13 @@ def test_the_weights_of_the_alternatives_are_a_distribution() -> None:
 
 @pytest.mark.parametrize(("left", "rounds"), [(0.95, 40), (0.9, 20), (0.5, 2), (0.0, 2)])
 def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None:
-    found = balance(recorded(rounds_with(dict.fromkeys(range(4), left), rounds)))
+    found = check_sample_ratio(record_rounds(rounds_with(dict.fromkeys(range(4), left), rounds)))
     assert found.alarm
     assert found.suspect == ("learner", WHOLE_ARM)
     assert found.left == pytest.approx(left, abs=0.015)
-    claim = paragraph([], balance=found, names=["a", "b", "c", "d"])
+    claim = summary_paragraph([], balance=found, names=["a", "b", "c", "d"])
     assert claim.startswith(f"Nothing can be claimed: of the units of the arm learner, {found.left:.0%} arrived")
-    shown = shown_balance(found, ["a", "b", "c", "d"])
+    shown = sample_ratio_document(found, ["a", "b", "c", "d"])
     assert shown["suspect"] == {"arm": "learner", "candidate": None, "left": found.left}
     rest = {"events": 0, "share": 0.0}
     quality = {"units": 1, "events": 1, "sample_ratio": shown, "late": rest, "clipped": {}}
@@ -121,11 +121,11 @@ def confirmed(loss: dict[str, float]) -> MeasuredRound:
 def test_a_confirmation_names_the_arm_that_differs(
     loss: dict[str, float], suspect: tuple[str, int], left: float
 ) -> None:
-    found = balance(recorded([confirmed(loss)]))
+    found = check_sample_ratio(record_rounds([confirmed(loss)]))
     assert found.alarm
     assert found.suspect == suspect
     assert found.left == pytest.approx(left, abs=0.015)
-    assert not balance(recorded([confirmed({})])).alarm
+    assert not check_sample_ratio(record_rounds([confirmed({})])).alarm
 
 
 def test_arms_that_serve_the_baseline_are_what_the_others_are_compared_with() -> None:
@@ -149,7 +149,7 @@ def test_an_arm_that_is_left_out_leaves_the_others_in_proportion() -> None:
         MeasuredRound(one.version, {k: v for k, v in one.shares.items() if k[0] == "learner"}, one.cells[1:])
         for one in rounds
     ]
-    found = balance(recorded(inside))
+    found = check_sample_ratio(record_rounds(inside))
     assert not found.alarm
     assert sum(found.expected.values()) == pytest.approx(sum(found.observed.values()))
 
@@ -157,7 +157,7 @@ def test_an_arm_that_is_left_out_leaves_the_others_in_proportion() -> None:
 def test_a_silent_cell_of_small_share_is_red() -> None:
     shares = {("control", 0): 0.5, ("learner", 1): 0.49, ("learner", 2): 0.01}
     rounds = [MeasuredRound(n, shares, [moments("control", 0, 500), moments("learner", 1, 490)]) for n in range(3)]
-    found = balance(recorded(rounds))
+    found = check_sample_ratio(record_rounds(rounds))
     assert found.alarm
     assert found.suspect == ("learner", 2)
 
@@ -165,12 +165,12 @@ def test_a_silent_cell_of_small_share_is_red() -> None:
 def test_a_unit_where_none_could_be_is_red_at_once() -> None:
     shares = {("control", 0): 0.5, ("learner", 1): 0.5, ("learner", 2): 0.0}
     cells = [moments("control", 0, 50), moments("learner", 1, 50), moments("learner", 2, 1)]
-    found = balance(recorded([MeasuredRound(0, shares, cells)]))
+    found = check_sample_ratio(record_rounds([MeasuredRound(0, shares, cells)]))
     assert found.alarm
     assert found.suspect == ("learner", 2)
     assert found.p_value == 0.0
 
 
 def test_shapes_must_agree() -> None:
-    with pytest.raises(BadMeasurement, match="same shape"):
+    with pytest.raises(MeasurementError, match="same shape"):
         imbalance(np.zeros((2, 3)), np.zeros((2, 4)))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, Quantity, Range
-from pasto.inference.guardrail_evidence import Basis, Floor
-from pasto.inference.guardrail_monitor import watch
-from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+from pasto.errors import MeasurementError
+from pasto.inference import CellStatistics, Quantity, ValueRange
+from pasto.inference.guardrail_evidence import Basis, StopLevel
+from pasto.inference.guardrail_monitor import watch_guardrails
+from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.inference.stop_level import LevelEvidence, RoundSum, gather_evidence
 
 STUDIES, HOUR = 60, 3600.0
@@ -22,17 +22,17 @@ TRIP = np.log(20.0)
 
 def swinging(
     ratio: float, *, rounds: int = 96, units: tuple[int, ...] = (900, 100), good: int = 0, seed: int = 1
-) -> Cells:
+) -> CellStatistics:
     """Studies whose level swings by 10 % around 10, with the served arm and the control."""
     rng = np.random.default_rng(seed)
     day = 1.0 + 0.1 * np.sin(2.0 * np.pi * (np.arange(rounds) + rng.uniform(0, 24, (STUDIES, 1))) / 24.0)
     count = np.broadcast_to(np.array(units, dtype=float), (STUDIES, rounds, len(units)))
     ratios = np.stack([np.where(np.arange(rounds) < good, 1.0, ratio), np.ones(rounds)], axis=-1)[:, : len(units)]
     mean = day[..., None] * (10.0 * ratios + rng.standard_normal(count.shape) / np.sqrt(count))
-    return Cells(count, mean[..., None], (day[..., None] ** 2 * rng.chisquare(count - 1.0))[..., None, None])
+    return CellStatistics(count, mean[..., None], (day[..., None] ** 2 * rng.chisquare(count - 1.0))[..., None, None])
 
 
-def trips(cells: Cells, floor: Floor, **options: Any) -> Any:
+def trips(cells: CellStatistics, floor: StopLevel, **options: Any) -> Any:
     """The first round with an alarm in every study, counted from 1; 0 if there is none."""
     options = {"seconds": [HOUR] * cells.units.shape[-2], **options}
     alarm = gather_evidence(cells, floor, 0, 1, **options)[0] >= TRIP
@@ -42,15 +42,15 @@ def trips(cells: Cells, floor: Floor, **options: Any) -> Any:
 @pytest.mark.parametrize("basis", ["control", "days"])
 @pytest.mark.parametrize("at_most", [False, True])
 def test_a_swing_of_everybody_does_not_trip(basis: Basis, at_most: bool) -> None:
-    floor = Floor("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most)
+    floor = StopLevel("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most)
     healthy = swinging(1.0)
     assert (trips(healthy, floor) > 0).mean() > 0.95
-    assert not trips(healthy, Floor(floor.name, floor.quantity, floor.value, at_most=at_most, basis=basis)).any()
+    assert not trips(healthy, StopLevel(floor.name, floor.quantity, floor.value, at_most=at_most, basis=basis)).any()
 
 
 @pytest.mark.parametrize("basis", ["control", "days"])
 def test_a_policy_at_the_stop_level_seldom_trips(basis: Basis) -> None:
-    floor = Floor("likes", Quantity(0), 9.5, basis=basis)
+    floor = StopLevel("likes", Quantity(0), 9.5, basis=basis)
     assert (trips(swinging(0.95), floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
     assert not trips(swinging(0.97), floor).any()
 
@@ -58,45 +58,45 @@ def test_a_policy_at_the_stop_level_seldom_trips(basis: Basis) -> None:
 @pytest.mark.parametrize("basis", ["control", "days"])
 @pytest.mark.parametrize("at_most", [False, True])
 def test_harm_trips_at_the_end_of_the_first_day(basis: Basis, at_most: bool) -> None:
-    floor = Floor("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most, basis=basis)
+    floor = StopLevel("likes", Quantity(0), 10.5 if at_most else 9.5, at_most=at_most, basis=basis)
     found = trips(swinging(1.12 if at_most else 0.88, rounds=48), floor)
     assert (found >= 24).all()
     assert found.max() <= 26
 
 
 def test_harm_that_begins_later_trips_within_hours() -> None:
-    found = trips(swinging(0.88, good=60), Floor("likes", Quantity(0), 9.5, basis="control"))
+    found = trips(swinging(0.88, good=60), StopLevel("likes", Quantity(0), 9.5, basis="control"))
     assert (found > 60).all()
     assert np.median(found) <= 64
 
 
 @pytest.mark.parametrize(("basis", "latest"), [("control", 5), ("days", 2)])
 def test_a_crash_trips_on_the_first_day(basis: Basis, latest: int) -> None:
-    found = trips(swinging(0.35, rounds=12), Floor("likes", Quantity(0), 9.5, basis=basis))
+    found = trips(swinging(0.35, rounds=12), StopLevel("likes", Quantity(0), 9.5, basis=basis))
     assert (found > 0).all()
     assert found.max() <= latest
 
 
 def test_a_policy_no_worse_than_a_control_beyond_the_stop_level_does_not_trip() -> None:
-    floor = Floor("likes", Quantity(0), 12.0, basis="control")
+    floor = StopLevel("likes", Quantity(0), 12.0, basis="control")
     healthy = swinging(1.0)
     assert (trips(healthy, floor) > 0).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / STUDIES)
     assert (trips(swinging(0.95), floor) > 0).all()
 
 
-@pytest.mark.parametrize("within", [None, Range(0.0, 1.0)])
-def test_a_rare_event_is_judged_by_whole_days_and_its_control(within: Range | None) -> None:
+@pytest.mark.parametrize("within", [None, ValueRange(0.0, 1.0)])
+def test_a_rare_event_is_judged_by_whole_days_and_its_control(within: ValueRange | None) -> None:
     rng = np.random.default_rng(4)
     count = np.broadcast_to([1800.0, 200.0], (STUDIES, 120, 2))
-    floor = Floor("bought", Quantity(0), 0.019, within=within, basis="control")
+    floor = StopLevel("bought", Quantity(0), 0.019, within=within, basis="control")
     for ratio, least, most in ((1.0, 0.0, 0.12), (0.95, 0.0, 0.12), (0.6, 0.95, 1.0)):
         rate = rng.binomial(count.astype(int), np.array([0.02 * ratio, 0.02])) / count
-        cells = Cells(count, rate[..., None], (count * rate * (1.0 - rate))[..., None, None])
+        cells = CellStatistics(count, rate[..., None], (count * rate * (1.0 - rate))[..., None, None])
         assert least <= (trips(cells, floor) > 0).mean() <= most
 
 
 def test_days_are_counted_in_seconds() -> None:
-    harmed, floor = swinging(0.8, rounds=48), Floor("likes", Quantity(0), 9.5, basis="days")
+    harmed, floor = swinging(0.8, rounds=48), StopLevel("likes", Quantity(0), 9.5, basis="days")
     found = trips(harmed, floor, seconds=[6 * HOUR] * 48)
     assert set(found.tolist()) == {4}
     assert not trips(harmed, floor, seconds=[60.0] * 48).any()
@@ -105,8 +105,8 @@ def test_days_are_counted_in_seconds() -> None:
 
 def test_without_a_control_a_floor_against_it_is_refused() -> None:
     alone = swinging(1.0, rounds=2, units=(500,))
-    with pytest.raises(BadMeasurement, match="judged against the control; the study has no control"):
-        gather_evidence(alone, Floor("likes", Quantity(0), 9.5, basis="control"), 0, None)
+    with pytest.raises(MeasurementError, match="judged against the control; the study has no control"):
+        gather_evidence(alone, StopLevel("likes", Quantity(0), 9.5, basis="control"), 0, None)
 
 
 def test_a_stop_level_of_zero_or_less_is_judged_over_whole_days() -> None:
@@ -114,8 +114,8 @@ def test_a_stop_level_of_zero_or_less_is_judged_over_whole_days() -> None:
     count = np.full((STUDIES, 48, 1), 400.0)
     for value, level, tripped in ((0.0, 0.5, False), (0.0, -0.5, True), (-2.0, -1.9, False), (-2.0, -2.5, True)):
         mean = level + rng.standard_normal(count.shape) / np.sqrt(count)
-        cells = Cells(count, mean[..., None], rng.chisquare(count - 1.0)[..., None, None])
-        found = gather_evidence(cells, Floor("net", Quantity(0), value, basis="days"), 0, None, seconds=[HOUR] * 48)
+        cells = CellStatistics(count, mean[..., None], rng.chisquare(count - 1.0)[..., None, None])
+        found = gather_evidence(cells, StopLevel("net", Quantity(0), value, basis="days"), 0, None, seconds=[HOUR] * 48)
         assert (found[0] >= TRIP).any(axis=-1).mean() == float(tripped)
 
 
@@ -124,13 +124,13 @@ def test_a_verdict_says_what_was_judged_and_what_is_allowed() -> None:
         cells = [CellMoments(arm, arm == "learner", 4_000, (10.0,), ((4_000.0,),)) for arm in ("control", "learner")]
         return MeasuredRound(number, {}, cells)
 
-    record = recorded([measured(number) for number in range(40)])
-    floors = [Floor("likes", Quantity(0), 9.0, basis="control"), Floor("days", Quantity(0), 9.0, basis="days")]
-    first, second = watch(record, floors, seconds=[HOUR] * 40)
+    record = record_rounds([measured(number) for number in range(40)])
+    floors = [StopLevel("likes", Quantity(0), 9.0, basis="control"), StopLevel("days", Quantity(0), 9.0, basis="days")]
+    first, second = watch_guardrails(record, floors, seconds=[HOUR] * 40)
     assert (first.basis, first.state, first.p_value) == ("control", "holds", 1.0)
     assert first.allowed == pytest.approx(-0.1, abs=0.002)
     assert (second.basis, second.state, second.allowed) == ("days", "holds", None)
-    early = watch(recorded([measured(0)]), floors, seconds=[HOUR])[0]
+    early = watch_guardrails(record_rounds([measured(0)]), floors, seconds=[HOUR])[0]
     assert early.allowed == pytest.approx(-0.55, abs=0.01)
 
 
@@ -143,7 +143,7 @@ def test_rounds_put_together_have_the_moments_of_all_their_units(seed: int, size
     for number, rows in enumerate(drawn):
         mean = rows.mean(axis=0) if len(rows) else np.zeros(2)
         apart = rows - mean
-        cells = Cells(np.full((1, 1), float(len(rows))), mean[None, None], (apart.T @ apart)[None, None])
+        cells = CellStatistics(np.full((1, 1), float(len(rows))), mean[None, None], (apart.T @ apart)[None, None])
         added = RoundSum.of_round(cells, np.ones((1, 1, 2, 2)), 0, number, 60.0)
         total = added if total is None else total.joined(added)
     assert total is not None
@@ -157,5 +157,5 @@ def test_rounds_put_together_have_the_moments_of_all_their_units(seed: int, size
 
 
 def test_nothing_is_allowed_or_not_before_the_control_had_units() -> None:
-    floor = Floor("likes", Quantity(0), 9.5, basis="control")
+    floor = StopLevel("likes", Quantity(0), 9.5, basis="control")
     assert LevelEvidence("control").allowed_change(floor) is None

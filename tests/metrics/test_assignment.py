@@ -10,19 +10,19 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.errors import BadOption
-from pasto.metrics.sql.assignment import assigned
-from pasto_sdk.policy import Published, publish
+from pasto.errors import OptionError
+from pasto.metrics.sql.assignment import assignment_query
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 UNITS = 100_000
 Rows = list[tuple[str, str, int, str]]
 
 
-def policy(mode: Any, candidates: int) -> Published:
+def policy(mode: Any, candidates: int) -> PublishedPolicy:
     rng = random.Random(candidates)
     weights = [rng.random() + 0.01 for _ in range(candidates)]
     shares = [("control", 0, 0.1), *(("learner", k, 0.9 * w / sum(weights)) for k, w in enumerate(weights))]
-    return publish(
+    return publish_policy(
         study="fête",
         version=3,
         round=3,
@@ -50,7 +50,7 @@ def units() -> list[str]:
     return [*odd, *(f"user-{place}" for place in range(UNITS - UNITS // 5))]
 
 
-def check(rows: Rows, published: Published, units: list[str]) -> None:
+def check(rows: Rows, published: PublishedPolicy, units: list[str]) -> None:
     """Every unit came back, with what Python draws for it."""
     found = {unit: rest for unit, *rest in rows}
     assert len(rows) == len(found) == len(units)
@@ -64,23 +64,27 @@ def check(rows: Rows, published: Published, units: list[str]) -> None:
 
 
 @pytest.mark.parametrize("published", [*POLICIES, LARGE], ids=repr)
-def test_duckdb(units: list[str], published: Published) -> None:
+def test_duckdb(units: list[str], published: PublishedPolicy) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1; CREATE TABLE people (person VARCHAR)")
         connection.execute("INSERT INTO people SELECT unnest($units)", {"units": units})
-        check(connection.execute(assigned(published, "duckdb", "person").query("people")).fetchall(), published, units)
+        check(
+            connection.execute(assignment_query(published, "duckdb", "person").query("people")).fetchall(),
+            published,
+            units,
+        )
 
 
 @pytest.mark.services
 @pytest.mark.parametrize("published", [*POLICIES, LARGE], ids=repr)
-def test_postgres(postgres_server: Any, units: list[str], published: Published) -> None:
+def test_postgres(postgres_server: Any, units: list[str], published: PublishedPolicy) -> None:
     url = postgres_server.fresh()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE people (person text)")
         with connection.cursor().copy("COPY people FROM STDIN") as copy:
             for unit in units:
                 copy.write_row((unit,))
-        query: Any = assigned(published, "postgres", "person").query("people")
+        query: Any = assignment_query(published, "postgres", "person").query("people")
         check(connection.execute(query).fetchall(), published, units)
     postgres_server.drop(url)
 
@@ -93,10 +97,10 @@ def test_spark(spark: Any, units: list[str], tmp_path: Path) -> None:
         connection.execute(f"COPY people TO '{tmp_path}/people.parquet'")
     spark.read.parquet(f"{tmp_path}/people.parquet").createOrReplaceTempView("people")
     for published in [*POLICIES, LARGE]:
-        rows = spark.sql(assigned(published, "spark", "person").query("people")).collect()
+        rows = spark.sql(assignment_query(published, "spark", "person").query("people")).collect()
         check([tuple(row) for row in rows], published, units)
 
 
 def test_only_known_databases() -> None:
-    with pytest.raises(BadOption, match="no SQL of 'oracle' is known; there are duckdb, postgres, spark"):
-        assigned(LARGE, "oracle")
+    with pytest.raises(OptionError, match="no SQL of 'oracle' is known; there are duckdb, postgres, spark"):
+        assignment_query(LARGE, "oracle")

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadOption, BadSpec
-from pasto.metrics import Before, Column, Condition, Moments, measure, parse_metrics
+from pasto.errors import OptionError, StudyFileError
+from pasto.metrics import Column, Condition, CovariateWindow, Moments, measure, parse_metrics
 from pasto.metrics.definitions import Aggregate
 from pasto.records import Value
 from pasto.store.event_ids import compute_digest
@@ -75,7 +75,7 @@ class Table:
         return int(self.connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
     def measure(
-        self, *columns: Column, after: int = 0, until: int = 10**9, before: Before | None = None
+        self, *columns: Column, after: int = 0, until: int = 10**9, before: CovariateWindow | None = None
     ) -> tuple[Moments, ...]:
         span = {"study": STUDY, "version": VERSION, "after": after, "until": until}
         return measure(self.connection, self.dialect, **span, columns=columns, before=before)
@@ -306,7 +306,7 @@ def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
         Event("bob", "watch", {"seconds": 256.0}, version=6, at=101.0),
     ]
     table.fill([*before, *during])
-    past = Before(after=1, until=9, at=100.0)
+    past = CovariateWindow(after=1, until=9, at=100.0)
     columns = [Column(f"{back}", "watch", "seconds", "sum", lookback=back) for back in (60.0, 50.0, 100.0, 7.0)]
     (cell,) = table.measure(WATCHED, *columns, after=10, before=past)
     assert cell.units == 3
@@ -315,7 +315,7 @@ def test_a_covariate_is_what_units_did_before_the_round(table: Table) -> None:
     assert table.measure(WATCHED, after=10, before=past)[0].mean == pytest.approx([100.0 / 3.0])
 
 
-def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, past: Before) -> list[Moments]:
+def timed_exact(events: Sequence[Event], columns: Sequence[Column], after: int, past: CovariateWindow) -> list[Moments]:
     """The same as `exact`, column by column, of the events that lie in the column's span."""
     numbered = list(enumerate(events, start=1))
     exposures = [event for place, event in numbered if place > after and event.name is None]
@@ -442,7 +442,7 @@ def test_windows_and_covariates_agree_with_exact_arithmetic(
 ) -> None:
     earlier = [replace(event, version=3) for event in earlier]
     everything = [*earlier, *population, *events]
-    after, past = len(earlier), Before(min(1, len(earlier)), max(0, len(earlier) - 1), 12.0)
+    after, past = len(earlier), CovariateWindow(min(1, len(earlier)), max(0, len(earlier) - 1), 12.0)
     table.fill(everything)
     got = table.measure(*TIMED, after=after, before=past)
     for one, want in zip(got, timed_exact(everything, TIMED, after, past), strict=True):
@@ -468,7 +468,7 @@ def test_the_order_of_arrival_within_round_and_past_changes_no_bit(table: Table)
         rng.shuffle(past)
         rng.shuffle(events)
         table.fill([*past, *events])
-        got = table.measure(*TIMED, after=len(past), before=Before(0, len(past), 15.0))
+        got = table.measure(*TIMED, after=len(past), before=CovariateWindow(0, len(past), 15.0))
         first = first or got
         assert got == first
 
@@ -565,17 +565,17 @@ def test_hostile_texts_are_only_ever_values(table: Table, text: str) -> None:
 @pytest.mark.parametrize("text", [*HOSTILE, "\u0000", "a" * 200, "ä", ""])
 def test_hostile_names_are_refused_where_they_would_be_part_of_a_path(text: str) -> None:
     for document in ({"event": text}, {"event": "e", "value": text}, {"event": "e", "where": {text: 1}}):
-        with pytest.raises(BadSpec, match=r"metrics\.m\."):
+        with pytest.raises(StudyFileError, match=r"metrics\.m\."):
             parse_metrics({"m": document})
 
 
 def test_an_unknown_engine_is_named() -> None:
-    with pytest.raises(BadOption, match="'oracle'; there are sqlite, postgres"):
+    with pytest.raises(OptionError, match="'oracle'; there are sqlite, postgres"):
         measure(None, "oracle", study=1, version=1, after=0, until=1, columns=[WATCHED])
-    with pytest.raises(BadOption, match="no column"):
+    with pytest.raises(OptionError, match="no column"):
         measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[])
     back = count("like", lookback=60.0)
-    with pytest.raises(BadOption, match="'like' looks back, and nothing says where the past ends"):
+    with pytest.raises(OptionError, match="'like' looks back, and nothing says where the past ends"):
         measure(None, "sqlite", study=1, version=1, after=0, until=1, columns=[back])
-    with pytest.raises(BadOption, match="the past ends at 5, behind the round's beginning at 4"):
-        measure(None, "sqlite", study=1, version=1, after=4, until=9, columns=[back], before=Before(0, 5, 0.0))
+    with pytest.raises(OptionError, match="the past ends at 5, behind the round's beginning at 4"):
+        measure(None, "sqlite", study=1, version=1, after=4, until=9, columns=[back], before=CovariateWindow(0, 5, 0.0))

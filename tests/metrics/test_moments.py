@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pasto
-from pasto.metrics import Moments, covariances, moments
+from pasto.metrics import Moments, build_moments, covariances
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 shapes = st.tuples(st.integers(1, 12), st.integers(1, 4))
@@ -19,7 +19,7 @@ shapes = st.tuples(st.integers(1, 12), st.integers(1, 4))
 
 @given(arrays.arrays(np.float64, shapes, elements=numbers))
 def test_moments_are_mean_and_centred_products(values: Any) -> None:
-    cell = moments("learner", 3, values, [0] * values.shape[1])
+    cell = build_moments("learner", 3, values, [0] * values.shape[1])
     centred = values - values.mean(axis=0)
     np.testing.assert_allclose(cell.mean, values.mean(axis=0), rtol=1e-12, atol=1e-9)
     np.testing.assert_allclose(cell.cross, centred.T @ centred, rtol=1e-9, atol=1e-3)
@@ -29,13 +29,13 @@ def test_moments_are_mean_and_centred_products(values: Any) -> None:
 
 @given(arrays.arrays(np.float64, st.tuples(st.integers(2, 12), st.just(2)), elements=numbers))
 def test_the_covariance_is_of_the_mean(values: Any) -> None:
-    (covariance,) = covariances([moments("learner", 0, values, (0, 0))])
+    (covariance,) = covariances([build_moments("learner", 0, values, (0, 0))])
     assert covariance is not None
     np.testing.assert_allclose(np.array(covariance), np.cov(values.T) / len(values), rtol=1e-9, atol=1e-3)
 
 
 def cell(candidate: int, *values: float) -> Moments:
-    return moments("learner", candidate, np.array(values)[:, None], (0,))
+    return build_moments("learner", candidate, np.array(values)[:, None], (0,))
 
 
 def test_a_unit_alone_varies_as_the_rounds_others_do() -> None:

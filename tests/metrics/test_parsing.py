@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadSpec
+from pasto.errors import StudyFileError
 from pasto.metrics import Column, Condition, parse_metrics
 from pasto.metrics.parsing import COLUMN_FIELDS, METRIC_FIELDS, metric_document
 
@@ -158,14 +158,14 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
 def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_metrics(document)
     assert list(told.value.problems) == [path]
     assert says in told.value.problems[path]
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_metrics({"a": {"event": 1, "cap": -1}, "b": {"evnt": "x"}, "c": {"event": "fine"}})
     assert set(told.value.problems) == {"metrics.a.event", "metrics.a.cap", "metrics.b.evnt", "metrics.b.event"}
 

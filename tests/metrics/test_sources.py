@@ -14,16 +14,16 @@ import numpy as np
 import psycopg
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.metrics import Column, Condition, Moments
 from pasto.metrics.engines.duckdb import measure
 from pasto.metrics.measurement import measure_tables
-from pasto.metrics.request import Request
-from pasto.metrics.sources.files import duckdb_over, spark_over
-from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
-from pasto_sdk.policy import Published, publish
+from pasto.metrics.request import MeasureRequest
+from pasto.metrics.sources.files import open_duckdb, open_spark
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
-POLICY = publish(
+POLICY = publish_policy(
     study="feed",
     version=7,
     round=7,
@@ -48,11 +48,11 @@ COLUMNS = (
     ),
     Column("any", "like", None, "any", 0.0, 1.0),
 )
-TABLES = Tables(
+TABLES = TeamTables(
     ExposureTable("seen", unit="user", version="policy", candidate="shown", time="moment"),
     (EventTable("deeds", unit="who", name="deed", version="policy", fields={"seconds": "secs", "at": "moment"}),),
 )
-BY_TIME = Tables(
+BY_TIME = TeamTables(
     ExposureTable("seen", unit="user", version="policy", time="moment"),
     (EventTable("deeds", unit="who", name="deed", time="moment", fields={"seconds": "secs", "at": "moment"}),),
 )
@@ -64,7 +64,7 @@ DEEDS = (
 Row = tuple[Any, ...]
 
 
-def rows(policy: Published, *, liars: bool = True) -> tuple[list[Row], list[Row]]:
+def rows(policy: PublishedPolicy, *, liars: bool = True) -> tuple[list[Row], list[Row]]:
     """Exposures at even moments and deeds later, of this policy and of the next; some exposures claim too much."""
     rng = random.Random(11)
     seen: list[Row] = []
@@ -127,7 +127,7 @@ def own() -> tuple[Moments, ...]:
                     to_json({'seconds': secs, 'surface': surface, 'alone': alone, 'at': moment}))::TEXT, 0
             FROM deeds)"""
         )
-        return measure(connection, Request(1, 7, 0, 10**9, COLUMNS))
+        return measure(connection, MeasureRequest(1, 7, 0, 10**9, COLUMNS))
 
 
 def agree(got: Sequence[Moments], want: Sequence[Moments]) -> None:
@@ -143,7 +143,7 @@ def agree(got: Sequence[Moments], want: Sequence[Moments]) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_files_in_duckdb(lake: Path, own: tuple[Moments, ...], kind: str) -> None:
     names = {name: f"{lake}/{name}" if kind == "parquet" else f"{lake}/{name}.csv" for name in ("seen", "deeds")}
-    with duckdb_over(names, threads=2, memory="1GiB") as connection:
+    with open_duckdb(names, threads=2, memory="1GiB") as connection:
         agree(measure_tables(connection, "duckdb", TABLES, POLICY, COLUMNS), own)
 
 
@@ -155,13 +155,13 @@ def test_events_without_a_version_belong_to_the_latest_exposure(own: tuple[Momen
 
 def test_a_table_for_each_event(lake: Path, own: tuple[Moments, ...]) -> None:
     fields = {"seconds": "secs", "at": "moment"}
-    split = Tables(
+    split = TeamTables(
         TABLES.exposures,
         tuple(
             EventTable(f"{e}s", unit="who", event=e, version="policy", fields=fields) for e in ("watch", "like", "x")
         ),
     )
-    with duckdb_over({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
+    with open_duckdb({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
         for event in ("watch", "like", "x"):
             connection.execute(f"CREATE VIEW {event}s AS SELECT * EXCLUDE (deed) FROM deeds WHERE deed = '{event}'")  # noqa: S608
         agree(measure_tables(connection, "duckdb", split, POLICY, COLUMNS), own)
@@ -177,7 +177,7 @@ def database(postgres_server: Any) -> Iterator[Any]:
 
 @pytest.mark.services
 @pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
-def test_tables_in_postgres(database: Any, own: tuple[Moments, ...], tables: Tables) -> None:
+def test_tables_in_postgres(database: Any, own: tuple[Moments, ...], tables: TeamTables) -> None:
     fill(database, "%s", *rows(POLICY, liars=tables is TABLES))
     agree(measure_tables(database, "postgres", tables, POLICY, COLUMNS), own)
 
@@ -197,9 +197,9 @@ def test_a_hundred_columns_in_postgres(database: Any) -> None:
 
 @pytest.mark.services
 def test_files_on_spark(spark: Any, lake: Path, own: tuple[Moments, ...]) -> None:
-    spark_over(spark, {"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"})
+    open_spark(spark, {"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"})
     agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
-    spark_over(spark, {"seen": f"{lake}/seen.csv", "deeds": f"{lake}/deeds.csv"})
+    open_spark(spark, {"seen": f"{lake}/seen.csv", "deeds": f"{lake}/deeds.csv"})
     agree(measure_tables(spark, "spark", TABLES, POLICY, COLUMNS), own)
 
 
@@ -279,9 +279,9 @@ def stamp(connection: Any, dialect: str) -> None:
         connection.execute(f"ALTER TABLE stamped RENAME TO {name}")
 
 
-def by(tables: Tables, time: str) -> Tables:
+def by(tables: TeamTables, time: str) -> TeamTables:
     events = tuple(replace(table, time=time) for table in tables.events)
-    return Tables(replace(tables.exposures, time=time), events)
+    return TeamTables(replace(tables.exposures, time=time), events)
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +295,7 @@ def timed_lake() -> Iterator[Any]:
 
 @pytest.mark.parametrize("time", ["moment", "stamp"])
 @pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
-def test_windows_and_covariates_in_duckdb(timed_lake: Any, tables: Tables, time: str) -> None:
+def test_windows_and_covariates_in_duckdb(timed_lake: Any, tables: TeamTables, time: str) -> None:
     for since in (7, 6):
         got = measure_tables(timed_lake, "duckdb", by(tables, time), POLICY, TIMED, since=since)
         timed_agree(got, timed_units(since))
@@ -304,7 +304,7 @@ def test_windows_and_covariates_in_duckdb(timed_lake: Any, tables: Tables, time:
 @pytest.mark.services
 @pytest.mark.parametrize("time", ["moment", "stamp"])
 @pytest.mark.parametrize("tables", [TABLES, BY_TIME], ids=["by version", "by time"])
-def test_windows_and_covariates_in_postgres(database: Any, tables: Tables, time: str) -> None:
+def test_windows_and_covariates_in_postgres(database: Any, tables: TeamTables, time: str) -> None:
     fill(database, "%s", *timed_rows())
     stamp(database, "postgres")
     timed_agree(measure_tables(database, "postgres", by(tables, time), POLICY, TIMED), timed_units())
@@ -314,20 +314,20 @@ def test_windows_and_covariates_in_postgres(database: Any, tables: Tables, time:
 def test_windows_and_covariates_on_spark(spark: Any, timed_lake: Any, tmp_path: Path) -> None:
     for name in ("seen", "deeds"):
         timed_lake.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
-    spark_over(spark, {name: f"{tmp_path}/{name}.parquet" for name in ("seen", "deeds")})
+    open_spark(spark, {name: f"{tmp_path}/{name}.parquet" for name in ("seen", "deeds")})
     for time in ("moment", "stamp"):
         timed_agree(measure_tables(spark, "spark", by(TABLES, time), POLICY, TIMED), timed_units())
 
 
 def test_tables_without_times_have_neither_windows_nor_covariates(timed_lake: Any) -> None:
     for column in (SOON, BACK):
-        with pytest.raises(BadOption, match="the table 'deeds' does not say when things happened"):
+        with pytest.raises(OptionError, match="the table 'deeds' does not say when things happened"):
             measure_tables(timed_lake, "duckdb", TABLES, POLICY, (column,))
         named = replace(TABLES, events=(replace(TABLES.events[0], time="deed"),))
-        with pytest.raises(BadOption, match="the column 'deed' of 'deeds', which holds VARCHAR"):
+        with pytest.raises(OptionError, match="the column 'deed' of 'deeds', which holds VARCHAR"):
             measure_tables(timed_lake, "duckdb", named, POLICY, (column,))
         mixed = replace(TABLES, events=(replace(TABLES.events[0], time="stamp"),))
-        with pytest.raises(BadOption, match="while 'moment' of 'seen' holds BIGINT; name columns of one kind"):
+        with pytest.raises(OptionError, match="while 'moment' of 'seen' holds BIGINT; name columns of one kind"):
             measure_tables(timed_lake, "duckdb", mixed, POLICY, (column,))
 
 
@@ -335,9 +335,9 @@ def test_a_folder_of_parquet_and_csv_is_refused(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"")
     (tmp_path / "part-1.csv").write_text("who,deed\nann,like\n")
     with pytest.raises(
-        BadOption, match=r"both Parquet files \(part-0.parquet\) and CSV files \(part-1.csv\)"
+        OptionError, match=r"both Parquet files \(part-0.parquet\) and CSV files \(part-1.csv\)"
     ) as refused:
-        duckdb_over({"deeds": str(tmp_path)})
+        open_duckdb({"deeds": str(tmp_path)})
     assert "Write all of it as Parquet, or move the CSV files out" in str(refused.value)
 
 
@@ -346,22 +346,22 @@ def test_a_file_that_would_not_be_read_is_refused(tmp_path: Path, name: str) -> 
     (tmp_path / "day=2").mkdir()
     for file in (name, "part-0.parquet", "_SUCCESS"):
         (tmp_path / file).write_bytes(b"")
-    with pytest.raises(BadOption, match=f"holds {name}, which would not be read"):
-        duckdb_over({"deeds": str(tmp_path)})
+    with pytest.raises(OptionError, match=f"holds {name}, which would not be read"):
+        open_duckdb({"deeds": str(tmp_path)})
 
 
 def test_what_cannot_be_read_is_told(lake: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="holds no file of parquet or csv"):
-        duckdb_over({"seen": str(tmp_path)})
-    with pytest.raises(BadOption, match=r"end it in \.parquet or \.csv"):
-        duckdb_over({"seen": f"{tmp_path}/x.json"})
-    with duckdb_over({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
-        with pytest.raises(BadOption, match="the table 'deeds' has no 'price'; it has who, deed, policy"):
+    with pytest.raises(OptionError, match="holds no file of parquet or csv"):
+        open_duckdb({"seen": str(tmp_path)})
+    with pytest.raises(OptionError, match=r"end it in \.parquet or \.csv"):
+        open_duckdb({"seen": f"{tmp_path}/x.json"})
+    with open_duckdb({"seen": f"{lake}/seen", "deeds": f"{lake}/deeds"}) as connection:
+        with pytest.raises(OptionError, match="the table 'deeds' has no 'price'; it has who, deed, policy"):
             measure_tables(connection, "duckdb", TABLES, POLICY, (Column("p", "buy", "price", "sum"),))
-        bare = Tables(TABLES.exposures, (EventTable("deeds", unit="who", name="deed"),))
-        with pytest.raises(BadOption, match="say neither their version nor their time"):
+        bare = TeamTables(TABLES.exposures, (EventTable("deeds", unit="who", name="deed"),))
+        with pytest.raises(OptionError, match="say neither their version nor their time"):
             measure_tables(connection, "duckdb", bare, POLICY, (Column("l", "like", None, "count"),))
-        with pytest.raises(BadOption, match="there is no column to measure"):
+        with pytest.raises(OptionError, match="there is no column to measure"):
             measure_tables(connection, "duckdb", TABLES, POLICY, ())
-        with pytest.raises(BadOption, match="no engine reads tables of 'sqlite'"):
+        with pytest.raises(OptionError, match="no engine reads tables of 'sqlite'"):
             measure_tables(connection, "sqlite", TABLES, POLICY, COLUMNS)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import pasto
-from pasto.errors import BadObjective, BadState, Unsupported
-from pasto.objective import Objective, from_saved, to_saved
+from pasto.errors import ObjectiveError, StateError, UnsupportedError
+from pasto.objective import Objective, objective_document, read_objective_document
 
 numbers = st.floats(-10, 10)
 penalties = st.floats(0.01, 100)
@@ -67,7 +67,7 @@ def test_a_missed_hard_guardrail_is_minus_infinity_and_rounding_does_not_miss_it
 
 
 def test_a_hard_guardrail_has_no_gradient_and_the_cure_is_named() -> None:
-    with pytest.raises(Unsupported, match="penalty="):
+    with pytest.raises(UnsupportedError, match="penalty="):
         pasto.maximize("x").keep("y", at_least=0).gradient([1.0, 1.0])
 
 
@@ -128,42 +128,42 @@ def test_a_ratio_goal_is_the_ratio_and_its_lift() -> None:
     ],
 )
 def test_keep_refuses_and_names_the_cure(arguments: dict[str, Any], cure: str) -> None:
-    with pytest.raises(BadObjective, match=cure):
+    with pytest.raises(ObjectiveError, match=cure):
         pasto.maximize("x").keep("y", **arguments)
 
 
 @pytest.mark.parametrize("goal", ["", {}, 3, {"x": 0}, {"x": math.nan}, {"": 1}, {"x": "1"}, {"x": True}])
 def test_a_goal_that_is_none_is_refused(goal: Any) -> None:
-    with pytest.raises(BadObjective):
+    with pytest.raises(ObjectiveError):
         pasto.maximize(goal)
 
 
 def test_the_same_guardrail_twice_is_refused() -> None:
-    with pytest.raises(BadObjective, match="kept twice"):
+    with pytest.raises(ObjectiveError, match="kept twice"):
         pasto.maximize("x").keep("y", at_least=0).keep("y", at_least=1, penalty=2)
 
 
 def test_a_ratio_goal_refuses_soft_guardrails() -> None:
-    with pytest.raises(BadObjective, match="hard guardrails only"):
+    with pytest.raises(ObjectiveError, match="hard guardrails only"):
         pasto.maximize(pasto.ratio("n", "d")).keep("y", at_least=0, penalty=1)
 
 
 @pytest.mark.parametrize(("top", "bottom"), [("", "d"), ("n", "n"), (3, "d")])
 def test_a_ratio_of_nothing_is_refused(top: Any, bottom: Any) -> None:
-    with pytest.raises(BadObjective):
+    with pytest.raises(ObjectiveError):
         pasto.ratio(top, bottom)
 
 
 def test_a_percentage_needs_a_positive_baseline() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-2%")
-    with pytest.raises(BadObjective, match="baseline="):
+    with pytest.raises(ObjectiveError, match="baseline="):
         objective.value([1.0, 1.0])
-    with pytest.raises(BadObjective, match="positive"):
+    with pytest.raises(ObjectiveError, match="positive"):
         objective.value([1.0, 1.0], baseline=[1.0, 0.0])
 
 
 def test_a_vector_of_the_wrong_length_is_refused() -> None:
-    with pytest.raises(BadObjective, match="2 metrics"):
+    with pytest.raises(ObjectiveError, match="2 metrics"):
         pasto.maximize("x").keep("y", at_least=0).value([1.0, 2.0, 3.0])
 
 
@@ -176,13 +176,13 @@ def test_a_vector_of_the_wrong_length_is_refused() -> None:
     ],
 )
 def test_an_objective_survives_being_saved(objective: Objective) -> None:
-    assert from_saved(json.loads(json.dumps(to_saved(objective)))) == objective
+    assert read_objective_document(json.loads(json.dumps(objective_document(objective)))) == objective
 
 
 @pytest.mark.parametrize("saved", [{}, {"weights": {"x": 1}}, {"weights": {"x": 1}, "sign": 1, "guardrails": [{}]}])
 def test_a_broken_saved_objective_is_refused(saved: dict[str, Any]) -> None:
-    with pytest.raises(BadState):
-        from_saved(saved)
+    with pytest.raises(StateError):
+        read_objective_document(saved)
 
 
 def test_weighted_goals_are_told_as_a_sum() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadObjective
+from pasto.errors import ObjectiveError
 from pasto.objective import Guardrail, Objective, maximize, minimize, parse_keep, parse_metric, parse_objective, ratio
 
 names = st.text(st.characters(codec="utf-8", categories=["L", "N"], include_characters="_- .()"), min_size=1).filter(
@@ -73,7 +73,7 @@ def test_signs_of_mathematics_are_read_too() -> None:
     ],
 )
 def test_a_guardrail_that_cannot_be_read_is_refused_with_the_cure(text: str, message: str) -> None:
-    with pytest.raises(BadObjective, match=message):
+    with pytest.raises(ObjectiveError, match=message):
         parse_keep(text)
 
 
@@ -82,7 +82,7 @@ def test_a_guardrail_that_cannot_be_read_is_refused_with_the_cure(text: str, mes
     [("y >= 1e999", "finite"), ("y >= 2%", "could mean a rise or a fall"), ("y >= 0, penalty=-1", "positive number")],
 )
 def test_a_guardrail_that_makes_no_sense_is_refused_by_keep(text: str, message: str) -> None:
-    with pytest.raises(BadObjective, match=message):
+    with pytest.raises(ObjectiveError, match=message):
         maximize("x").keep(**parse_keep(text))
 
 
@@ -119,7 +119,7 @@ def test_goals_are_read_with_their_weights(raised: list[str], lowered: list[str]
     ],
 )
 def test_goals_that_cannot_be_read_are_refused(raised: list[str], lowered: list[str], message: str) -> None:
-    with pytest.raises(BadObjective, match=message):
+    with pytest.raises(ObjectiveError, match=message):
         parse_objective(maximize=raised, minimize=lowered)
 
 

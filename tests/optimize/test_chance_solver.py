@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 import pasto.optimize.chance_constrained.solver as confident
 import pasto.optimize.chance_constrained.solver as safety
 from pasto.objective import Array
-from pasto.optimize.chance_constrained.interior_point import central_path
-from pasto.optimize.chance_constrained.program import HAIR, Chance, Near
-from pasto.optimize.chance_constrained.solver import best_by_cones, best_chance, eased, roomiest, safest, surest
+from pasto.optimize.chance_constrained.interior_point import follow_central_path
+from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SmoothedPoint
+from pasto.optimize.chance_constrained.solver import (
+    ease_constraints,
+    find_roomiest,
+    find_safest,
+    solve_by_cones,
+    solve_chance_program,
+    solve_or_safest,
+)
 
 
 def draw(
@@ -26,7 +33,7 @@ def draw(
     penalty: tuple[float, float] = (-1.0, 3.0),
     rank: int | None = None,
     anchored: bool = False,
-) -> Chance:
+) -> ChanceProgram:
     """A random program that its first candidate can hold."""
     rails = hard + soft
     shape = (rails, width) if rank is None else (rails, width, rank)
@@ -35,7 +42,7 @@ def draw(
     if anchored:
         anchor[:, 1 if rank is None else slice(None)] = 0.9 * factor[:, 1]
     slack = rng.normal(size=(rails, width)) - 0.3
-    program = Chance(
+    program = ChanceProgram(
         goal=-rng.uniform(size=width),
         mass=np.ones(width),
         slack=slack,
@@ -49,7 +56,7 @@ def draw(
     return program
 
 
-def beaten(program: Chance, shares: Array, rng: np.random.Generator) -> bool:
+def beaten(program: ChanceProgram, shares: Array, rng: np.random.Generator) -> bool:
     """Whether some random blend holds the hard guardrails and is worth more."""
     value = program.at(shares).value
     for concentration in (0.02, 0.2, 1.0):
@@ -74,7 +81,7 @@ def test_random_programs_are_solved_to_the_last_digits() -> None:
             rank=rank,
             anchored=turn % 2 == 0,
         )
-        found = best_chance(program)
+        found = solve_chance_program(program)
         assert found is not None
         assert found.gap <= 1e-9
         assert found.short <= HAIR
@@ -87,7 +94,7 @@ def test_steep_penalties_over_wide_spreads_are_solved_as_well() -> None:
     rng = np.random.default_rng(2)
     for _ in range(80):
         program = draw(rng, int(rng.choice([2, 5, 20])), 0, 3, spread=10.0 ** rng.uniform(-4, 1), penalty=(-2.0, 8.0))
-        found = best_chance(program)
+        found = solve_chance_program(program)
         assert found is not None
         assert found.gap <= 1e-8
 
@@ -95,10 +102,10 @@ def test_steep_penalties_over_wide_spreads_are_solved_as_well() -> None:
 def test_the_calm_way_alone_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     programs = [draw(rng, 12, 1, 1) for _ in range(20)]
-    bold = [best_chance(program) for program in programs]
-    monkeypatch.setattr(confident, "central_path", lambda program, calm: central_path(program, calm=True))
+    bold = [solve_chance_program(program) for program in programs]
+    monkeypatch.setattr(confident, "central_path", lambda program, calm: follow_central_path(program, calm=True))
     for program, before in zip(programs, bold, strict=True):
-        found = best_chance(program)
+        found = solve_chance_program(program)
         assert found is not None
         assert before is not None
         assert found.shares == pytest.approx(before.shares, abs=1e-7)
@@ -110,7 +117,7 @@ def test_the_second_method_agrees() -> None:
         program = draw(rng, 10, turn % 3, (turn + 1) % 3, rank=None if turn % 2 else 12, anchored=turn % 4 == 0)
         if turn % 5 == 0:
             program = replace(program, caps=np.append(1.0, np.full(9, 0.3)))
-        first, second = best_chance(program), best_by_cones(program, rounding=1e-9)
+        first, second = solve_chance_program(program), solve_by_cones(program, rounding=1e-9)
         assert first is not None
         assert second is not None
         assert second.shares == pytest.approx(first.shares, abs=1e-6)
@@ -122,13 +129,13 @@ def test_the_second_method_agrees() -> None:
 def test_any_prices_give_a_true_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     program = draw(rng, 6, 1, 1, anchored=seed % 2 == 0)
-    found = best_chance(program)
+    found = solve_chance_program(program)
     assert found is not None
     best = program.at(found.shares).value
     for _ in range(10):
         shares, near = rng.dirichlet(np.ones(6)), rng.dirichlet(np.ones(6))
         prices = np.where(program.hard, rng.exponential(), 0.0)
-        proof = program.prove(shares, prices, Near(near, rng.uniform()))
+        proof = program.prove(shares, prices, SmoothedPoint(near, rng.uniform()))
         assert program.at(shares).value + proof.gap * (1.0 + prices.max()) >= best - 1e-9
 
 
@@ -137,7 +144,7 @@ def test_a_diagonal_written_as_a_matrix_changes_nothing() -> None:
     for width in (8, 130):  # 130 correlated candidates are priced, 8 are carried
         for _ in range(6):
             program = draw(rng, width, 1, 1, spread=1.0, anchored=True)
-            first, second = best_chance(program), best_chance(program.dense())
+            first, second = solve_chance_program(program), solve_chance_program(program.dense())
             assert first is not None
             assert second is not None
             assert second.shares == pytest.approx(first.shares, abs=1e-7)
@@ -150,8 +157,8 @@ def test_ten_thousand_candidates_alike_share_alike() -> None:
     slack, factor = np.full((1, width), 0.1), np.full((1, width), 0.5)
     slack[0, 0] = -0.3
     for penalty in (np.inf, 300.0):
-        program = Chance(goal, np.ones(width), slack, factor, 0.0 * factor, np.array([penalty]), np.zeros(1))
-        found = best_chance(program)
+        program = ChanceProgram(goal, np.ones(width), slack, factor, 0.0 * factor, np.array([penalty]), np.zeros(1))
+        found = solve_chance_program(program)
         assert found is not None
         assert found.gap <= 1e-10
         assert 0.01 < found.shares[0] < 0.5
@@ -159,7 +166,7 @@ def test_ten_thousand_candidates_alike_share_alike() -> None:
         # With all others alike it is a program of two: their share is one column, of a spread √n times smaller.
         two = program.take(np.array([0, 1]))
         two = replace(two, factor=two.factor * np.array([1.0, (width - 1) ** -0.5]))
-        other = best_chance(two)
+        other = solve_chance_program(two)
         assert other is not None
         assert found.shares[0] == pytest.approx(other.shares[0], abs=1e-9)
 
@@ -168,7 +175,7 @@ def test_dominated_candidates_are_left_out_however_many() -> None:
     rng = np.random.default_rng(6)
     for rank in (None, 30):
         program = draw(rng, 30, 1, 1, rank=rank)
-        small = best_chance(program)
+        small = solve_chance_program(program)
         assert small is not None
         copies = np.repeat(np.arange(30), 20 if rank else 300)
         wide = program.take(np.arange(30))
@@ -180,7 +187,7 @@ def test_dominated_candidates_are_left_out_however_many() -> None:
             factor=np.concatenate([program.factor, program.factor[:, copies]], axis=1),
             anchor=np.zeros((2, 30 + len(copies) if rank is None else program.anchor.shape[1])),
         )
-        found = best_chance(wide)
+        found = solve_chance_program(wide)
         assert found is not None
         assert found.shares[:30] == pytest.approx(small.shares, abs=1e-8)
         assert not found.shares[30:].any()
@@ -199,11 +206,11 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
         problem.solve(solver=cp.CLARABEL)
         hopeless = any(
             program.hopeless(point.shares, point.prices)
-            for _, point in zip(range(30), central_path(program), strict=False)
+            for _, point in zip(range(30), follow_central_path(program), strict=False)
         )
         seen.add(hopeless)
         assert not (hopeless and problem.status == cp.OPTIMAL)
-        assert (best_chance(program) is not None) == (problem.status == cp.OPTIMAL)
+        assert (solve_chance_program(program) is not None) == (problem.status == cp.OPTIMAL)
     assert seen == {True, False}
 
 
@@ -217,7 +224,7 @@ def test_the_roomiest_blend_leaves_most_room() -> None:
         program = draw(rng, 6, 2, 0)
         slack.value, factor.value = program.slack, program.factor
         problem.solve(solver=cp.CLARABEL)
-        shares = roomiest(program)
+        shares = find_roomiest(program)
         assert shares is not None
         place = program.at(shares)
         assert (place.level - place.spread).min() == pytest.approx(problem.value, abs=1e-7)
@@ -228,27 +235,27 @@ def test_the_safest_blend_holds_with_most_deviations() -> None:
     for turn in range(20):
         program = draw(rng, 6, 2, 0, spread=3.0, rank=None if turn % 2 else 8)
         program.slack[:, 0] = 0.1
-        least = safest(program)
+        least = find_safest(program)
         assert least is not None
         shares, fraction = least
         place = program.at(shares)
         assert (place.level / place.spread).min() == pytest.approx(fraction)
         assert 0.0 < fraction < 1.0
-        assert best_chance(eased(program, fraction * 0.9999)) is not None
-        assert best_chance(eased(program, fraction * 1.0001)) is None
+        assert solve_chance_program(ease_constraints(program, fraction * 0.9999)) is not None
+        assert solve_chance_program(ease_constraints(program, fraction * 1.0001)) is None
 
 
 def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # At least and at most at once, with nothing uncertain: the blends that hold are an edge without an inside.
     slack = np.array([[-1.0, 1.0, 3.0], [1.0, -1.0, -3.0]])
     goal, sure, firm = np.array([0.0, -1.0, -0.5]), np.zeros((2, 3)), np.full(2, np.inf)
-    program = Chance(goal, np.ones(3), slack, sure, sure, firm, np.full(2, HAIR))
-    found = surest(program)
+    program = ChanceProgram(goal, np.ones(3), slack, sure, sure, firm, np.full(2, HAIR))
+    found = solve_or_safest(program)
     assert found is not None
     assert found[2]
     assert found[0] == pytest.approx([0.75, 0.0, 0.25], abs=1e-7)
     monkeypatch.setattr(safety, "FEW", 0)
-    found = surest(program)  # without the second method some blend of the edge is still found
+    found = solve_or_safest(program)  # without the second method some blend of the edge is still found
     assert found is not None
     assert found[2]
     assert slack @ found[0] == pytest.approx([0.0, 0.0], abs=1e-8)
@@ -256,8 +263,10 @@ def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_level_that_misses_by_rounding_alone_is_not_certified_and_not_a_number_gone_astray() -> None:
     sure, firm = np.zeros((1, 2)), np.array([np.inf])
-    program = Chance(np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HAIR))
-    found = surest(program)
+    program = ChanceProgram(
+        np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HAIR)
+    )
+    found = solve_or_safest(program)
     assert found is not None
     assert np.isfinite(found[0]).all()
     assert not found[2]

@@ -1,4 +1,4 @@
-"""`best`: proved optimal, agreed with other solvers, and steady where problems are degenerate."""
+"""`solve_linear`: proved optimal, agreed with other solvers, and steady where problems are degenerate."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import pasto.optimize.exact.linear as exact
-from pasto.errors import SolverFailed, Unsupported
+from pasto.errors import SolverError, UnsupportedError
 from pasto.objective import Array, maximize, ratio
-from pasto.optimize import Program, best
-from pasto.optimize.exact.active_set import Stand
+from pasto.optimize import Program, solve_linear
+from pasto.optimize.exact.active_set import ActiveSet
 
 
 def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_program: Any) -> None:
     rng = np.random.default_rng(1)
     for _ in range(2000):
         program = random_program(rng, int(rng.integers(1, 101)), int(rng.integers(0, 4)), int(rng.integers(0, 4)))
-        solution = best(program)
+        solution = solve_linear(program)
         proves(program, solution.probabilities, solution.duals, solution.feasible)
 
 
@@ -29,10 +29,10 @@ def test_ordinary_programs_need_no_second_method(random_program: Any, monkeypatc
     monkeypatch.delattr(exact, "walk")
     rng = np.random.default_rng(9)
     for _ in range(300):
-        best(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))
+        solve_linear(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))
     angles = np.linspace(0.0, np.pi, 3001)  # neighbours on an arc are all but tied
     for penalty in (0.1, 10.0, np.inf):
-        best(Program(np.cos(angles), np.sin(angles)[None] - 0.7, np.array([penalty])))
+        solve_linear(Program(np.cos(angles), np.sin(angles)[None] - 0.7, np.array([penalty])))
 
 
 def test_mixed_programs_agree_with_clarabel(random_program: Any) -> None:
@@ -47,7 +47,7 @@ def test_mixed_programs_agree_with_clarabel(random_program: Any) -> None:
         goal.value, firm.value = program.goal, program.slack[:hard]
         weighted.value = np.sqrt(program.penalties[hard:, None]) * program.slack[hard:]
         problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
-        solution = best(program)
+        solution = solve_linear(program)
         assert solution.feasible == (problem.status == cp.OPTIMAL)
         if solution.feasible:
             reached = float(program.value(solution.probabilities))
@@ -60,7 +60,7 @@ def test_hard_programs_agree_with_highs(random_program: Any) -> None:
     seen = set()
     for _ in range(300):
         program = random_program(rng, int(rng.integers(2, 31)), int(rng.integers(1, 5)), 0)
-        solution = best(program)
+        solution = solve_linear(program)
         other = _highs(program.goal, program.slack)
         assert solution.feasible == (other.status == 0)
         seen.add(solution.feasible)
@@ -74,7 +74,7 @@ def test_the_nearest_miss_is_least_squares_and_then_the_best_goal(random_program
     rng = np.random.default_rng(4)
     for _ in range(25):
         program = random_program(rng, 8, 3, 0, tightness=3.0)
-        solution = best(program)
+        solution = solve_linear(program)
         assert not solution.feasible
         spread = np.ptp(program.slack, axis=1)
         p = cp.Variable(8, nonneg=True)
@@ -107,17 +107,17 @@ def degenerate_programs(draw: st.DrawFn, *, hard: bool) -> Program:
 @settings(max_examples=250, deadline=None)
 @given(program=degenerate_programs(hard=True))
 def test_degenerate_programs_are_proved_optimal(proves: Any, program: Program) -> None:
-    solution = best(program)
+    solution = solve_linear(program)
     proves(program, solution.probabilities, solution.duals, solution.feasible)
 
 
 @settings(max_examples=100, deadline=None)
 @given(program=degenerate_programs(hard=False))
 def test_the_second_method_finds_the_same_where_the_climb_is_not_to_be_had(program: Program) -> None:
-    first = best(program)
+    first = solve_linear(program)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "climb", lambda *_, **__: Stand([0], np.ones(1), [], np.zeros(len(program.penalties))))
-        second = best(program)
+        patch.setattr(exact, "climb", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties))))
+        second = solve_linear(program)
     scale = np.abs(program.goal).max() + float(first.duals @ np.abs(program.slack).max(axis=1, initial=0.0))
     assert float(program.value(second.probabilities)) == pytest.approx(
         float(program.value(first.probabilities)), abs=1e-8 * scale
@@ -129,18 +129,18 @@ def test_the_second_method_finds_the_same_under_hard_guardrails(
 ) -> None:
     rng = np.random.default_rng(5)
     programs = [random_program(rng, 20, 2, 1, tightness=0.0) for _ in range(50)]
-    expected = [best(program) for program in programs]
+    expected = [solve_linear(program) for program in programs]
     monkeypatch.setattr(exact, "climb", lambda goal, slack, give, start, springs: replace(start, duals=np.zeros(3)))
     for program, solution in zip(programs, expected, strict=True):
         if solution.feasible and (program.slack[:2] >= 0.0).all(axis=0).any():
-            assert best(program).probabilities == pytest.approx(solution.probabilities, abs=1e-9)
+            assert solve_linear(program).probabilities == pytest.approx(solution.probabilities, abs=1e-9)
 
 
 def test_without_any_method_the_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "climb", lambda *_, **__: Stand([0], np.ones(1), [], np.zeros(1)))
+    monkeypatch.setattr(exact, "climb", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(1)))
     monkeypatch.setattr(exact, "walk", lambda *_: (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool)))
-    with pytest.raises(SolverFailed, match=r"gap of 0\.5"):
-        best(Program(np.array([1.0, 0.0]), np.array([[1.0, 1.0]]), np.array([np.inf])))
+    with pytest.raises(SolverError, match=r"gap of 0\.5"):
+        solve_linear(Program(np.array([1.0, 0.0]), np.array([[1.0, 1.0]]), np.array([np.inf])))
 
 
 def test_relabelling_the_candidates_relabels_the_answer(random_program: Any) -> None:
@@ -148,8 +148,8 @@ def test_relabelling_the_candidates_relabels_the_answer(random_program: Any) -> 
     for _ in range(50):
         program = random_program(rng, 15, 1, 2)
         order = rng.permutation(15)
-        moved = best(Program(program.goal[order], program.slack[:, order], program.penalties))
-        assert moved.probabilities == pytest.approx(best(program).probabilities[order], abs=1e-9)
+        moved = solve_linear(Program(program.goal[order], program.slack[:, order], program.penalties))
+        assert moved.probabilities == pytest.approx(solve_linear(program).probabilities[order], abs=1e-9)
 
 
 def test_without_a_binding_guardrail_one_candidate_gets_everything(random_program: Any) -> None:
@@ -157,20 +157,20 @@ def test_without_a_binding_guardrail_one_candidate_gets_everything(random_progra
     for hard, soft in ((0, 0), (1, 1)):
         program = random_program(rng, 20, hard, soft)
         met = Program(program.goal, np.abs(program.slack), program.penalties)
-        solution = best(met)
+        solution = solve_linear(met)
         assert solution.probabilities.tolist() == np.eye(20)[program.goal.argmax()].tolist()
         assert not solution.duals.any()
 
 
 def test_ties_go_to_the_first_candidate() -> None:
-    solution = best(Program(np.array([1.0, 2.0, 2.0]), np.array([[1.0, 0.5, 0.5]]), np.array([np.inf])))
+    solution = solve_linear(Program(np.array([1.0, 2.0, 2.0]), np.array([[1.0, 0.5, 0.5]]), np.array([np.inf])))
     assert solution.probabilities.tolist() == [0.0, 1.0, 0.0]
 
 
 def test_simple_shares_come_out_exact() -> None:
-    hard = best(Program(np.array([3.0, 0.0]), np.array([[-1.0, 3.0]]), np.array([np.inf])))
+    hard = solve_linear(Program(np.array([3.0, 0.0]), np.array([[-1.0, 3.0]]), np.array([np.inf])))
     assert hard.probabilities.tolist() == [0.75, 0.25]
-    soft = best(Program(np.array([2.0, 0.0]), np.array([[-2.0, 2.0]]), np.array([0.25])))
+    soft = solve_linear(Program(np.array([2.0, 0.0]), np.array([[-2.0, 2.0]]), np.array([0.25])))
     assert soft.probabilities.tolist() == [0.75, 0.25]  # 2p − 0.25 (4p − 2)² has its peak at 3/4
 
 
@@ -178,13 +178,13 @@ def test_a_hundred_thousand_candidates(proves: Any, random_program: Any) -> None
     rng = np.random.default_rng(8)
     for hard, soft in ((2, 0), (0, 2), (1, 1)):
         program = random_program(rng, 100_000, hard, soft, tightness=2.0)
-        solution = best(program)
+        solution = solve_linear(program)
         proves(program, solution.probabilities, solution.duals, solution.feasible)
 
 
 def test_a_program_needs_a_linear_goal() -> None:
     form = maximize(ratio("a", "b")).form()
-    with pytest.raises(Unsupported, match="optimum"):
+    with pytest.raises(UnsupportedError, match="optimum"):
         Program.of(form, np.ones((2, 3)))
 
 

@@ -10,7 +10,7 @@ import pytest
 import pasto.optimize.exact.concave as concave
 import pasto.optimize.exact.concave as cuts
 from pasto import solve, utility
-from pasto.errors import SolverFailed
+from pasto.errors import SolverError
 from pasto.objective import Array, Objective
 
 Pair = tuple[Callable[[Array], Array], Callable[[Array], Array]]
@@ -90,7 +90,7 @@ def test_a_plain_sum_gives_one_candidate() -> None:
 
 def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    by_cuts = concave.best_by_cuts
+    by_cuts = concave.solve_by_cuts
 
     def counted(*given: Any, **how: Any) -> tuple[Array, Array]:
         calls.append(given)
@@ -107,7 +107,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
 
 def test_running_out_of_cuts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "CUTS", 1)
-    with pytest.raises(SolverFailed, match="with 1 tangents"):
+    with pytest.raises(SolverError, match="with 1 tangents"):
         solve({"a": [2.0, 0.5], "b": [0.5, 2.0]}, _over(KINDS["least"][0], "a", "b"))
 
 

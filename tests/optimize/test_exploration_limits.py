@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import pasto
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.estimate import IndependentPosterior
-from pasto.optimize.exploration_limits import Bounds, Limits, capped, lower_bounds, within_budget
+from pasto.optimize.exploration_limits import ExplorationLimits, ShareBounds, cap_shares, limit_to_budget, lower_bounds
 
 
 @given(
@@ -24,7 +24,7 @@ def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: 
     shares = np.array(weights) / sum(weights)
     most = np.array(caps[: len(weights)])
     refuge = np.eye(len(weights))[0]
-    kept = capped(shares, most, refuge)
+    kept = cap_shares(shares, most, refuge)
     assert_allclose(kept.sum(), 1.0, rtol=1e-12)
     assert (kept[1:] <= most[1:] + 1e-12).all()
     if most.sum() >= 1:
@@ -40,8 +40,8 @@ def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float
         np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)])
     )
     shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    limits = Limits(budget={"y": budget})
-    mixed = within_budget(shares, [home], Bounds(form, belief, np.zeros(1), None, limits))
+    limits = ExplorationLimits(budget={"y": budget})
+    mixed = limit_to_budget(shares, [home], ShareBounds(form, belief, np.zeros(1), None, limits))
     return mixed, lower_bounds(form, belief, mixed, np.zeros(1), None, 1.6448536), budget
 
 
@@ -61,17 +61,17 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
     belief = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
-    bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.1}))
-    mixed = within_budget(np.array([0.0, 1.0]), [home], bounds)
+    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(budget={"y": 0.1}))
+    mixed = limit_to_budget(np.array([0.0, 1.0]), [home], bounds)
     assert_allclose(mixed, home, atol=1e-5)
 
 
 def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
     form = pasto.maximize("x").keep("y", at_least=0).form()
     belief = IndependentPosterior(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
-    bounds = Bounds(form, belief, np.zeros(1), None, Limits(budget={"y": 0.0}))
+    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(budget={"y": 0.0}))
     assert_allclose(bounds.ballast(), [0.0, 0.0, 1.0])
-    mixed = within_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
+    mixed = limit_to_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
     assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
 
 
@@ -90,5 +90,5 @@ def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
     [{"confidence": 0.4}, {"confidence": 1.0}, {"cap": 0.0}, {"cap": 1.5}, {"entry": -0.1}, {"budget": {"y": -1.0}}],
 )
 def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(BadOption):
-        Limits(**settings)
+    with pytest.raises(OptionError):
+        ExplorationLimits(**settings)

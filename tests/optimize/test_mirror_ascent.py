@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import pasto
-from pasto.errors import BadObjective, BadOption, BadState, Unsupported
+from pasto.errors import ObjectiveError, OptionError, StateError, UnsupportedError
 from pasto.estimate import Sample, add_samples
-from pasto.optimize.learners import Algorithm1, Learner, Problem, Round, Scgd, learner
+from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult, Scgd, learner
 from pasto.optimize.learners.mirror_ascent import Schedule, constant
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
-PROBLEM = Problem(OBJECTIVE, ("one", "two", "three"))
+PROBLEM = LearningProblem(OBJECTIVE, ("one", "two", "three"))
 TRUTH = np.array([[2.0, 0.0, 1.0], [-2.0, 2.0, 0.5]])
 
 
-def drawn(served: list[float], candidates: list[int], metrics: Any) -> Round:
+def drawn(served: list[float], candidates: list[int], metrics: Any) -> RoundResult:
     chosen = np.array(candidates)
     shares = np.full(len(candidates), 1 / len(candidates))
-    return Round(np.array(served), Sample(chosen, np.asarray(metrics, float), np.array(served)[chosen], shares))
+    return RoundResult(np.array(served), Sample(chosen, np.asarray(metrics, float), np.array(served)[chosen], shares))
 
 
 @settings(max_examples=50)
@@ -103,10 +103,10 @@ def test_many_runs_at_once_are_each_run_alone(learns: Algorithm1 | Scgd) -> None
         metrics = rng.normal(size=(4, 2, 2))
         probabilities = np.take_along_axis(served, candidates, axis=1)
         sample = Sample(candidates, metrics, probabilities, np.full((4, 2), 0.5))
-        kind.advance(PROBLEM, batch, Round(served, sample), kind.form(PROBLEM, batch))
+        kind.advance(PROBLEM, batch, RoundResult(served, sample), kind.form(PROBLEM, batch))
         for run in range(4):
             alone = Sample(candidates[run], metrics[run], probabilities[run], np.full(2, 0.5))
-            singles[run] = kind.learn(PROBLEM, singles[run], Round(served[run], alone))
+            singles[run] = kind.learn(PROBLEM, singles[run], RoundResult(served[run], alone))
     assert_allclose(kind.propose(PROBLEM, batch), [kind.propose(PROBLEM, one) for one in singles], rtol=1e-12)
     assert_allclose(kind.means(batch), [kind.means(one) for one in singles], rtol=1e-12)
 
@@ -130,7 +130,7 @@ def test_means_carry_no_bias_from_an_empty_start() -> None:
 
 def test_percentages_wait_for_the_baseline_and_then_push_away_from_a_breach() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-2%", penalty=5.0)
-    problem = Problem(objective, ("base", "greedy"), baseline=0)
+    problem = LearningProblem(objective, ("base", "greedy"), baseline=0)
     learns = Algorithm1(step=0.001)
     state = learns.learn(problem, learns.start(problem), drawn([0.5, 0.5], [1], [[2.0, 0.5]]))
     assert_allclose(state.log_weights, 0.0)
@@ -141,23 +141,23 @@ def test_percentages_wait_for_the_baseline_and_then_push_away_from_a_breach() ->
 
 @pytest.mark.parametrize("name", ["pasto", "scgd"])
 def test_hard_guardrails_are_refused_with_the_cure(name: str) -> None:
-    with pytest.raises(Unsupported, match="penalty="):
+    with pytest.raises(UnsupportedError, match="penalty="):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), learner=name)
 
 
 @pytest.mark.parametrize("name", ["pasto", "scgd"])
 def test_a_ratio_goal_is_refused_with_the_cure(name: str) -> None:
-    with pytest.raises(Unsupported, match=r"pasto\.solve"):
+    with pytest.raises(UnsupportedError, match=r"pasto\.solve"):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize(pasto.ratio("n", "d")), learner=name)
 
 
 def test_percentages_without_a_baseline_are_refused() -> None:
-    with pytest.raises(BadObjective, match="baseline="):
+    with pytest.raises(ObjectiveError, match="baseline="):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least="-2%", penalty=1))
 
 
 def test_initial_means_of_another_shape_are_refused() -> None:
-    with pytest.raises(BadOption, match=r"\(2, 3\)"):
+    with pytest.raises(OptionError, match=r"\(2, 3\)"):
         Algorithm1(initial=((1.0, 2.0),)).check(PROBLEM)
 
 
@@ -168,9 +168,9 @@ def test_settings_survive_being_saved() -> None:
         Scgd(tracking=Schedule(1.0, offset=1, power=1.0), step=constant(0.005)),
     ):
         assert type(learns).from_settings(learns.settings()) == learns
-    with pytest.raises(BadState, match="'pace'"):
+    with pytest.raises(StateError, match="'pace'"):
         Algorithm1.from_settings({"pace": 1})
-    with pytest.raises(BadState, match="log_weights"):
+    with pytest.raises(StateError, match="log_weights"):
         Algorithm1().load(PROBLEM, {"rounds": 1})
 
 
@@ -178,7 +178,7 @@ def test_learners_go_by_name() -> None:
     assert learner("scgd") == Scgd()
     ready: Learner[Any] = Algorithm1(step=1.0)
     assert learner(ready) is ready
-    with pytest.raises(BadOption, match="'pasto', 'scgd'"):
+    with pytest.raises(OptionError, match="'pasto', 'scgd'"):
         learner("sgd")
 
 
@@ -186,5 +186,5 @@ def test_a_schedule_is_the_printed_one_and_refuses_negatives() -> None:
     assert Schedule(0.1, offset=10).at(15) == 0.1 / 5
     assert Schedule(4.0, limit=0.75).at(4) == 0.75
     assert Schedule(4.0, limit=0.75).at(64) == 0.5
-    with pytest.raises(BadOption):
+    with pytest.raises(OptionError):
         Schedule(-1.0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pasto import maximize, minimize, ratio, solve, utility
-from pasto.errors import BadObjective, BadOption, BadTruth, PastoWarning
+from pasto.errors import MeansError, ObjectiveError, OptionError, PastoWarning
 from pasto.objective import Objective
-from pasto.optimize import describe, optimum
+from pasto.optimize import solve_exact, summarize_blend
 
 TWO_ARMS = {"x": [2, 0], "y": [-2, 2]}
 KEEP_Y = maximize("x").keep("y", at_least=0)
@@ -185,18 +185,18 @@ def test_one_candidate_is_the_answer() -> None:
     ],
 )
 def test_a_truth_that_does_not_fit_is_refused(truth: Any, objective: Objective, how: Any, says: str) -> None:
-    with pytest.raises(BadTruth, match=says):
+    with pytest.raises(MeansError, match=says):
         solve(truth, objective, **how)
 
 
 @pytest.mark.parametrize("baseline", ["c", 2, -1, True])
 def test_a_baseline_that_is_no_candidate_is_refused(baseline: Any) -> None:
-    with pytest.raises(BadOption, match=re.escape(f"baseline={baseline!r} is no candidate; name one of a, b")):
+    with pytest.raises(OptionError, match=re.escape(f"baseline={baseline!r} is no candidate; name one of a, b")):
         solve(TWO_ARMS, KEEP_Y, names=["a", "b"], baseline=baseline)
 
 
 def test_a_percentage_needs_a_baseline() -> None:
-    with pytest.raises(BadObjective, match="pass baseline="):
+    with pytest.raises(ObjectiveError, match="pass baseline="):
         solve(TWO_ARMS, maximize("x").keep("y", at_least="-2%"))
 
 
@@ -231,11 +231,11 @@ def test_a_guardrail_that_cannot_fail_is_told_with_the_percentage_that_was_meant
 
 def test_describe_says_what_any_distribution_does() -> None:
     means = np.array([[2.0, 0.0], [-2.0, 2.0]])
-    blend = describe(np.array([0.75, 0.25]), means, KEEP_Y, names=("a", "b"))
+    blend = summarize_blend(np.array([0.75, 0.25]), means, KEEP_Y, names=("a", "b"))
     assert (blend.feasible, blend.shortfalls, blend.value) == (False, {"y": 1.0}, 1.5)
     assert blend.prices == {}  # nobody knows a hard guardrail's price without its dual
-    solution = optimum(KEEP_Y.form(), means)
-    given = describe(
+    solution = solve_exact(KEEP_Y.form(), means)
+    given = summarize_blend(
         solution.probabilities,
         means,
         KEEP_Y,

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import pasto
 from pasto.estimate import IndependentPosterior
 from pasto.objective import Array, Objective
-from pasto.optimize import optimum
-from pasto.optimize.chance_constrained.robust_blend import cautious, holding
-from pasto.optimize.exact.linear import best_batch
+from pasto.optimize import solve_exact
+from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, solve_robust
+from pasto.optimize.exact.linear import solve_batch
 from pasto.optimize.exact.program import Program
-from pasto.optimize.exploration_limits import Bounds, Limits
+from pasto.optimize.exploration_limits import ExplorationLimits, ShareBounds
 from pasto.records import Blend
 
 UNITS = [1e-12, 1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
@@ -175,8 +175,8 @@ def test_many_programs_at_once_are_as_feasible_in_every_unit(seed: int, power: i
     rng = np.random.default_rng(seed)
     goal, slack = rng.normal(size=(6, 4)), rng.normal(size=(6, 2, 4)) - 0.6
     hard = np.full(2, np.inf)
-    one = best_batch(Program(goal, slack, hard))
-    other = best_batch(Program(goal, slack * np.array([10.0**power, 1.0])[:, None], hard))
+    one = solve_batch(Program(goal, slack, hard))
+    other = solve_batch(Program(goal, slack * np.array([10.0**power, 1.0])[:, None], hard))
     assert other.feasible.tolist() == one.feasible.tolist()
     assert (other.probabilities > 0.0).tolist() == (one.probabilities > 0.0).tolist()
 
@@ -195,8 +195,12 @@ def test_rescaling_changes_no_certificate(seed: int, powers: list[int]) -> None:
         form = objective.form()
         scaled = units[:, None] * roots
         belief = IndependentPosterior(mean * units[:, None], scaled @ scaled.transpose(0, 2, 1))
-        found = cautious(form, belief)
-        return found.certified, (found.probabilities > 1e-6).tolist(), holding(form, belief, found.probabilities)
+        found = solve_robust(form, belief)
+        return (
+            found.certified,
+            (found.probabilities > 1e-6).tolist(),
+            holding_probabilities(form, belief, found.probabilities),
+        )
 
     certified, support, chances = answer(np.ones(3))
     again, same, others = answer(np.array([10.0**power for power in powers[:3]]))
@@ -208,18 +212,18 @@ def test_rescaling_changes_no_certificate(seed: int, powers: list[int]) -> None:
 def test_what_is_known_exactly_holds_or_not_in_every_unit(unit: float) -> None:
     belief = IndependentPosterior(np.array([[2.0, 0.0], [-2.0 * unit, 0.94 * unit]]), np.zeros((2, 2, 2)))
     form = pasto.maximize("x").keep("y", at_least=unit).form()
-    assert holding(form, belief, np.array([0.0, 1.0])).tolist() == [0.0]
-    assert not cautious(form, belief).certified
+    assert holding_probabilities(form, belief, np.array([0.0, 1.0])).tolist() == [0.0]
+    assert not solve_robust(form, belief).certified
     easier = pasto.maximize("x").keep("y", at_least=0.94 * unit).form()
-    assert holding(easier, belief, np.array([0.0, 1.0])).tolist() == [1.0]
-    assert cautious(easier, belief).certified
+    assert holding_probabilities(easier, belief, np.array([0.0, 1.0])).tolist() == [1.0]
+    assert solve_robust(easier, belief).certified
 
 
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
 def test_a_budget_is_kept_or_not_in_every_unit(unit: float) -> None:
     belief = IndependentPosterior(np.array([[0.0, 2.0], [0.0, -2.0 * unit]]), np.zeros((2, 2, 2)))
-    limits = Limits(budget={"y": 0.2 * unit})
-    bounds = Bounds(KEPT.form(), belief, np.zeros(1), 0, limits)
+    limits = ExplorationLimits(budget={"y": 0.2 * unit})
+    bounds = ShareBounds(KEPT.form(), belief, np.zeros(1), 0, limits)
     assert bounds.holds(np.array([0.9, 0.1]))
     assert not bounds.holds(np.array([0.89, 0.11]))
 
@@ -255,4 +259,4 @@ def test_solution_and_blend_agree_on_feasibility() -> None:
         units = np.power(10.0, rng.integers(-12, 13, size=5))
         means, objective, baseline = plain(rng, units)
         blend = pasto.solve(objective.by_metric(means), objective, baseline=baseline)
-        assert optimum(objective.form(), means).feasible == blend.feasible
+        assert solve_exact(objective.form(), means).feasible == blend.feasible

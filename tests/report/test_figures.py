@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 from pasto.report import figures
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[plots\]'"):
-        figures.sheet()
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[plots\]'"):
+        figures.new_figure()
 
 
 def test_a_figure_is_written_twice_and_names_with_dots_are_kept(tmp_path: Path) -> None:
-    sheet, (axes,) = figures.sheet()
-    figures.curve(axes, [1, 10], [0.1, 0.2], name="mean", colour=figures.COLOURS[0], low=[0, 0], high=[1, 1])
-    figures.level(axes, 0.15, "target")
+    sheet, (axes,) = figures.new_figure()
+    figures.draw_curve(axes, [1, 10], [0.1, 0.2], name="mean", colour=figures.COLOURS[0], low=[0, 0], high=[1, 1])
+    figures.draw_level(axes, 0.15, "target")
     figures.rounds_axis(axes, 1, 10)
-    figures.label(axes, title="title", x="rounds", y="f")
-    figures.legend(axes, "upper left")
-    image, drawing = figures.save(sheet, tmp_path / "sigma-0.1")
+    figures.label_axes(axes, title="title", x="rounds", y="f")
+    figures.draw_legend(axes, "upper left")
+    image, drawing = figures.save_figure(sheet, tmp_path / "sigma-0.1")
     assert (image.name, drawing.name) == ("sigma-0.1.png", "sigma-0.1.svg")
     assert image.read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in drawing.read_text(encoding="utf-8")

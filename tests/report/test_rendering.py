@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pasto.errors import PastoWarning
-from pasto.report.charts import DRAWINGS, drawing
+from pasto.report.charts import DRAWINGS, draw_chart
 from pasto.report.guardrail_text import certificate_text
-from pasto.report.html import page
-from pasto.report.sections import bounded_words, lift_table, sections, span
-from pasto.report.text import text
+from pasto.report.html import render_html
+from pasto.report.sections import bounded_words, build_sections, format_interval, lift_table
+from pasto.report.text import render_text
 
 
 def estimate(value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
@@ -85,18 +85,18 @@ def report() -> dict[str, Any]:
 
 
 def test_names_never_become_markup(report: dict[str, Any]) -> None:
-    shown = page(report)
+    shown = render_html(report)
     assert "<script" not in shown
     assert shown.count("&lt;script&gt;") >= 6
 
 
 def test_every_section_is_in_both_forms(report: dict[str, Any]) -> None:
-    titles = [section.title for section in sections(report)]
+    titles = [section.title for section in build_sections(report)]
     assert titles[1:] == [
         *("Breaker", "Confirmation", "Predicted and realised", "Lift while learning"),
         *("Single candidates", "The blend", "Trade-off"),
     ]
-    told = text(report)
+    told = render_text(report)
     assert all(title in told for title in titles)
     assert "+5.00%" in told
     assert "outside" in told
@@ -105,19 +105,19 @@ def test_every_section_is_in_both_forms(report: dict[str, Any]) -> None:
 
 def test_a_confirmations_claims_are_read_once(report: dict[str, Any]) -> None:
     claims = report["claims"] = report["confirmation"]["claims"]
-    assert text(report).count(claims) == page(report).count(claims) == 1
+    assert render_text(report).count(claims) == render_html(report).count(claims) == 1
     report["claims"] = "Something else."
-    assert text(report).count(claims) == 1
+    assert render_text(report).count(claims) == 1
 
 
 def test_no_section_is_empty_and_the_trade_off_has_numbers(report: dict[str, Any]) -> None:
-    assert all(section.words or section.rows for section in sections(report))
-    trade_off = next(section for section in sections(report) if section.title == "Trade-off")
+    assert all(section.words or section.rows for section in build_sections(report))
+    trade_off = next(section for section in build_sections(report) if section.title == "Trade-off")
     assert trade_off.rows[0] == ("the answer", "1.5", "1.5")
     assert [row[1:] for row in trade_off.rows if row[0] == "a blend"] == [("1", "2"), ("2", "1")]
-    assert "the answer" in text(report)
+    assert "the answer" in render_text(report)
     report["trade_off"]["blends"] = []
-    assert "Trade-off" not in text(report)
+    assert "Trade-off" not in render_text(report)
 
 
 def test_without_matplotlib_a_page_has_no_figures_and_its_maker_is_told(
@@ -125,7 +125,7 @@ def test_without_matplotlib_a_page_has_no_figures_and_its_maker_is_told(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.warns(PastoWarning, match=r"no figures: figures need matplotlib; .*pip install '\.\[plots\]'") as given:
-        shown = page(report)
+        shown = render_html(report)
     assert len(given) == 1
     assert "matplotlib" not in shown
     assert "install" not in shown
@@ -140,12 +140,12 @@ def certified(**changes: Any) -> dict[str, Any]:
 
 def test_a_certificate_is_for_each_guardrail_and_bounds_all_together(report: dict[str, Any]) -> None:
     report["blend"]["certificate"] = certified()
-    for shown in (" ".join(text(report).split()), page(report)):
+    for shown in (" ".join(render_text(report).split()), render_html(report)):
         assert "Certified: each hard guardrail holds with 95% confidence, each by itself." in shown
         assert "All 3 together hold with at least 89.9%." in shown
         assert "every hard guardrail holds" not in shown
     report["blend"]["certificate"] = certified(certified=False, hard=["a", "b"], joint_lower_bound=0.0)
-    said = " ".join(text(report).split())
+    said = " ".join(render_text(report).split())
     assert "Not certified yet: not each hard guardrail holds with 95% confidence. Both together" in said
 
 
@@ -165,16 +165,16 @@ def test_what_a_certificate_says(changes: dict[str, Any], feasible: bool, said: 
 
 
 def test_drawings_do_not_share_ids_and_carry_no_date(report: dict[str, Any]) -> None:
-    drawn = {name: drawing(name, report) or "" for name in DRAWINGS}
+    drawn = {name: draw_chart(name, report) or "" for name in DRAWINGS}
     assert all(one.startswith("<svg") for one in drawn.values())
     ids = [part.split('"')[0] for one in drawn.values() for part in one.split(' id="')[1:]]
     assert len(ids) == len(set(ids))
-    assert drawn == {name: drawing(name, report) for name in DRAWINGS}
+    assert drawn == {name: draw_chart(name, report) for name in DRAWINGS}
 
 
 def test_an_end_that_is_not_known_is_told_as_such() -> None:
-    assert span(estimate(0.1, None, None), percent=True) == "+10.00% (unknown)"
-    assert span(estimate(None, None, None)) == "unknown"
+    assert format_interval(estimate(0.1, None, None), percent=True) == "+10.00% (unknown)"
+    assert format_interval(estimate(None, None, None)) == "unknown"
 
 
 def test_an_interval_by_range_without_ends_takes_no_column() -> None:

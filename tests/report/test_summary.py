@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pasto.inference.guardrail_monitor import State, Verdict
-from pasto.inference.lift import Estimate, Lift
-from pasto.inference.sample_ratio import Balance
-from pasto.report.summary import paragraph
+from pasto.inference.guardrail_monitor import GuardrailVerdict, State
+from pasto.inference.lift import Lift, LiftEstimate
+from pasto.inference.sample_ratio import SampleRatioCheck
+from pasto.report.summary import summary_paragraph
 
 INFINITE = float("inf")
 
@@ -20,16 +20,16 @@ def lift(
     rounds: int = 9,
     sequential: bool = True,
 ) -> Lift:
-    told = Estimate(value, low, high)
+    told = LiftEstimate(value, low, high)
     return Lift(target, metric, 1.0, 1.0, told, told, rounds, 0.9, sequential)
 
 
-def verdict(state: State, since: int | None = None) -> Verdict:
-    return Verdict("likes", state, 0.01, since, since, bounded=True)
+def verdict(state: State, since: int | None = None) -> GuardrailVerdict:
+    return GuardrailVerdict("likes", state, 0.01, since, since, bounded=True)
 
 
 def test_rises_falls_and_what_is_unclear() -> None:
-    told = paragraph(
+    told = summary_paragraph(
         [lift("watch", 0.01, 0.02, 0.03), lift("likes", -0.03, -0.02, -0.01), lift("shares", -0.1, 0, 0.1)]
     )
     assert told == (
@@ -40,27 +40,29 @@ def test_rises_falls_and_what_is_unclear() -> None:
 
 
 def test_one_look_is_said_to_be_one() -> None:
-    told = paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
+    told = summary_paragraph([lift("watch", -0.01, 0.02, 0.03, rounds=1, sequential=False)])
     assert told.startswith("Over 1 round learner: watch cannot be told")
     assert told.endswith("at this one look, set beforehand.")
 
 
 def test_guardrails_are_told() -> None:
-    told = paragraph([lift("watch", 0.01, 0.02, 0.03)], verdicts=[verdict("breach", 4), verdict("holds")])
+    told = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], verdicts=[verdict("breach", 4), verdict("holds")])
     assert "The guardrail likes has been broken since round 5: traffic must be pulled." in told
-    assert "may be about to break" in paragraph([], verdicts=[verdict("warning")])
+    assert "may be about to break" in summary_paragraph([], verdicts=[verdict("warning")])
 
 
 def test_lost_units_forbid_every_claim() -> None:
-    lost = Balance(1e-9, True, 3, ("learner", 1), 0.9, {}, {})
-    told = paragraph([lift("watch", 0.01, 0.02, 0.03)], balance=lost, names=["today", "clips"])
+    lost = SampleRatioCheck(1e-9, True, 3, ("learner", 1), 0.9, {}, {})
+    told = summary_paragraph([lift("watch", 0.01, 0.02, 0.03)], balance=lost, names=["today", "clips"])
     assert told.startswith("Nothing can be claimed: of the units that the arm learner sent to clips, 90% arrived")
-    assert "candidate 1" in paragraph([], balance=lost)
-    unknown = Balance(1e-9, True, 3, None, None, {}, {})
-    assert paragraph([], balance=unknown) == "Nothing can be claimed: units did not arrive where they were sent."
+    assert "candidate 1" in summary_paragraph([], balance=lost)
+    unknown = SampleRatioCheck(1e-9, True, 3, None, None, {}, {})
+    assert (
+        summary_paragraph([], balance=unknown) == "Nothing can be claimed: units did not arrive where they were sent."
+    )
 
 
 def test_nothing_measured_is_nothing_claimed() -> None:
-    assert paragraph([]) == "Nothing was measured yet, and nothing can be claimed."
-    told = paragraph([lift("watch", -INFINITE, 0.0, INFINITE, rounds=0)])
+    assert summary_paragraph([]) == "Nothing was measured yet, and nothing can be claimed."
+    told = summary_paragraph([lift("watch", -INFINITE, 0.0, INFINITE, rounds=0)])
     assert told.startswith("Nothing can be said of learner")

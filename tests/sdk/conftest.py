@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pasto_sdk import Client, Rehearsal, Request
-from pasto_sdk.policy import Published, publish
+from pasto_sdk import Client, FakeService, Request
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 
 class Clock:
@@ -33,7 +33,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, service: Rehearsal) -> None:
+    def __init__(self, service: FakeService) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.service = service
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -42,7 +42,7 @@ class Server(ThreadingHTTPServer):
         self.changed = threading.Condition()
         self.closing = False
 
-    def publish(self, policy: Published) -> None:
+    def publish(self, policy: PublishedPolicy) -> None:
         with self.changed:
             self.service.publish(policy)
             self.changed.notify_all()
@@ -101,10 +101,10 @@ def no_files_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def policy() -> Callable[..., Published]:
+def policy() -> Callable[..., PublishedPolicy]:
     """A policy of four candidates with a control; `shares` by candidate, and anything else that publish takes."""
 
-    def make(version: int = 1, shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.3), **changes: Any) -> Published:
+    def make(version: int = 1, shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.3), **changes: Any) -> PublishedPolicy:
         arms = [("control", 0, 1 - sum(shares)), *(("learner", place, share) for place, share in enumerate(shares))]
         settings: dict[str, Any] = {
             "study": "feed",
@@ -119,7 +119,7 @@ def policy() -> Callable[..., Published]:
             "valid_from": 1e9 + version,
             "expires_after": 86400,
         }
-        return publish(**(settings | changes))
+        return publish_policy(**(settings | changes))
 
     return make
 
@@ -134,12 +134,12 @@ def restless() -> Iterator[None]:
 
 
 @pytest.fixture
-def service(policy: Callable[..., Published]) -> Rehearsal:
-    return Rehearsal(policy())
+def service(policy: Callable[..., PublishedPolicy]) -> FakeService:
+    return FakeService(policy())
 
 
 @pytest.fixture
-def server(service: Rehearsal) -> Iterator[Server]:
+def server(service: FakeService) -> Iterator[Server]:
     running = Server(service)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -153,7 +153,7 @@ def server(service: Rehearsal) -> Iterator[Server]:
 
 
 @pytest.fixture
-def connect(service: Rehearsal, clock: Clock) -> Iterator[Callable[..., Client]]:
+def connect(service: FakeService, clock: Clock) -> Iterator[Callable[..., Client]]:
     """Make clients of the service that do their work when they are told to, on the clock of the test."""
     with ExitStack() as stack:
 

@@ -16,19 +16,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pasto_sdk import Client, Rehearsal, Request, Response
-from pasto_sdk.diagnostics import Journal
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_file import Kept, file_of, load, save, tidy
-from pasto_sdk.policy_holder import Holder
-from pasto_sdk.policy_poller import Refresher
+from pasto_sdk import Client, FakeService, Request, Response
+from pasto_sdk.diagnostics import ErrorLog
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_file import SavedPolicy, delete_old_policies, load_policy, policy_path, save_policy
+from pasto_sdk.policy_holder import PolicyHolder
+from pasto_sdk.policy_poller import PolicyPoller
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 
 def cold_start(folder: Path, **options: Any) -> Client:
     """A client whose service is away."""
-    service = Rehearsal()
+    service = FakeService()
     service.fault = lambda request: Response(503)
     client = Client(
         "http://x", study="feed", cache=folder, background=False, transport=service, baseline={"weight": -1}, **options
@@ -40,7 +40,7 @@ def cold_start(folder: Path, **options: Any) -> Client:
 @pytest.fixture
 def left_behind(tmp_path: Path, policy: Make) -> Path:
     """The folder of a client that ended well."""
-    with Client("http://x", study="feed", cache=tmp_path, background=False, transport=Rehearsal(policy(3))) as client:
+    with Client("http://x", study="feed", cache=tmp_path, background=False, transport=FakeService(policy(3))) as client:
         assert client.ready()
     return tmp_path
 
@@ -66,13 +66,13 @@ def test_the_file_is_the_users_own_and_outlives_the_client(left_behind: Path) ->
 
 
 def test_each_address_and_study_has_its_own_file(tmp_path: Path) -> None:
-    files = {file_of(tmp_path, url, study) for url in ("http://x", "http://y") for study in ("feed", "ads")}
+    files = {policy_path(tmp_path, url, study) for url in ("http://x", "http://y") for study in ("feed", "ads")}
     assert len(files) == 4
 
 
 def test_by_default_it_is_in_the_users_cache(tmp_path: Path, policy: Make) -> None:
     for cache in (True, None, False):
-        with Client("http://x", study="feed", cache=cache, background=False, transport=Rehearsal(policy())) as client:
+        with Client("http://x", study="feed", cache=cache, background=False, transport=FakeService(policy())) as client:
             assert client.ready()
     only(tmp_path / "user-cache" / "pasto")
 
@@ -84,14 +84,14 @@ def test_without_a_home_it_goes_without(monkeypatch: pytest.MonkeyPatch, policy:
         raise RuntimeError("no home")
 
     monkeypatch.setattr(Path, "home", homeless)
-    with Client("http://x", study="feed", background=False, transport=Rehearsal(policy())) as client:
+    with Client("http://x", study="feed", background=False, transport=FakeService(policy())) as client:
         assert client.ready()
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, policy: Make) -> None:
     (tmp_path / "file").write_text("in the way")
     with Client(
-        "http://x", study="feed", cache=tmp_path / "file", background=False, transport=Rehearsal(policy())
+        "http://x", study="feed", cache=tmp_path / "file", background=False, transport=FakeService(policy())
     ) as client:
         assert client.ready()
         assert "cannot be kept on disk" in client.status()["last_error"]
@@ -140,7 +140,7 @@ def test_a_damaged_file_is_ignored(left_behind: Path, kind: str, place: int, noi
 @pytest.mark.parametrize("contact", ["nan", "inf", "-inf", "soon", ""])
 def test_a_file_of_no_known_age_is_ignored(left_behind: Path, contact: str) -> None:
     file = only(left_behind)
-    save(file, Kept(load(file).text, contact))  # type: ignore[arg-type]
+    save_policy(file, SavedPolicy(load_policy(file).text, contact))  # type: ignore[arg-type]
     with cold_start(left_behind) as client:
         assert client.assign("ann").reason == "DEFAULT"
 
@@ -150,20 +150,20 @@ def test_a_file_of_no_known_age_is_ignored(left_behind: Path, contact: str) -> N
 )
 def test_expiry_counts_from_the_last_contact_of_the_process_before(left_behind: Path, age: float, reason: str) -> None:
     file = only(left_behind)
-    save(file, Kept(load(file).text, time.time() - age))
+    save_policy(file, SavedPolicy(load_policy(file).text, time.time() - age))
     with cold_start(left_behind) as client:
         assert client.assign("ann").reason == reason
         assert client.assign("ann").version == 3
 
 
 def test_the_policy_of_another_study_is_not_taken(left_behind: Path, policy: Make) -> None:
-    save(only(left_behind), Kept(policy(study="ads").text, time.time()))
+    save_policy(only(left_behind), SavedPolicy(policy(study="ads").text, time.time()))
     with cold_start(left_behind) as client:
         assert client.assign("ann").reason == "DEFAULT"
 
 
 def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make) -> None:
-    service = Rehearsal(policy(4))
+    service = FakeService(policy(4))
     with Client("http://x", study="feed", cache=left_behind, background=False, transport=service) as client:
         assert client.assign("ann").version == 3
         assert client.ready()
@@ -173,14 +173,14 @@ def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make
 
 
 def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) -> None:
-    file, service = tmp_path / "policy", Rehearsal(policy())
+    file, service = tmp_path / "policy", FakeService(policy())
     wall = [1e9]
-    refresher = Refresher(
-        Holder("feed", lambda: wall[0], 10),
+    refresher = PolicyPoller(
+        PolicyHolder("feed", lambda: wall[0], 10),
         service,
         "http://x",
         {},
-        Journal(),
+        ErrorLog(),
         refresh=20,
         file=file,
         clock=lambda: wall[0],
@@ -189,7 +189,7 @@ def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) ->
     writes = set()
     for _ in range(1000):
         refresher.step()
-        writes.add(load(file).contact)
+        writes.add(load_policy(file).contact)
         wall[0] += 20
     assert 4 <= len(writes) <= 6
     assert wall[0] - max(writes) <= 86400 / 20 + 20
@@ -201,7 +201,7 @@ def test_what_the_dead_left_behind_is_removed(left_behind: Path) -> None:
     for part in (old, new):
         part.write_text("half")
     os.utime(old, (time.time() - 3600,) * 2)
-    tidy(file)
+    delete_old_policies(file)
     assert sorted(left_behind.iterdir()) == sorted([file, new])
 
 
@@ -244,7 +244,7 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_new_one(tmp_path: Path)
 
 
 def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_behind: Path, policy: Make) -> None:
-    newer = Rehearsal(policy(4))
+    newer = FakeService(policy(4))
 
     def late(request: Request) -> Response:
         time.sleep(0.2)
@@ -256,7 +256,7 @@ def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_beh
 
 
 def test_in_an_outage_ready_goes_by_what_is_on_disk(left_behind: Path) -> None:
-    gone = Rehearsal()
+    gone = FakeService()
     gone.fault = lambda request: Response(503)
     with Client("http://x", study="feed", cache=left_behind, transport=gone) as client:
         assert client.ready(0.1)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadOption
-from pasto_sdk import Client, Decision, Rehearsal, Response
-from pasto_sdk.policy import Published
+from pasto.errors import OptionError
+from pasto_sdk import Client, Decision, FakeService, Response
+from pasto_sdk.policy import PublishedPolicy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 Connect = Callable[..., Client]
 
 
@@ -25,7 +25,7 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-def test_a_decision_is_what_the_policy_draws(connect: Connect, service: Rehearsal) -> None:
+def test_a_decision_is_what_the_policy_draws(connect: Connect, service: FakeService) -> None:
     client = connect()
     assert service.current is not None
     for unit in ("ann", "bob", "zoë", "\N{SNOWMAN}", "x" * 256):
@@ -49,7 +49,7 @@ def test_a_decision_cannot_be_changed(connect: Connect) -> None:
         decision.values["weight"] = 9  # type: ignore[index]
 
 
-def test_a_unit_is_exposed_once_a_version(connect: Connect, service: Rehearsal, policy: Make) -> None:
+def test_a_unit_is_exposed_once_a_version(connect: Connect, service: FakeService, policy: Make) -> None:
     client = connect()
     for _ in range(5):
         client.assign("ann")
@@ -65,7 +65,7 @@ def test_a_unit_is_exposed_once_a_version(connect: Connect, service: Rehearsal, 
 
 
 @pytest.mark.usefixtures("restless")
-def test_threads_that_meet_at_one_unit_expose_it_once(connect: Connect, service: Rehearsal) -> None:
+def test_threads_that_meet_at_one_unit_expose_it_once(connect: Connect, service: FakeService) -> None:
     client = connect()
     together = threading.Barrier(8)
 
@@ -83,7 +83,7 @@ def test_threads_that_meet_at_one_unit_expose_it_once(connect: Connect, service:
     assert len(service.exposures) == 200
 
 
-def test_a_whole_number_is_its_digits(connect: Connect, service: Rehearsal) -> None:
+def test_a_whole_number_is_its_digits(connect: Connect, service: FakeService) -> None:
     client = connect()
     assert client.assign(7).name == client.assign("7").name
     client.track(7, "like")
@@ -92,7 +92,7 @@ def test_a_whole_number_is_its_digits(connect: Connect, service: Rehearsal) -> N
 
 
 @pytest.mark.parametrize("unit", [None, "", "x" * 257, 1.5, True, b"ann", [], {}, object(), "\ud800"])
-def test_what_is_no_unit_gets_the_baseline(connect: Connect, service: Rehearsal, unit: Any) -> None:
+def test_what_is_no_unit_gets_the_baseline(connect: Connect, service: FakeService, unit: Any) -> None:
     client = connect(baseline={"weight": -1})
     decision = client.assign(unit)
     assert (decision.values, decision.reason, decision.name) == ({"weight": 0}, "DEFAULT", "c0")
@@ -108,13 +108,13 @@ def test_what_is_no_unit_gets_the_baseline(connect: Connect, service: Rehearsal,
 @settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=300), st.binary(), st.lists(st.text())))
 def test_nothing_that_is_given_makes_it_raise(given_: Any) -> None:
-    with Client("http://x", study="feed", cache=None, background=False, transport=Rehearsal()) as client:
+    with Client("http://x", study="feed", cache=None, background=False, transport=FakeService()) as client:
         client.assign(given_).track(given_, field=given_)
         client.assign("ann", override=given_).track(given_)
         client.track(given_, given_, field=given_)
 
 
-def test_before_any_policy_the_baseline_given_is_served(connect: Connect, service: Rehearsal) -> None:
+def test_before_any_policy_the_baseline_given_is_served(connect: Connect, service: FakeService) -> None:
     service.current = None
     client = connect(baseline={"weight": 5})
     decision = client.assign("ann")
@@ -128,7 +128,7 @@ def test_before_any_policy_the_baseline_given_is_served(connect: Connect, servic
     assert [event["version"] for event in service.metrics] == [0]
 
 
-def test_an_override_is_served_and_not_learned_from(connect: Connect, service: Rehearsal) -> None:
+def test_an_override_is_served_and_not_learned_from(connect: Connect, service: FakeService) -> None:
     client = connect()
     looked = client.assign("ann", override="c3")
     assert (looked.name, dict(looked.values), looked.reason, looked.propensity) == (
@@ -148,7 +148,7 @@ def test_an_override_is_served_and_not_learned_from(connect: Connect, service: R
     assert credited == {"like": 0, "share": 0, "watch": 1}
 
 
-def test_an_override_that_nobody_knows_gets_the_baseline(connect: Connect, service: Rehearsal) -> None:
+def test_an_override_that_nobody_knows_gets_the_baseline(connect: Connect, service: FakeService) -> None:
     client = connect()
     decision = client.assign("ann", override="c9")
     assert (decision.name, decision.reason) == ("c0", "DEFAULT")
@@ -157,7 +157,7 @@ def test_an_override_that_nobody_knows_gets_the_baseline(connect: Connect, servi
     assert service.exposures[0]["fallback"]
 
 
-def test_what_is_tracked_is_credited_to_what_was_served(connect: Connect, service: Rehearsal, policy: Make) -> None:
+def test_what_is_tracked_is_credited_to_what_was_served(connect: Connect, service: FakeService, policy: Make) -> None:
     client = connect()
     first = client.assign("ann")
     client.track("ann", "like")
@@ -198,7 +198,7 @@ class Odd:
     ("value", "sent"),
     [(1, 1), (2.5, 2.5), ("a", "a"), (True, True), (Odd(3), 3), (Odd(2.5), 2.5), (Odd(True), True), (-1e15, -1e15)],
 )
-def test_a_field_is_sent_as_a_plain_value(connect: Connect, service: Rehearsal, value: Any, sent: Any) -> None:
+def test_a_field_is_sent_as_a_plain_value(connect: Connect, service: FakeService, value: Any, sent: Any) -> None:
     client = connect()
     client.track("ann", "watch", seconds=value)
     assert client.flush()
@@ -207,7 +207,7 @@ def test_a_field_is_sent_as_a_plain_value(connect: Connect, service: Rehearsal, 
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e16, 10**16, None, [], {}, object(), Odd([1, 2]), 1j])
-def test_a_field_that_cannot_be_sent_is_refused_here(connect: Connect, service: Rehearsal, value: Any) -> None:
+def test_a_field_that_cannot_be_sent_is_refused_here(connect: Connect, service: FakeService, value: Any) -> None:
     client = connect()
     client.track("ann", "watch", seconds=value)
     client.track("ann", "like")
@@ -217,7 +217,7 @@ def test_a_field_that_cannot_be_sent_is_refused_here(connect: Connect, service: 
     assert "'seconds'" in client.status()["last_error"]
 
 
-def test_after_its_end_a_client_serves_the_baseline(connect: Connect, service: Rehearsal) -> None:
+def test_after_its_end_a_client_serves_the_baseline(connect: Connect, service: FakeService) -> None:
     client = connect()
     client.assign("ann")
     assert client.close()
@@ -233,7 +233,7 @@ def test_after_its_end_a_client_serves_the_baseline(connect: Connect, service: R
     assert service.metrics == []
 
 
-def test_a_stale_policy_is_not_drawn_from(connect: Connect, service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_a_stale_policy_is_not_drawn_from(connect: Connect, service: FakeService, clock: Clock, policy: Make) -> None:
     service.publish(policy(2, expires_after=3600))
     client = connect()
     units = [f"unit {place}" for place in range(50)]
@@ -251,7 +251,7 @@ def test_a_stale_policy_is_not_drawn_from(connect: Connect, service: Rehearsal, 
     assert {unit: client.assign(unit).name for unit in units} == drawn
 
 
-def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: Rehearsal, policy: Make) -> None:
+def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: FakeService, policy: Make) -> None:
     shares = (0.3, 0.4, 0.15, 0.001, 0.05)
     service.publish(policy(7, shares=shares))
     client = connect(remember=10, buffer=1000)
@@ -269,7 +269,7 @@ def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: Re
 
 
 def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> None:
-    service = Rehearsal(policy())
+    service = FakeService(policy())
     with Client("http://x", study="feed", cache=None, background=False, transport=service) as client:
         assert client.ready()
         done = threading.Event()
@@ -315,11 +315,11 @@ def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> Non
 )
 def test_a_client_that_cannot_work_is_refused_at_once(options: dict[str, Any], message: str) -> None:
     settings = {"url": "http://x", "study": "feed", "background": False, **options}
-    with pytest.raises(BadOption, match=message):
+    with pytest.raises(OptionError, match=message):
         Client(settings.pop("url"), **settings)
 
 
-def test_the_key_goes_with_every_request_and_nowhere_else(connect: Connect, service: Rehearsal) -> None:
+def test_the_key_goes_with_every_request_and_nowhere_else(connect: Connect, service: FakeService) -> None:
     client = connect(key="pasto_ab_secret")
     client.assign("ann")
     assert client.flush()

@@ -14,21 +14,21 @@ from typing import Protocol
 
 import pytest
 
-from pasto_sdk import Client, Http, Rehearsal, Request, Response
-from pasto_sdk.policy import Published
+from pasto_sdk import Client, FakeService, HttpTransport, Request, Response
+from pasto_sdk.policy import PublishedPolicy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 
 class Server(Protocol):
-    service: Rehearsal
+    service: FakeService
     url: str
     connections: int
     waiting: int
     server_port: int
     socket: socket.socket
 
-    def publish(self, policy: Published) -> None: ...
+    def publish(self, policy: PublishedPolicy) -> None: ...
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def test_a_failure_before_the_close_is_still_reported(server: Server, caplog: py
 
 
 def test_a_connection_that_the_server_gave_up_is_replaced(server: Server) -> None:
-    transport = Http()
+    transport = HttpTransport()
     request = Request("GET", f"{server.url}/policy")
     assert transport(request).status == 200
     assert transport(request).status == 200
@@ -153,7 +153,7 @@ def say_nothing(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("talk", [drip, drip_headers, say_nothing], ids=["drip", "headers", "nothing"])
 def test_no_answer_takes_longer_than_it_may(talk: Callable[[socket.socket], None]) -> None:
-    transport = Http()
+    transport = HttpTransport()
     with misbehaving(talk) as url:
         with pytest.raises(TimeoutError):
             transport(Request("GET", url, timeout=0.3))
@@ -172,7 +172,7 @@ def test_no_answer_takes_longer_than_it_may(talk: Callable[[socket.socket], None
     ids=["nothing", "garbage", "cut short", "cut chunk", "bad chunk"],
 )
 def test_half_an_answer_is_none(said: bytes) -> None:
-    transport = Http()
+    transport = HttpTransport()
     with misbehaving(lambda connection: connection.sendall(said)) as url:
         with pytest.raises((OSError, http.client.HTTPException)):
             transport(Request("GET", url, timeout=2))
@@ -180,14 +180,14 @@ def test_half_an_answer_is_none(said: bytes) -> None:
 
 
 def test_an_answer_may_end_with_its_connection() -> None:
-    transport = Http()
+    transport = HttpTransport()
     with misbehaving(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nwhole")) as url:
         assert transport(Request("GET", url)).body == b"whole"
         transport.close()
 
 
 def test_a_redirect_is_not_followed(server: Server) -> None:
-    transport = Http()
+    transport = HttpTransport()
     answer = f"HTTP/1.1 302 Found\r\nLocation: {server.url}/policy\r\nContent-Length: 0\r\n\r\n".encode()
     with misbehaving(lambda connection: connection.sendall(answer)) as url:
         response = transport(Request("GET", url, {"Authorization": "Bearer pasto_a_b"}))
@@ -217,11 +217,11 @@ def test_a_certificate_is_checked(server: Server) -> None:
     context.load_cert_chain(CERTIFICATE)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     url = f"https://localhost:{server.server_port}/policy"
-    stranger = Http()
+    stranger = HttpTransport()
     with pytest.raises(ssl.SSLCertVerificationError):
         stranger(Request("GET", url))
     stranger.close()
-    friend = Http(ssl.create_default_context(cafile=str(CERTIFICATE)))
+    friend = HttpTransport(ssl.create_default_context(cafile=str(CERTIFICATE)))
     assert friend(Request("GET", url)).status == 200
     with pytest.raises(ssl.SSLCertVerificationError):
         friend(Request("GET", url.replace("localhost", "127.0.0.1")))

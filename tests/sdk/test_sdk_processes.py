@@ -13,14 +13,14 @@ from typing import Protocol
 
 import pytest
 
-from pasto_sdk import Client, Rehearsal
-from pasto_sdk.policy import Published
+from pasto_sdk import Client, FakeService
+from pasto_sdk.policy import PublishedPolicy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 
 
 class Server(Protocol):
-    service: Rehearsal
+    service: FakeService
     url: str
 
 
@@ -164,7 +164,7 @@ def test_a_term_signal_that_ends_the_process_sends_what_is_left(server: Server) 
     assert (len(server.service.exposures), len(server.service.metrics)) == (1, 1)
 
 
-def test_a_signal_handler_may_use_the_client_in_the_middle_of_it(service: Rehearsal) -> None:
+def test_a_signal_handler_may_use_the_client_in_the_middle_of_it(service: FakeService) -> None:
     script = """
 import signal
 from pasto.sdk import Client, Rehearsal
@@ -200,7 +200,7 @@ def test_no_thread_to_be_had_is_no_reason_to_stop(policy: Make, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        client = Client("http://x", study="feed", cache=None, transport=Rehearsal(policy()), baseline={"weight": 1})
+        client = Client("http://x", study="feed", cache=None, transport=FakeService(policy()), baseline={"weight": 1})
         for place in range(100):
             assert client.assign(f"unit {place}").reason == "DEFAULT"
         assert client.status()["errors"] == 1

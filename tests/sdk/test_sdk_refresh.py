@@ -11,14 +11,14 @@ from typing import Protocol
 
 import pytest
 
-from pasto_sdk import Client, Rehearsal, Request, Response
-from pasto_sdk.diagnostics import Journal
+from pasto_sdk import Client, FakeService, Request, Response
+from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.event_sender import CAP
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_holder import Holder
-from pasto_sdk.policy_poller import Refresher
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_holder import PolicyHolder
+from pasto_sdk.policy_poller import PolicyPoller
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 Connect = Callable[..., Client]
 
 
@@ -74,13 +74,13 @@ FAULTS = {
 class Drive:
     """A refresher on the test's clock, with the moments of its requests."""
 
-    def __init__(self, service: Rehearsal, clock: Clock, refresh: float = 20.0) -> None:
+    def __init__(self, service: FakeService, clock: Clock, refresh: float = 20.0) -> None:
         self.service, self.clock = service, clock
         self.moments: list[float] = []
         self.took: Callable[[Request], float] = lambda request: 0.0
-        self.holder = Holder("feed", clock, 10)
-        self.journal = Journal()
-        self.refresher = Refresher(
+        self.holder = PolicyHolder("feed", clock, 10)
+        self.journal = ErrorLog()
+        self.refresher = PolicyPoller(
             self.holder, self._send, "http://x/policy", {}, self.journal, refresh=refresh, clock=clock
         )
 
@@ -106,7 +106,7 @@ class Drive:
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_ten_minutes_of_a_fault_change_nothing_and_end_with_it(
-    fault: Callable[[Request], Response], service: Rehearsal, clock: Clock, policy: Make
+    fault: Callable[[Request], Response], service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
@@ -129,7 +129,7 @@ def test_ten_minutes_of_a_fault_change_nothing_and_end_with_it(
 
 
 def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
-    service: Rehearsal, clock: Clock, policy: Make
+    service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
@@ -145,7 +145,7 @@ def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
     assert drive.holder.fresh()
 
 
-def test_no_two_clients_wait_alike(service: Rehearsal, clock: Clock) -> None:
+def test_no_two_clients_wait_alike(service: FakeService, clock: Clock) -> None:
     service.fault = answers(503)
     delays = {Drive(service, clock).refresher.step() for _ in range(20)}
     assert len(delays) == 20
@@ -153,7 +153,7 @@ def test_no_two_clients_wait_alike(service: Rehearsal, clock: Clock) -> None:
 
 
 def test_a_service_that_keeps_questions_open_is_asked_again_at_once(
-    service: Rehearsal, clock: Clock, policy: Make
+    service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.took = lambda request: 20.0 if "wait=20" in request.url else 0.01
@@ -169,7 +169,7 @@ def test_a_service_that_keeps_questions_open_is_asked_again_at_once(
     assert drive.version == 2
 
 
-def test_a_service_that_answers_at_once_is_polled(service: Rehearsal, clock: Clock) -> None:
+def test_a_service_that_answers_at_once_is_polled(service: FakeService, clock: Clock) -> None:
     drive = Drive(service, clock)
     drive.step()
     delays = [drive.step() for _ in range(20)]
@@ -177,7 +177,7 @@ def test_a_service_that_answers_at_once_is_polled(service: Rehearsal, clock: Clo
     assert len(set(delays)) > 1
 
 
-def test_a_way_that_cuts_open_questions_off_is_polled(service: Rehearsal, clock: Clock) -> None:
+def test_a_way_that_cuts_open_questions_off_is_polled(service: FakeService, clock: Clock) -> None:
     drive = Drive(service, clock)
 
     def gateway(request: Request) -> Response:
@@ -197,7 +197,7 @@ def test_a_way_that_cuts_open_questions_off_is_polled(service: Rehearsal, clock:
     assert any("wait" in request.url for request in service.requests[waited[-1] + 1 :])
 
 
-def test_confirmations_keep_it_alive_and_only_they_do(service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_confirmations_keep_it_alive_and_only_they_do(service: FakeService, clock: Clock, policy: Make) -> None:
     service.publish(policy(2, expires_after=100))
     drive = Drive(service, clock)
     drive.run(1000)
@@ -214,7 +214,7 @@ def test_confirmations_keep_it_alive_and_only_they_do(service: Rehearsal, clock:
     assert drive.holder.fresh()
 
 
-def test_a_late_copy_does_not_turn_the_policy_back(service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_a_late_copy_does_not_turn_the_policy_back(service: FakeService, clock: Clock, policy: Make) -> None:
     drive = Drive(service, clock)
     service.publish(policy(5))
     drive.run(30)
@@ -228,7 +228,7 @@ def test_a_late_copy_does_not_turn_the_policy_back(service: Rehearsal, clock: Cl
     assert "version 4 was offered and version 5 is held" in (drive.journal.last or "")
 
 
-def test_a_study_made_anew_is_told_by_its_age(service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_a_study_made_anew_is_told_by_its_age(service: FakeService, clock: Clock, policy: Make) -> None:
     drive = Drive(service, clock)
     service.publish(policy(5))
     drive.run(30)
@@ -238,7 +238,7 @@ def test_a_study_made_anew_is_told_by_its_age(service: Rehearsal, clock: Clock, 
 
 
 def test_another_policy_of_the_same_version_is_a_study_made_anew(
-    service: Rehearsal, clock: Clock, policy: Make
+    service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
@@ -251,7 +251,7 @@ def test_another_policy_of_the_same_version_is_a_study_made_anew(
     assert drive.holder.live.policy.salt == "other"
 
 
-def test_when_the_held_one_has_expired_an_older_one_is_taken(service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_when_the_held_one_has_expired_an_older_one_is_taken(service: FakeService, clock: Clock, policy: Make) -> None:
     drive = Drive(service, clock)
     service.publish(policy(5, expires_after=300))
     drive.run(30)
@@ -263,7 +263,7 @@ def test_when_the_held_one_has_expired_an_older_one_is_taken(service: Rehearsal,
 
 @pytest.mark.parametrize("change", ["text", "tag", "study"])
 def test_what_is_not_the_policy_asked_for_is_not_taken(
-    change: str, service: Rehearsal, clock: Clock, policy: Make
+    change: str, service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
@@ -281,7 +281,7 @@ def test_what_is_not_the_policy_asked_for_is_not_taken(
 @pytest.mark.parametrize("tag", [None, "", '"other"'])
 @pytest.mark.parametrize("change", ["version", "no checksum"])
 def test_a_policy_that_cannot_be_checked_is_not_taken(
-    change: str, tag: str | None, service: Rehearsal, clock: Clock, policy: Make
+    change: str, tag: str | None, service: FakeService, clock: Clock, policy: Make
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
@@ -297,7 +297,7 @@ def test_a_policy_that_cannot_be_checked_is_not_taken(
     assert reason in (drive.journal.last or "")
 
 
-def test_a_policy_of_an_older_service_is_checked_by_its_tag(service: Rehearsal, clock: Clock, policy: Make) -> None:
+def test_a_policy_of_an_older_service_is_checked_by_its_tag(service: FakeService, clock: Clock, policy: Make) -> None:
     fields = json.loads(policy(2).text)
     del fields["sha256"]
     drive = Drive(service, clock)
@@ -308,7 +308,7 @@ def test_a_policy_of_an_older_service_is_checked_by_its_tag(service: Rehearsal, 
 
 @pytest.mark.parametrize("tag", ['W/"{}"', '"{}-gzip"', "", "{}", '"other"'])
 def test_a_tag_that_was_changed_on_the_way_is_no_reason_to_refuse(
-    tag: str, service: Rehearsal, clock: Clock, policy: Make
+    tag: str, service: FakeService, clock: Clock, policy: Make
 ) -> None:
     better = policy(2)
     drive = Drive(service, clock)
@@ -317,7 +317,7 @@ def test_a_tag_that_was_changed_on_the_way_is_no_reason_to_refuse(
     assert drive.version == 2
 
 
-def test_nothing_changed_is_no_answer_where_nothing_is_known(service: Rehearsal, clock: Clock) -> None:
+def test_nothing_changed_is_no_answer_where_nothing_is_known(service: FakeService, clock: Clock) -> None:
     drive = Drive(service, clock)
     service.fault = answers(304)
     drive.run(60)
@@ -326,7 +326,7 @@ def test_nothing_changed_is_no_answer_where_nothing_is_known(service: Rehearsal,
 
 
 def test_a_fault_is_logged_once(
-    service: Rehearsal, clock: Clock, caplog: pytest.LogCaptureFixture, connect: Connect
+    service: FakeService, clock: Clock, caplog: pytest.LogCaptureFixture, connect: Connect
 ) -> None:
     service.fault = answers(503)
     client = connect(ready=False)
@@ -336,7 +336,7 @@ def test_a_fault_is_logged_once(
     assert client.status()["errors"] == 10
 
 
-def test_without_threads_no_question_is_left_open(connect: Connect, service: Rehearsal) -> None:
+def test_without_threads_no_question_is_left_open(connect: Connect, service: FakeService) -> None:
     client = connect()
     for _ in range(5):
         assert client.ready()

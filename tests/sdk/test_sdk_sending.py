@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto_sdk import Client, Rehearsal, Request, Response
+from pasto_sdk import Client, FakeService, Request, Response
 from pasto_sdk.event_sender import BATCH
-from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
-Make = Callable[..., Published]
+Make = Callable[..., PublishedPolicy]
 Connect = Callable[..., Client]
 
 
@@ -25,7 +25,7 @@ class Clock(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-def posts(service: Rehearsal) -> list[list[dict[str, Any]]]:
+def posts(service: FakeService) -> list[list[dict[str, Any]]]:
     bodies = []
     for request in service.requests:
         if request.method == "POST":
@@ -40,7 +40,7 @@ def balanced(client: Client) -> bool:
     return all(line["assigned"] == line["logged"] + line["dropped"] + line["pending"] for line in lines)
 
 
-def logged(service: Rehearsal) -> Counter[tuple[int, str]]:
+def logged(service: FakeService) -> Counter[tuple[int, str]]:
     return Counter((event["version"], event["candidate"]) for event in service.exposures)
 
 
@@ -55,7 +55,7 @@ def line(client: Client, kind: str) -> Counter[tuple[int, str]]:
     )
 
 
-def test_events_go_in_batches_in_their_order(connect: Connect, service: Rehearsal) -> None:
+def test_events_go_in_batches_in_their_order(connect: Connect, service: FakeService) -> None:
     client = connect()
     for place in range(2 * BATCH + 50):
         client.assign(f"unit {place}").track("like")
@@ -68,7 +68,7 @@ def test_events_go_in_batches_in_their_order(connect: Connect, service: Rehearsa
     assert client.status()["buffered"] == 0
 
 
-def test_large_batches_are_compressed_and_small_ones_are_not(connect: Connect, service: Rehearsal) -> None:
+def test_large_batches_are_compressed_and_small_ones_are_not(connect: Connect, service: FakeService) -> None:
     client = connect()
     client.assign("ann")
     assert client.flush()
@@ -81,7 +81,7 @@ def test_large_batches_are_compressed_and_small_ones_are_not(connect: Connect, s
     assert len(large.body) < 20_000
 
 
-def test_a_batch_is_bounded_in_bytes_too(connect: Connect, service: Rehearsal) -> None:
+def test_a_batch_is_bounded_in_bytes_too(connect: Connect, service: FakeService) -> None:
     client = connect()
     for _ in range(900):
         client.track("ann", "note", text="x" * 10_000)
@@ -91,7 +91,7 @@ def test_a_batch_is_bounded_in_bytes_too(connect: Connect, service: Rehearsal) -
 
 
 def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
-    connect: Connect, service: Rehearsal, clock: Clock
+    connect: Connect, service: FakeService, clock: Clock
 ) -> None:
     client = connect()
 
@@ -142,7 +142,7 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
     ids=lambda response: f"{response.status} {response.body[:80].decode()}",
 )
 def test_only_an_account_of_the_batch_settles_it(
-    answer: Response, connect: Connect, service: Rehearsal, clock: Clock, caplog: pytest.LogCaptureFixture
+    answer: Response, connect: Connect, service: FakeService, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect()
     for place in range(20):
@@ -164,7 +164,7 @@ def test_only_an_account_of_the_batch_settles_it(
 
 
 def test_what_the_service_refuses_is_counted_with_its_reason(
-    connect: Connect, service: Rehearsal, caplog: pytest.LogCaptureFixture
+    connect: Connect, service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect()
     service.policies.clear()
@@ -183,7 +183,7 @@ def test_what_the_service_refuses_is_counted_with_its_reason(
     assert client.status()["repeated"] == 1
 
 
-def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Connect, service: Rehearsal) -> None:
+def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Connect, service: FakeService) -> None:
     def transport(request: Request) -> Response:
         answer = service(request)
         if request.method != "POST":
@@ -201,7 +201,7 @@ def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Conne
     assert (status["dropped"], status["buffered"]) == (1, 0)
 
 
-def test_a_batch_that_is_too_large_is_cut_until_it_fits(connect: Connect, service: Rehearsal, clock: Clock) -> None:
+def test_a_batch_that_is_too_large_is_cut_until_it_fits(connect: Connect, service: FakeService, clock: Clock) -> None:
     client = connect()
 
     def narrow(request: Request) -> Response:
@@ -228,7 +228,7 @@ def test_a_batch_that_is_too_large_is_cut_until_it_fits(connect: Connect, servic
 
 
 def test_one_event_that_the_service_cannot_read_does_not_hold_up_the_others(
-    connect: Connect, service: Rehearsal, clock: Clock
+    connect: Connect, service: FakeService, clock: Clock
 ) -> None:
     client = connect()
 
@@ -254,7 +254,7 @@ def test_one_event_that_the_service_cannot_read_does_not_hold_up_the_others(
     assert client.status()["buffered"] == 0
 
 
-def test_when_the_buffer_is_full_the_oldest_goes_and_is_counted(connect: Connect, service: Rehearsal) -> None:
+def test_when_the_buffer_is_full_the_oldest_goes_and_is_counted(connect: Connect, service: FakeService) -> None:
     client = connect(buffer=100)
     service.fault = lambda request: Response(503)
     for place in range(250):
@@ -277,7 +277,7 @@ def test_when_the_buffer_is_full_the_oldest_goes_and_is_counted(connect: Connect
     assert [event["unit"] for event in service.exposures[100:]] == ["unit 0"]
 
 
-def test_the_books_tell_of_what_never_arrived(connect: Connect, service: Rehearsal) -> None:
+def test_the_books_tell_of_what_never_arrived(connect: Connect, service: FakeService) -> None:
     client = connect()
     for place in range(1000):
         client.assign(f"unit {place}")
@@ -293,7 +293,7 @@ def test_the_books_tell_of_what_never_arrived(connect: Connect, service: Rehears
     assert {name: lost for name, lost in gap.items() if lost} == {"c3": 3}
 
 
-def test_books_are_told_while_events_never_stop(connect: Connect, service: Rehearsal, clock: Clock) -> None:
+def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeService, clock: Clock) -> None:
     client = connect()
     for minute in range(3):
         for place in range(3 * BATCH):
@@ -305,7 +305,7 @@ def test_books_are_told_while_events_never_stop(connect: Connect, service: Rehea
 
 
 def test_versions_have_books_of_their_own_and_old_ones_are_put_away(
-    connect: Connect, service: Rehearsal, policy: Make
+    connect: Connect, service: FakeService, policy: Make
 ) -> None:
     client = connect()
     for version in range(2, 102):
@@ -327,8 +327,8 @@ STEPS = st.lists(
 )
 
 
-def small_policy() -> Published:
-    return publish(
+def small_policy() -> PublishedPolicy:
+    return publish_policy(
         study="feed",
         version=1,
         round=1,
@@ -346,7 +346,7 @@ def small_policy() -> Published:
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 12))
 def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> None:
-    service = Rehearsal(small_policy())
+    service = FakeService(small_policy())
     now = [0.0]
 
     def lose(request: Request) -> Response:
@@ -401,7 +401,7 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
 
 
 @pytest.mark.usefixtures("restless")
-def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: Rehearsal) -> None:
+def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: FakeService) -> None:
     client = connect(buffer=3000, remember=100)
     stop = threading.Event()
     decided: list[Counter[str]] = []
@@ -439,7 +439,7 @@ def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: R
 
 
 def test_an_outage_of_ten_minutes_is_invisible(
-    connect: Connect, service: Rehearsal, clock: Clock, policy: Make
+    connect: Connect, service: FakeService, clock: Clock, policy: Make
 ) -> None:
     client = connect(buffer=20_000)
     before = {f"unit {place}": client.assign(f"unit {place}").name for place in range(1000)}
@@ -471,7 +471,7 @@ def test_an_outage_of_ten_minutes_is_invisible(
     assert Counter(tally["assigned"]) == Counter(tally["dropped"]) + Counter(e["candidate"] for e in service.exposures)
 
 
-def test_why_events_do_not_arrive_is_passed_on(connect: Connect, service: Rehearsal) -> None:
+def test_why_events_do_not_arrive_is_passed_on(connect: Connect, service: FakeService) -> None:
     client = connect()
     client.assign("ann")
     body = b'{"error": {"code": "wrong_state", "message": "study \'feed\' is draft and takes no events"}}'

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
 from pasto_sdk import Client
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
+def running() -> Iterator[ServiceProcess]:
     """A live service with the example study, learning."""
-    live = Running(Settings(store="memory:", port=0, poll=0.05, shutdown_timeout=2))
+    live = ServiceProcess(Settings(store="memory:", port=0, poll=0.05, shutdown_timeout=2))
     live.service.create(read_document(EXAMPLE, "yaml"), who="test")
     live.service.change("feed", "start", who="test")
     thread = threading.Thread(target=live.serve)
@@ -38,7 +38,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return condition()
 
 
-def test_the_service_takes_everything_the_client_says(running: Running, tmp_path: Path) -> None:
+def test_the_service_takes_everything_the_client_says(running: ServiceProcess, tmp_path: Path) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
         client.assign("early")  # Before the first policy, most likely.
@@ -75,7 +75,7 @@ def test_the_service_takes_everything_the_client_says(running: Running, tmp_path
         assert restarted.assign("last").arm == "held"
 
 
-def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: Running) -> None:
+def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: ServiceProcess) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "later"}
     with Client(running.url, study="later", cache=None, baseline={"like_weight": 9}) as client:
         assert not client.ready(0.2)

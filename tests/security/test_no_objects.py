@@ -15,12 +15,12 @@ import pytest
 import pasto
 import pasto_research
 import pasto_sdk
-from pasto.errors import BadSpec, PastoError
+from pasto.errors import PastoError, StudyFileError
 from pasto.service.service import Service
 from pasto.service.study_file import load_spec, read_document
 from pasto.store import open_store
 from pasto_research.paper.replay.cache import Cache
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 TAGS = [
     "!!python/object/apply:os.mkdir [{}]",
@@ -77,7 +77,7 @@ def test_tags_of_yaml_build_nothing(tag: str, owned: Path) -> None:
         text = frame.format(tag.format(owned))
         try:
             found = read_document(text, "yaml")
-        except BadSpec:
+        except StudyFileError:
             continue
         assert plain(found), text
     assert not owned.exists()
@@ -109,7 +109,7 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
         file = tmp_path / f"study.{ending}"
         file.write_bytes(body)
         assert refused(lambda file=file: load_spec(file))  # type: ignore[misc]
-    assert refused(lambda: Published.from_text(body))
+    assert refused(lambda: PublishedPolicy.from_text(body))
     assert refused(lambda: pasto.Study.from_state(body.decode("latin-1")))  # type: ignore[arg-type]
     service = Service(open_store("memory:"))
     for lines in (False, True):
@@ -121,9 +121,9 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
 
 def told(service: Service, body: bytes, lines: bool) -> None:
     """Events that are none are refused one by one, or all together."""
-    from pasto.service.event_decoder import Refusal
+    from pasto.service.event_decoder import RejectedEvent
 
-    if all(isinstance(each, Refusal) for each in service.decode(body, lines=lines)):
+    if all(isinstance(each, RejectedEvent) for each in service.decode(body, lines=lines)):
         raise PastoError
 
 

@@ -9,15 +9,15 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.metrics import Column
 from pasto.metrics.measurement import measure_tables
-from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
-from pasto_sdk.policy import publish
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto_sdk.policy import publish_policy
 
 COLUMNS = (Column("plain", "watch", None, "count"),)
 CANARY = "CREATE TABLE canary (n INT)"
-POLICY = publish(
+POLICY = publish_policy(
     study="feed",
     version=7,
     round=7,
@@ -36,13 +36,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
+def columns_named(payload: str) -> list[tuple[str, TeamTables, Column]]:
     """Tables in which one column after the other is called by the payload, and what is measured of them."""
     count, total = Column("likes", payload, None, "count"), Column("total", "like", "seconds", "sum")
     return [
         (
             "unit",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit=payload, version="v"),
                 (EventTable("deeds", unit=payload, event="like", version="v"),),
             ),
@@ -50,7 +50,7 @@ def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
         ),
         (
             "version",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit="u", version=payload, candidate="shown"),
                 (EventTable("deeds", unit="u", name="name", version=payload),),
             ),
@@ -58,7 +58,7 @@ def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
         ),
         (
             "name",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit="u", version="v", time="t"),
                 (EventTable("deeds", unit="u", name=payload, time="t"),),
             ),
@@ -66,7 +66,7 @@ def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
         ),
         (
             "time",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit="u", version="v", time=payload),
                 (EventTable("deeds", unit="u", name="name", time=payload),),
             ),
@@ -74,7 +74,7 @@ def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
         ),
         (
             "field",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit="u", version="v"),
                 (EventTable("deeds", unit="u", name="name", version="v", fields={"seconds": payload}),),
             ),
@@ -82,7 +82,7 @@ def columns_named(payload: str) -> list[tuple[str, Tables, Column]]:
         ),
         (
             "event",
-            Tables(
+            TeamTables(
                 ExposureTable("seen", unit="u", version="v"),
                 (EventTable("deeds", unit="u", event=payload, version="v"),),
             ),
@@ -149,6 +149,6 @@ def test_a_table_that_is_not_there_is_no_file_and_no_function(payloads: list[str
     """DuckDB would read a file, or a variable of Python, by the name of a table: views come first, and by name only."""
     with duckdb.connect() as connection:
         for payload in payloads:
-            tables = Tables(ExposureTable(payload), (EventTable(payload, version="v"),))
-            with pytest.raises((duckdb.Error, BadOption)):
+            tables = TeamTables(ExposureTable(payload), (EventTable(payload, version="v"),))
+            with pytest.raises((duckdb.Error, OptionError)):
                 measure_tables(connection, "duckdb", tables, POLICY, COLUMNS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadSpec
+from pasto.errors import StudyFileError
 from pasto.service.study_file import parse_spec
 
 DOCUMENT: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_what_becomes_a_name_in_a_study_file_is_a_plain_word(path: tuple[Any, ..
     for payload in payloads:
         try:
             parse_spec(placed(path, payload))
-        except BadSpec:
+        except StudyFileError:
             continue
         assert all(letter.isalnum() or letter in "_.:/ -" for letter in payload), payload
 
@@ -83,7 +83,7 @@ def test_what_stands_before_a_colon_is_a_plain_word(path: tuple[Any, ...], paylo
         document["goal"] = {"maximize": next(iter(document["metrics"]))}
         try:
             parse_spec(document)
-        except BadSpec:
+        except StudyFileError:
             continue
         assert all(letter.isalnum() or letter in "_.-" for letter in payload), payload
 
@@ -105,7 +105,7 @@ def test_a_source_names_columns_in_printable_text(path: tuple[Any, ...], payload
     for payload in payloads:
         try:
             spec = parse_spec(placed(path, payload))
-        except BadSpec:
+        except StudyFileError:
             continue
         assert spec.source is not None
         assert payload.isprintable()

@@ -15,7 +15,7 @@ import pytest
 
 from pasto.metrics import Column, Condition, measure
 from pasto.metrics.engines import duckdb as duck
-from pasto.metrics.request import Request
+from pasto.metrics.request import MeasureRequest
 from pasto.store import AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.rows import EXPOSURE, METRIC
 
@@ -158,7 +158,7 @@ def told(work: Callable[[Any, tuple[Column, ...]], Any], connection: Any, column
 
 
 def ducks(connection: Any, columns: tuple[Column, ...]) -> Any:
-    return duck.measure(connection, Request(1, 1, 0, 9, columns))
+    return duck.measure(connection, MeasureRequest(1, 1, 0, 9, columns))
 
 
 def measured(connection: Any, columns: tuple[Column, ...]) -> Any:

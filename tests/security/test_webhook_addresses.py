@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.service.webhook import Webhook
 
 WRITTEN = [
@@ -96,7 +96,7 @@ def test_there_are_enough_of_them() -> None:
 @pytest.mark.parametrize("url", WRITTEN)
 def test_no_way_of_writing_it_leads_inside(url: str, dialled: list[Any]) -> None:
     """Numbers are read by the machine's own resolver, which knows more ways of writing them than anyone."""
-    with pytest.raises(BadOption):
+    with pytest.raises(OptionError):
         Webhook(url)._post(b"{}")
     assert dialled == []
 
@@ -120,7 +120,7 @@ def test_a_public_address_is_dialled(dialled: list[Any]) -> None:
     ids=str,
 )
 def test_a_name_that_points_inside_is_not_dialled(answers: list[str], dialled: list[Any]) -> None:
-    with pytest.raises(BadOption, match="no public address"):
+    with pytest.raises(OptionError, match="no public address"):
         Webhook("https://hooks.example.com/", resolve=lambda *_: answers)._post(b"{}")
     assert dialled == []
 
@@ -132,7 +132,7 @@ def test_a_name_that_changes_its_mind_is_asked_once(dialled: list[Any]) -> None:
     with pytest.raises(ConnectionRefusedError):
         webhook._post(b"{}")
     assert dialled == [("93.184.216.34", 80)]
-    with pytest.raises(BadOption, match="no public address"):
+    with pytest.raises(OptionError, match="no public address"):
         webhook._post(b"{}")
     assert len(dialled) == 1
 

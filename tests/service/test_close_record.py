@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.inference.round_data import joined
+from pasto.inference.round_data import join_cells
 from pasto.metrics import Moments
-from pasto.metrics.moments import moments
+from pasto.metrics.moments import build_moments
 from pasto.service import close_record
 from pasto.service.close_record import Written, clipped_of, read_cells, table_of, units_of, whole_of, write_cells
 
@@ -24,7 +24,7 @@ def cells(seed: int, count: int, width: int) -> list[Moments]:
         size = int(rng.integers(1, 6))
         values = rng.lognormal(0.0, 3.0, (size, width)) * rng.choice([0.0, 1.0, -1e-9, 1e12], width)
         clipped = rng.integers(0, 4, width).tolist()
-        found.append(moments("learner" if candidate else "control", candidate, values, clipped))
+        found.append(build_moments("learner" if candidate else "control", candidate, values, clipped))
     return found
 
 
@@ -48,7 +48,7 @@ def test_cells_come_back_as_they_were(seed: int, count: int, width: int) -> None
         {name: value for name, value in asdict(cell).items() if name != "clipped"} for cell in measured
     ]
     for arm in ("control", "learner"):
-        assert whole_of(written, arm) == joined(arm, measured)
+        assert whole_of(written, arm) == join_cells(arm, measured)
     assert table[1:2] == [table[1]] if count > 1 else len(table) == count
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from pasto.service.archive import Archive
 from pasto.service.close_record import read_cells
-from pasto.service.covariate_window import dealt_first, needed_from, past_of
-from pasto.service.retention import Keeping
+from pasto.service.covariate_window import covariate_window, first_assignments, needed_from
+from pasto.service.retention import Retention
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 from pasto.store import Store
@@ -146,9 +146,9 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
     assert again > first + 1
     play.close()
     spec = parse_spec(DOCUMENT)
-    assert dealt_first(play.store, play.number, again).version == first
-    assert dealt_first(play.store, play.number, first - 1).version == first - 1
-    past = past_of(play.store, spec, play.number, again)
+    assert first_assignments(play.store, play.number, again).version == first
+    assert first_assignments(play.store, play.number, first - 1).version == first - 1
+    past = covariate_window(play.store, spec, play.number, again)
     assert past is not None
     assert past.at == began
     row = play.store.study("feed")
@@ -165,7 +165,7 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     for _ in range(6):
         play.send()
         play.close()
-    keeping = Keeping(play.store, Archive(tmp_path), clock=lambda: play.now)
+    keeping = Retention(play.store, Archive(tmp_path), clock=lambda: play.now)
     row = play.store.study("feed")
     assert row is not None
     spec = parse_spec(DOCUMENT)
@@ -178,7 +178,7 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     assert oldest <= needed + HOUR
     replayed = keeping.replay("feed")
     assert replayed == {"identical": True, "rounds": 6, "first_difference": None}
-    apart = Keeping(play.store, Archive(tmp_path / "elsewhere"), clock=lambda: play.now).replay("feed")
+    apart = Retention(play.store, Archive(tmp_path / "elsewhere"), clock=lambda: play.now).replay("feed")
     assert apart["identical"]
     assert apart["except"].keys() == {"covariates", "deleted_events"}
     start = play.now
@@ -207,4 +207,4 @@ def test_without_covariates_nothing_is_held_back(play: Play) -> None:
     row = play.store.study("feed")
     assert row is not None
     assert needed_from(play.store, plain, row) == float("inf")
-    assert past_of(play.store, plain, row.number, 1) is None
+    assert covariate_window(play.store, plain, row.number, 1) is None

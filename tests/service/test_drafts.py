@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pasto.errors import BadOption, BadSpec, UnknownStudy, WrongState
+from pasto.errors import LifecycleError, OptionError, StudyFileError, UnknownStudyError
 from pasto.service.service import Service
 from pasto.store import open_store
 
@@ -29,13 +29,13 @@ def test_a_draft_is_edited(service: Service, document: Document) -> None:
 
 
 def test_what_is_no_draft_or_another_study_is_not_edited(learning: Service, document: Document) -> None:
-    with pytest.raises(WrongState, match="'feed' is learning and edit needs it to be draft"):
+    with pytest.raises(LifecycleError, match="'feed' is learning and edit needs it to be draft"):
         learning.edit("feed", document, who="ann")
-    with pytest.raises(BadOption, match="the file is of study 'feed', and a draft keeps its name 'fed'"):
+    with pytest.raises(OptionError, match="the file is of study 'feed', and a draft keeps its name 'fed'"):
         learning.edit("fed", document, who="ann")
-    with pytest.raises(BadSpec):
+    with pytest.raises(StudyFileError):
         learning.edit("feed", {**document, "goal": {}}, who="ann")
-    with pytest.raises(UnknownStudy):
+    with pytest.raises(UnknownStudyError):
         learning.edit("fed", {**document, "name": "fed"}, who="ann")
 
 
@@ -48,14 +48,14 @@ def test_a_deleted_draft_is_gone_on_every_node(service: Service, document: Docum
     other.board.refresh()
     for node in (service, other):
         assert node.studies() == []
-        with pytest.raises(UnknownStudy):
+        with pytest.raises(UnknownStudyError):
             node.board.standing("feed")
     assert [line["action"] for line in service.audit("feed@1")] == ["create", "delete"]
     again = service.create(document, who="ann")
     other.board.refresh()
     assert other.show("feed")["generation"] == again["generation"]
     service.change("feed", "start", who="ann")
-    with pytest.raises(WrongState, match="delete needs it to be draft"):
+    with pytest.raises(LifecycleError, match="delete needs it to be draft"):
         service.delete("feed", who="ann")
 
 

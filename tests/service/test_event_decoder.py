@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadInput
-from pasto.service.event_decoder import Exposure, Measurement, Refusal, Tally, decode
+from pasto.errors import InputError
+from pasto.service.event_decoder import ExposureCounts, ExposureEvent, MetricEvent, RejectedEvent, decode_events
 
 SHOWN = {"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}
 LIKED = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "fields": {"stars": 4, "by": "thumb", "big": True}}
@@ -20,10 +20,10 @@ TOLD = {"type": "tally", "id": "3", "source": "web-1", "sequence": 9, "version":
 
 def test_an_array_an_object_and_lines_read_alike() -> None:
     events = [SHOWN, LIKED, TOLD]
-    array = decode(json.dumps(events).encode())
-    assert [type(event) for event in array] == [Exposure, Measurement, Tally]
-    assert decode(json.dumps({"events": events}).encode()) == array
-    assert decode("\r\n".join(map(json.dumps, events)).encode() + b"\n\n", lines=True) == array
+    array = decode_events(json.dumps(events).encode())
+    assert [type(event) for event in array] == [ExposureEvent, MetricEvent, ExposureCounts]
+    assert decode_events(json.dumps({"events": events}).encode()) == array
+    assert decode_events("\r\n".join(map(json.dumps, events)).encode() + b"\n\n", lines=True) == array
 
 
 BAD: list[tuple[Any, str]] = [
@@ -63,10 +63,10 @@ BAD: list[tuple[Any, str]] = [
 def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: str, lines: bool) -> None:
     events = [SHOWN, bad, LIKED]
     body = "\n".join(map(json.dumps, events)) if lines else json.dumps(events)
-    found = decode(body.encode(), lines=lines)
-    assert [type(event) for event in found] == [Exposure, Refusal, Measurement]
+    found = decode_events(body.encode(), lines=lines)
+    assert [type(event) for event in found] == [ExposureEvent, RejectedEvent, MetricEvent]
     refusal = found[1]
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RejectedEvent)
     assert refusal.index == 1
     assert re.search(reason, refusal.reason)
 
@@ -74,9 +74,9 @@ def test_a_bad_event_is_refused_alone_with_its_field_and_cure(bad: Any, reason: 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "1e400"])
 def test_numbers_that_are_none_never_spoil_a_batch(number: str) -> None:
     poison = '{"type": "metric", "id": "9", "unit": "ann", "name": "watch", "fields": {"seconds": ' + number + "}}"
-    found = decode(f"[{json.dumps(SHOWN)}, {poison}, {json.dumps(LIKED)}]".encode())
-    assert [type(event) for event in found][::2] == [Exposure, Measurement]
-    assert isinstance(found[1], Measurement)  # not finite, which is refused when it is sifted
+    found = decode_events(f"[{json.dumps(SHOWN)}, {poison}, {json.dumps(LIKED)}]".encode())
+    assert [type(event) for event in found][::2] == [ExposureEvent, MetricEvent]
+    assert isinstance(found[1], MetricEvent)  # not finite, which is refused when it is sifted
     value = found[1].fields["seconds"]
     assert not -1e15 <= float(value) <= 1e15 or value != value
 
@@ -85,20 +85,20 @@ def test_numbers_that_are_none_never_spoil_a_batch(number: str) -> None:
     "body", [b"", b"{", b"7", b'"x"', b"[1, 2", b'{"events": 7}', b'{"event": []}', b"{}", b"\xff"]
 )
 def test_what_is_no_batch_is_refused_whole(body: bytes) -> None:
-    with pytest.raises(BadInput, match="the body"):
-        decode(body)
+    with pytest.raises(InputError, match="the body"):
+        decode_events(body)
 
 
 def test_nesting_without_end_is_refused() -> None:
-    with pytest.raises(BadInput, match="the body is no JSON"):
-        decode(b"[" * 100_000)
-    deep = decode(b'{"type": "metric", "fields": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", lines=True)
-    assert isinstance(deep[0], Refusal)
+    with pytest.raises(InputError, match="the body is no JSON"):
+        decode_events(b"[" * 100_000)
+    deep = decode_events(b'{"type": "metric", "fields": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", lines=True)
+    assert isinstance(deep[0], RejectedEvent)
 
 
 def test_lines_that_are_no_json_are_refused_alone() -> None:
-    found = decode(f"{json.dumps(SHOWN)}\nnonsense\n{json.dumps(LIKED)}".encode(), lines=True)
-    assert isinstance(found[1], Refusal)
+    found = decode_events(f"{json.dumps(SHOWN)}\nnonsense\n{json.dumps(LIKED)}".encode(), lines=True)
+    assert isinstance(found[1], RejectedEvent)
     assert "the line is no JSON" in found[1].reason
     assert len(found) == 3
 
@@ -108,8 +108,8 @@ def test_lines_that_are_no_json_are_refused_alone() -> None:
 def test_one_poison_in_a_thousand_is_refused_at_every_place(place: int, poison: Any) -> None:
     events: list[Any] = [{**SHOWN, "id": str(number)} for number in range(1000)]
     events[place] = poison
-    found = decode(json.dumps(events).encode())
-    refused = [event for event in found if isinstance(event, Refusal)]
+    found = decode_events(json.dumps(events).encode())
+    refused = [event for event in found if isinstance(event, RejectedEvent)]
     assert [refusal.index for refusal in refused] == [place]
     assert len(found) == 1000
 
@@ -124,6 +124,6 @@ def test_one_poison_in_a_thousand_is_refused_at_every_place(place: int, poison: 
 )
 def test_any_json_is_read_or_refused(value: Any) -> None:
     body = json.dumps([value]).encode()
-    (found,) = decode(body)
-    assert isinstance(found, Refusal)
+    (found,) = decode_events(body)
+    assert isinstance(found, RejectedEvent)
     assert found.reason

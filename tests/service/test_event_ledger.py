@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pasto.errors import StoreError
-from pasto.service.event_counts import Books
-from pasto.service.event_ledger import Ledger
+from pasto.service.event_counts import EventCounts
+from pasto.service.event_ledger import EventLedger
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -80,7 +80,7 @@ def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> 
 
 def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traffic: Traffic) -> None:
     number = learning.board.standing("feed").row.number
-    bit_by_bit = Ledger(learning.store, number)
+    bit_by_bit = EventLedger(learning.store, number)
     names = [f"w={weight}" for weight in range(4)]
     late: list[dict[str, Any]] = []
     for _ in range(4):
@@ -92,7 +92,7 @@ def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traff
         bit_by_bit.shown(names, ["watch", "likes"])
     _send(learning, late)
     shown = bit_by_bit.shown(names, ["watch", "likes"])
-    assert shown == Ledger(learning.store, number).shown(names, ["watch", "likes"])
+    assert shown == EventLedger(learning.store, number).shown(names, ["watch", "likes"])
     assert shown["events"]["exposures"] == 160
 
 
@@ -132,7 +132,7 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     _send(learning, events[:40])
     mark = store.high_water(number)
     _send(learning, events[40:])
-    ledger = Ledger(store, number)
+    ledger = EventLedger(store, number)
     ledger.shown([], [])  # reads up to a later event than the close that is on its way has seen
     real = store.high_water
     store.high_water = lambda study: mark  # type: ignore[method-assign]
@@ -140,7 +140,7 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     store.high_water = real  # type: ignore[method-assign]
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
     assert ledger.shown([], [])["late"]["events"] == versioned
-    assert Ledger(store, number).shown([], [])["late"]["events"] == versioned
+    assert EventLedger(store, number).shown([], [])["late"]["events"] == versioned
 
 
 def test_books_read_in_many_parts_are_the_same_books(
@@ -154,11 +154,11 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, traffic(learning, 40))
     learning.close_round("feed", who="ann")
     _send(learning, numbered[60:])
-    whole = Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"])
+    whole = EventLedger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"])
     assert whole["late"]["events"] > 0
     monkeypatch.setattr("pasto.service.event_ledger.SPAN", 7)
     monkeypatch.setattr("pasto.service.event_ledger.AT_ONCE", 1)
-    assert Ledger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
+    assert EventLedger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
 
 
 def test_books_go_on_from_their_note_and_read_nothing_twice(
@@ -169,10 +169,10 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     _send(learning, [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first[:60])])
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
-    Ledger(store, number).shown(*names)
+    EventLedger(store, number).shown(*names)
     assert store.note(f"books/{number}") is None  # too little for a note
     monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
-    Ledger(store, number).keep_up()
+    EventLedger(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
     learning.close_round("feed", who="ann")
     monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 99)
@@ -184,10 +184,10 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
         return read(study, after=after, limit=limit)
 
     monkeypatch.setattr(store, "closes", closes)
-    noted = Ledger(store, number).shown(*names)
+    noted = EventLedger(store, number).shown(*names)
     assert min(asked) == 1
-    store.set_note(f"books/{number}", Books(until=10**9).text())  # of a store that has lost events since
-    assert Ledger(store, number).shown(*names) == noted
+    store.set_note(f"books/{number}", EventCounts(until=10**9).text())  # of a store that has lost events since
+    assert EventLedger(store, number).shown(*names) == noted
     assert min(asked) == 0
     assert noted["late"]["events"] > 0
 
@@ -200,17 +200,17 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     _send(learning, first[:60])
     learning.close_round("feed", who="ann")
     _send(learning, first[60:] + traffic(learning, 40))
-    whole = Ledger(learning.store, number).shown([], [])
-    ledger, read = Ledger(learning.store, number), Ledger._rows
+    whole = EventLedger(learning.store, number).shown([], [])
+    ledger, read = EventLedger(learning.store, number), EventLedger._rows
     asked: list[str] = []
 
-    def fail(self: Ledger, connection: Any, statement: str, *values: int) -> Any:
+    def fail(self: EventLedger, connection: Any, statement: str, *values: int) -> Any:
         asked.append(statement)
         if len(asked) in (1, 3, 6):  # each of the questions once
             raise StoreError("the database took too long")
         return read(self, connection, statement, *values)
 
-    monkeypatch.setattr(Ledger, "_rows", fail)
+    monkeypatch.setattr(EventLedger, "_rows", fail)
     for _ in range(3):
         with pytest.raises(StoreError):
             ledger.shown([], [])
@@ -229,13 +229,13 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
     assert policy is not None
     assert policy.after == learning.store.high_water(number) > 0
     begun: list[int] = []
-    read = Ledger._rows
+    read = EventLedger._rows
 
-    def noted(self: Ledger, connection: Any, statement: str, *values: int) -> Any:
+    def noted(self: EventLedger, connection: Any, statement: str, *values: int) -> Any:
         begun.extend(values[:1])
         return read(self, connection, statement, *values)
 
-    monkeypatch.setattr(Ledger, "_rows", noted)
+    monkeypatch.setattr(EventLedger, "_rows", noted)
     assert learning.report("young")["accounting"]["events"]["exposures"] == 0
     assert min(begun) == policy.after
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import UnknownStudy, WrongState
+from pasto.errors import LifecycleError, UnknownStudyError
 from pasto.service.service import Service
 from pasto.store import open_store
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy_document import Bucket
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
@@ -20,7 +20,7 @@ def _send(service: Service, *events: dict[str, Any], name: str = "feed") -> dict
     return service.ingest(name, service.decode(json.dumps(events).encode())).result()
 
 
-def _drawn(service: Service, unit: str = "ann") -> tuple[dict[str, Any], Cell]:
+def _drawn(service: Service, unit: str = "ann") -> tuple[dict[str, Any], Bucket]:
     policy = service.board.current("feed")
     cell = policy.draw(unit)
     event = {"type": "exposure", "id": f"e/{unit}", "unit": unit, "version": policy.version, "candidate": cell.name}
@@ -230,15 +230,15 @@ def test_a_field_read_under_a_condition_may_be_missing(service: Service, documen
 
 
 def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, document: dict[str, Any]) -> None:
-    with pytest.raises(UnknownStudy):
+    with pytest.raises(UnknownStudyError):
         _send(service)
     service.create(document, who="ann")
-    with pytest.raises(WrongState, match="is draft and takes no events; start it first"):
+    with pytest.raises(LifecycleError, match="is draft and takes no events; start it first"):
         _send(service)
     service.change("feed", "start", who="ann")
     assert _send(service) == {"accepted": 0, "duplicates": 0, "refused": []}
     service.change("feed", "archive", who="ann")
-    with pytest.raises(WrongState, match="is archived and takes no events"):
+    with pytest.raises(LifecycleError, match="is archived and takes no events"):
         _send(service)
 
 

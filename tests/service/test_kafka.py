@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from pasto.errors import BadOption, StoreBusy, StoreError
+from pasto.errors import OptionError, StoreBusyError, StoreError
 from pasto.service.kafka import consume, subscribe
 from pasto.service.service import Service
 
@@ -116,7 +116,7 @@ def test_a_busy_store_makes_the_topic_wait(
 
     def busy(name: str, batch: Any, **options: Any) -> Any:
         if next(refusals, None) is not None:
-            raise StoreBusy("too much is waiting")
+            raise StoreBusyError("too much is waiting")
         return real(name, batch, **options)
 
     monkeypatch.setattr(learning, "ingest", busy)
@@ -245,9 +245,9 @@ def test_a_store_out_of_reach_is_waited_for(
 
 
 def test_settings_that_would_lose_events_are_refused() -> None:
-    with pytest.raises(BadOption, match=r"enable\.auto\.commit is True"):
+    with pytest.raises(OptionError, match=r"enable\.auto\.commit is True"):
         subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "enable.auto.commit": True})
-    with pytest.raises(BadOption, match=r"group\.id is missing"):
+    with pytest.raises(OptionError, match=r"group\.id is missing"):
         subscribe("t", {"bootstrap.servers": "x"})
-    with pytest.raises(BadOption, match="refuses its settings"):
+    with pytest.raises(OptionError, match="refuses its settings"):
         subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "no.such.setting": "1"})

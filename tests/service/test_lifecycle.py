@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pasto.errors import BadOption, BadText, StudyExists, UnknownStudy, WrongState
+from pasto.errors import LifecycleError, OptionError, StudyExistsError, TextError, UnknownStudyError
 from pasto.service.lifecycle import ACTIONS, allowed, target
 from pasto.service.service import Service
 
@@ -35,7 +35,7 @@ LEADS = {
 def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, action: str) -> None:
     expected = LEADS.get((state, action))
     if expected is None:
-        with pytest.raises(WrongState, match=f"is {state} and {action} needs") as refused:
+        with pytest.raises(LifecycleError, match=f"is {state} and {action} needs") as refused:
             target("feed", state, action, reason="why", paused_from="confirming")
         for possible in allowed(state):
             assert possible in str(refused.value)
@@ -44,49 +44,51 @@ def test_an_action_leads_where_the_table_says_and_nowhere_else(state: str, actio
 
 
 def test_deploying_from_learning_must_be_asked_for() -> None:
-    with pytest.raises(WrongState, match="confirm it first, or deploy it without a confirmation"):
+    with pytest.raises(LifecycleError, match="confirm it first, or deploy it without a confirmation"):
         target("feed", "learning", "deploy")
-    with pytest.raises(BadOption, match="deploy without a confirmation needs a reason"):
+    with pytest.raises(OptionError, match="deploy without a confirmation needs a reason"):
         target("feed", "learning", "deploy", without_confirmation=True)
     assert target("feed", "learning", "deploy", reason="urgent", without_confirmation=True) == "deployed"
-    with pytest.raises(WrongState, match="is draft"):
+    with pytest.raises(LifecycleError, match="is draft"):
         target("feed", "draft", "deploy", without_confirmation=True)
 
 
 def test_pausing_needs_a_reason(learning: Service) -> None:
-    with pytest.raises(BadOption, match="pause needs a reason"):
+    with pytest.raises(OptionError, match="pause needs a reason"):
         learning.change("feed", "pause", who="ann", reason="  ")
     assert learning.show("feed")["state"] == "learning"
 
 
 def test_unknown_actions_and_options_are_refused(learning: Service) -> None:
-    with pytest.raises(BadOption, match="'explode' cannot be done"):
+    with pytest.raises(OptionError, match="'explode' cannot be done"):
         learning.change("feed", "explode", who="ann")
-    with pytest.raises(BadOption, match="pause takes no 'shares'"):
+    with pytest.raises(OptionError, match="pause takes no 'shares'"):
         learning.change("feed", "pause", who="ann", reason="why", shares={})
-    with pytest.raises(BadOption, match="hold is 'breath'"):
+    with pytest.raises(OptionError, match="hold is 'breath'"):
         learning.change("feed", "pause", who="ann", reason="why", hold="breath")
-    with pytest.raises(BadOption, match="without_confirmation is 'yes'"):
+    with pytest.raises(OptionError, match="without_confirmation is 'yes'"):
         learning.change("feed", "deploy", who="ann", without_confirmation="yes")
-    with pytest.raises(BadText, match=r"without control characters, got \\x00"):
+    with pytest.raises(TextError, match=r"without control characters, got \\x00"):
         learning.change("feed", "pause", who="ann", reason="a\0b")
-    with pytest.raises(UnknownStudy, match="no study 'food'"):
+    with pytest.raises(UnknownStudyError, match="no study 'food'"):
         learning.change("food", "pause", who="ann", reason="why")
 
 
 def test_a_name_is_taken_until_its_study_is_archived(learning: Service, document: dict[str, Any]) -> None:
-    with pytest.raises(StudyExists, match=r"'feed' already \(learning\); choose another name, or archive it first"):
+    with pytest.raises(
+        StudyExistsError, match=r"'feed' already \(learning\); choose another name, or archive it first"
+    ):
         learning.create(document, who="ann")
     learning.change("feed", "archive", who="ann")
     assert learning.create(document, who="ann")["archived_as"] == "feed@1"
-    with pytest.raises(StudyExists, match="edit or delete the draft"):
+    with pytest.raises(StudyExistsError, match="edit or delete the draft"):
         learning.create(document, who="ann")
 
 
 def test_nothing_can_be_confirmed_before_something_is_learned(learning: Service) -> None:
-    with pytest.raises(WrongState, match="has learned no round yet"):
+    with pytest.raises(LifecycleError, match="has learned no round yet"):
         learning.change("feed", "confirm", who="ann")
-    with pytest.raises(WrongState, match="has learned no round yet"):
+    with pytest.raises(LifecycleError, match="has learned no round yet"):
         learning.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     assert learning.show("feed")["round"] == 1
 
@@ -103,13 +105,13 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     service.change("feed", "confirm", who="ann")
     service.change("feed", "pause", who="eve", reason="again")
     assert service.change("feed", "resume", who="ann")["state"] == "confirming"
-    with pytest.raises(WrongState, match=r"too few units to say anything .*measured: none"):
+    with pytest.raises(LifecycleError, match=r"too few units to say anything .*measured: none"):
         service.change("feed", "deploy", who="ann")
     service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     service.change("feed", "archive", who="ann", reason="done")
-    with pytest.raises(WrongState, match="nothing, for this is final"):
+    with pytest.raises(LifecycleError, match="nothing, for this is final"):
         service.change("feed", "resume", who="ann")
-    with pytest.raises(WrongState, match="serves no policy"):
+    with pytest.raises(LifecycleError, match="serves no policy"):
         service.board.current("feed")
     log = service.audit("feed")
     assert [line["action"] for line in log] == [
@@ -134,7 +136,7 @@ def test_a_learning_study_that_is_deployed_unconfirmed_serves_its_blend(learning
 def test_only_a_learning_study_has_rounds_to_close(service: Service, document: dict[str, Any]) -> None:
     service.create(document, who="ann")
     with pytest.raises(
-        WrongState, match="is draft, and only a learning study has rounds to close; possible now: start"
+        LifecycleError, match="is draft, and only a learning study has rounds to close; possible now: start"
     ):
         service.close_round("feed", who="ann")
 

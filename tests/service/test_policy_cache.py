@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadSpec, UnknownStudy, WrongState
+from pasto.errors import LifecycleError, StudyFileError, UnknownStudyError
 from pasto.service import policy_cache as board_module
 from pasto.service import service as service_module
 from pasto.service.service import Service
@@ -24,10 +24,10 @@ def store() -> Iterator[Store]:
 
 
 def test_a_study_is_unknown_then_without_policy_then_served(service: Service, document: dict[str, Any]) -> None:
-    with pytest.raises(UnknownStudy, match="no study 'feed'"):
+    with pytest.raises(UnknownStudyError, match="no study 'feed'"):
         service.board.current("feed")
     service.create(document, who="ann")
-    with pytest.raises(WrongState, match="is a draft, so it serves no policy yet; start it"):
+    with pytest.raises(LifecycleError, match="is a draft, so it serves no policy yet; start it"):
         service.board.current("feed")
     assert service.board.names() == ()
     service.change("feed", "start", who="ann")
@@ -112,7 +112,7 @@ def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
 ) -> None:
     idle = {**document, "guardrails": [{"keep": "likes", "at_least": -0.02}]}
     service = Service(store)
-    with pytest.raises(BadSpec, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
+    with pytest.raises(StudyFileError, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
         service.create(idle, who="ann")
     with monkeypatch.context() as before:  # as if it had been created when that was not looked at
         before.setattr(service_module, "parse_spec", partial(parse_spec, stored=True))
@@ -134,7 +134,7 @@ def test_a_study_that_cannot_be_read_harms_no_other(
 
     def fail(found: dict[str, Any], **options: bool) -> Any:
         if found["name"] == "broken":
-            raise BadSpec({"goal": "is written in a way nobody understands any more"})
+            raise StudyFileError({"goal": "is written in a way nobody understands any more"})
         return read(found, **options)
 
     monkeypatch.setattr(board_module, "parse_spec", fail)
@@ -143,5 +143,5 @@ def test_a_study_that_cannot_be_read_harms_no_other(
     assert other.board.names() == ("feed",)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "'broken' cannot be read" in caplog.text
-    with pytest.raises(BadSpec):
+    with pytest.raises(StudyFileError):
         other.board.current("broken")

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.records import Observation
-from pasto.service.publisher import frozen_from, held, published
-from pasto.service.study_file import Spec, parse_spec
+from pasto.service.publisher import build_policy, hold_policy, read_frozen_blend
+from pasto.service.study_file import StudySpec, parse_spec
 from pasto.study import Study
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 
 @pytest.fixture
-def spec(document: dict[str, Any]) -> Spec:
+def spec(document: dict[str, Any]) -> StudySpec:
     return parse_spec({**document, "traffic": {"control": 0.2, "explore": 0.5}})
 
 
 @pytest.fixture
-def study(spec: Spec) -> Study:
+def study(spec: StudySpec) -> Study:
     """One that has learned a round: w=0 raises the goal, w=2 the guardrail."""
     study = spec.study(seed=7)
     truth = ((2.0, 0.0), (0.0, 1.0), (0.1, 2.0), (-1.0, 1.0))
@@ -31,15 +31,15 @@ def study(spec: Spec) -> Study:
     return study
 
 
-def _arms(policy: Published) -> dict[str, float]:
+def _arms(policy: PublishedPolicy) -> dict[str, float]:
     arms: dict[str, float] = {}
     for cell in policy.cells:
         arms[cell.arm] = arms.get(cell.arm, 0.0) + cell.propensity
     return arms
 
 
-def test_learning_parts_control_learner_and_outside(spec: Spec, study: Study) -> None:
-    policy = published(spec, study, state="learning", version=3, at=5.0)
+def test_learning_parts_control_learner_and_outside(spec: StudySpec, study: Study) -> None:
+    policy = build_policy(spec, study, state="learning", version=3, at=5.0)
     assert _arms(policy) == pytest.approx({"control": 0.2, "learner": 0.4, "outside": 0.4})
     assert (policy.mode, policy.salt, policy.round) == ("shuffled", "feed/3", 3)
     learner = {cell.candidate: cell.propensity for cell in policy.cells if cell.arm == "learner"}
@@ -47,20 +47,20 @@ def test_learning_parts_control_learner_and_outside(spec: Spec, study: Study) ->
     assert {cell.name for cell in policy.cells if cell.arm in ("control", "outside")} == {policy.baseline.name}
 
 
-def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: Spec, study: Study) -> None:
-    frozen = frozen_from(study.blend(), baseline=study.baseline)
-    policy = published(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
+def test_confirming_is_sticky_with_equal_arms_unless_said_otherwise(spec: StudySpec, study: Study) -> None:
+    frozen = read_frozen_blend(study.blend(), baseline=study.baseline)
+    policy = build_policy(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
     arms = _arms(policy)
     assert arms == pytest.approx(dict.fromkeys(arms, 1 / len(arms)))
     assert {"control", "blend"} <= set(arms)
     assert (policy.mode, policy.salt) == ("sticky", "feed")
-    assert published(spec, study, state="deployed", version=5, at=9.0, frozen=frozen).salt == policy.salt
+    assert build_policy(spec, study, state="deployed", version=5, at=9.0, frozen=frozen).salt == policy.salt
 
 
-def test_deploying_moves_no_unit_out_of_control(spec: Spec, study: Study) -> None:
-    frozen = frozen_from(study.blend(), {"control": 0.2, "single": 0.3, "blend": 0.5})
-    before = published(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
-    after = published(spec, study, state="deployed", version=5, at=5.0, frozen=frozen)
+def test_deploying_moves_no_unit_out_of_control(spec: StudySpec, study: Study) -> None:
+    frozen = read_frozen_blend(study.blend(), {"control": 0.2, "single": 0.3, "blend": 0.5})
+    before = build_policy(spec, study, state="confirming", version=4, at=5.0, frozen=frozen)
+    after = build_policy(spec, study, state="deployed", version=5, at=5.0, frozen=frozen)
     assert _arms(before) == pytest.approx({"control": 0.2, "single": 0.3, "blend": 0.5})
     assert _arms(after) == pytest.approx({"control": 0.2, "blend": 0.8})
     for number in range(500):
@@ -82,20 +82,20 @@ def test_deploying_moves_no_unit_out_of_control(spec: Spec, study: Study) -> Non
     ],
 )
 def test_shares_that_do_not_add_up_are_refused(study: Study, shares: Any) -> None:
-    with pytest.raises(BadOption, match="shares"):
-        frozen_from(study.blend(), shares)
+    with pytest.raises(OptionError, match="shares"):
+        read_frozen_blend(study.blend(), shares)
 
 
-def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: Spec, study: Study) -> None:
-    standing = held(study)
+def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: StudySpec, study: Study) -> None:
+    standing = hold_policy(study)
     assert standing is not None
     assert standing.certified
-    policy = published(spec, study, state="paused", version=4, at=5.0, frozen=standing)
+    policy = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=standing)
     assert _arms(policy) == {"held": 1.0}
     assert {cell.candidate for cell in policy.cells} == {k for k, _ in standing.blend}
-    plain = published(spec, study, state="paused", version=4, at=5.0, frozen=standing, hold="baseline")
+    plain = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=standing, hold="baseline")
     assert [cell.name for cell in plain.cells] == [plain.baseline.name]
-    assert held(spec.study(seed=7)) is None
+    assert hold_policy(spec.study(seed=7)) is None
 
 
 def test_without_a_hard_guardrail_nothing_is_certified_enough_to_stand_on(document: dict[str, Any]) -> None:
@@ -104,10 +104,10 @@ def test_without_a_hard_guardrail_nothing_is_certified_enough_to_stand_on(docume
     seen = [Observation(0, k, 500, (float(k), 1.0), ((1e-4, 0.0), (0.0, 1e-4))) for k in range(4)]
     study.observe([*seen, Observation(0, 1, 100, (1.0, 1.0), ((1e-4, 0.0), (0.0, 1e-4)), control=True)])
     assert study.blend().certificate is not None
-    assert held(study) is None
+    assert hold_policy(study) is None
 
 
 def test_requests_are_never_sticky(document: dict[str, Any], study: Study) -> None:
     spec = parse_spec({**document, "unit": "request"})
-    policy = published(spec, study, state="deployed", version=5, at=5.0, frozen=frozen_from(study.blend()))
+    policy = build_policy(spec, study, state="deployed", version=5, at=5.0, frozen=read_frozen_blend(study.blend()))
     assert (policy.mode, policy.salt) == ("shuffled", "feed/5")

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
-from pasto.dashboard.renderer import page
-from pasto.errors import StoreBusy, StoreError
-from pasto.report.text import text
+from pasto.dashboard.renderer import render_page
+from pasto.errors import StoreBusyError, StoreError
+from pasto.report.text import render_text
 from pasto.service import rejections
 from pasto.service.service import Service
 from pasto.store import open_store
@@ -79,7 +79,7 @@ def test_every_node_and_the_next_start_know_them(document: Document, tmp_path: P
     service.shutdown()
     assert report["accounting"]["senders"]["missing"] == 0
     assert [one["events"] for one in report["quality"]["rejected"]["reasons"]] == [5, 3]
-    told = text(report)
+    told = render_text(report)
     assert "events rejected by the service" in told
     assert "5: name is 'lke', which no metric of this study reads" in told
     shown = CliRunner().invoke(main, ["study", "show", "feed", "--store", str(tmp_path)], env={"COLUMNS": "200"}).output
@@ -98,7 +98,7 @@ def test_the_dashboard_says_why(learning: Service) -> None:
         "lines": [],
         "left_out": 0,
     }
-    shown = page("parts/answer.html", values).body.decode()
+    shown = render_page("parts/answer.html", values).body.decode()
     assert "2 events were rejected and count nowhere:" in shown
     assert "<li>2: name is &#39;&lt;b&gt;lke&lt;/b&gt;&#39;, which no metric" in shown
     assert "never came" not in shown
@@ -129,7 +129,7 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
     batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
 
     def busy(*_: Any) -> Future[Any]:
-        raise StoreBusy("full")
+        raise StoreBusyError("full")
 
     def failed(*_: Any) -> Future[Any]:
         future: Future[Any] = Future()

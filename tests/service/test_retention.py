@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pasto.errors import BadOption, StoreError
+from pasto.errors import OptionError, StoreError
 from pasto.service.archive import Archive
-from pasto.service.retention import Keeping
+from pasto.service.retention import Retention
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -45,8 +45,8 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def keeping(learning: Service, archive: Archive) -> Keeping:
-    return Keeping(learning.store, archive)
+def keeping(learning: Service, archive: Archive) -> Retention:
+    return Retention(learning.store, archive)
 
 
 def units(service: Service) -> set[str]:
@@ -55,7 +55,7 @@ def units(service: Service) -> set[str]:
 
 
 def test_archived_rounds_replay_bit_for_bit(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive
 ) -> None:
     assert keeping.archive("feed") == {"study": "feed", "files": 3, "events": len(sent)}
     assert archive.rounds("feed") == [1, 2, 3]
@@ -70,7 +70,7 @@ def test_archived_rounds_replay_bit_for_bit(
 
 
 def test_ids_count_once_after_archiving_and_the_books_stay(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention
 ) -> None:
     fallback: dict[str, Any] = {
         "type": "exposure",
@@ -97,7 +97,7 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
 
 
 def test_late_events_stay_in_the_store(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive, traffic: Traffic
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive, traffic: Traffic
 ) -> None:
     keeping.archive("feed")
     late = {"type": "metric", "id": "late", "unit": "user 3", "name": "like", "version": 1}
@@ -112,7 +112,7 @@ def test_late_events_stay_in_the_store(
 
 @pytest.mark.parametrize("point", ["written", "renamed", "deleted"])
 def test_a_death_at_any_point_is_mended_by_the_next_run(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, point: str, monkeypatch: pytest.MonkeyPatch
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Death(BaseException):
         pass
@@ -141,7 +141,7 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
 
 @pytest.mark.parametrize("archived", [True, False])
 def test_a_forgotten_unit_is_gone_and_replay_says_so(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive, archived: bool
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive, archived: bool
 ) -> None:
     if archived:
         keeping.archive("feed")
@@ -163,7 +163,7 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
 
 
 def test_what_a_death_left_half_written_goes_with_a_unit(
-    sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+    sent: list[dict[str, Any]], keeping: Retention, archive: Archive
 ) -> None:
     keeping.archive("feed")
     files = "feed/round-000001/.abc.partial", "feed/round-000001/tmp_.abc.partial", ".spill/duckdb.tmp"
@@ -181,7 +181,7 @@ def test_an_archive_that_cannot_be_written_is_told(
     before = units(learning)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"file cannot be written: .*exists"):
-        Keeping(learning.store, Archive(tmp_path / "file")).archive("feed")
+        Retention(learning.store, Archive(tmp_path / "file")).archive("feed")
     archive = Archive(tmp_path / "archive")
 
     def full(*_: Any) -> None:
@@ -191,13 +191,13 @@ def test_an_archive_that_cannot_be_written_is_told(
         with monkeypatch.context() as patch:
             patch.setattr("pasto.service.archive._replace", fault)
             with pytest.raises(StoreError, match=r"archive cannot be written"):
-                Keeping(learning.store, archive).archive("feed")
+                Retention(learning.store, archive).archive("feed")
         assert units(learning) == before
-    assert Keeping(learning.store, archive).archive("feed")["events"] == len(sent)
+    assert Retention(learning.store, archive).archive("feed")["events"] == len(sent)
 
 
 def test_replay_still_finds_what_no_deletion_explains(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention
 ) -> None:
     keeping.forget("feed", "user 9", who="ann")
     learning.store._writing(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
@@ -206,12 +206,12 @@ def test_replay_still_finds_what_no_deletion_explains(
 
 
 def test_old_files_go_and_what_they_measured_stays(
-    learning: Service, sent: list[dict[str, Any]], keeping: Keeping, archive: Archive
+    learning: Service, sent: list[dict[str, Any]], keeping: Retention, archive: Archive
 ) -> None:
     keeping.archive("feed")
     assert keeping.drop("feed", older=3600.0)["rounds"] == []
     assert keeping.drop("feed", older=0.0)["rounds"] == [1, 2, 3]
     assert archive.rounds("feed") == []
     assert keeping.replay("feed") == {**SAME, "except": {"deleted_events": {"rounds": [1, 2, 3]}}}
-    with pytest.raises(BadOption, match="a number of seconds"):
+    with pytest.raises(OptionError, match="a number of seconds"):
         keeping.drop("feed", older=-1.0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import SolverFailed, WrongState
-from pasto.service.reports.builder import Reporter
+from pasto.errors import LifecycleError, SolverError
+from pasto.service.reports.builder import ReportBuilder
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.study_file import spec as stated
@@ -144,7 +144,7 @@ def test_one_studys_trouble_is_logged_and_holds_up_no_other(
     def fail(name: str) -> int:
         tried.append(name)
         if name == "feed":
-            raise SolverFailed("no progress")
+            raise SolverError("no progress")
         return close(name)
 
     monkeypatch.setattr(timed, "close_if_due", fail)
@@ -233,7 +233,7 @@ def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
         clocks.pass_(1.0 if second < 20 else 600.0)
         scheduler.tick()
         if second == 19:
-            with pytest.raises(WrongState, match="as many rounds waiting"):
+            with pytest.raises(LifecycleError, match="as many rounds waiting"):
                 service.close_round("feed", who="ann")
     closes = service.rounds("feed")
     learned = [number for one in closes for number in one["learned_from"]]
@@ -247,13 +247,13 @@ def test_a_report_that_is_looked_at_is_made_anew_after_a_close_and_once_only(
     timed: Service, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    compute = Reporter._fresh
+    compute = ReportBuilder._fresh
 
-    def fresh(self: Reporter, standing: Any) -> Any:
+    def fresh(self: ReportBuilder, standing: Any) -> Any:
         made.append(standing.row.round)
         return compute(self, standing)
 
-    monkeypatch.setattr(Reporter, "_fresh", fresh)
+    monkeypatch.setattr(ReportBuilder, "_fresh", fresh)
     scheduler = Scheduler(timed)
     timed.report("feed")
     for _ in range(2):
@@ -277,6 +277,6 @@ def test_books_are_kept_up_whether_anyone_looks_or_not(
         assert Scheduler(timed).tick() == 1
         kept.append(timed.store.note(f"books/{number}") is not None)
     assert kept == [False, True, True]
-    monkeypatch.setattr(Reporter, "keep_up", lambda self, study: 1 // 0)
+    monkeypatch.setattr(ReportBuilder, "keep_up", lambda self, study: 1 // 0)
     clocks.pass_(HOUR)
     assert Scheduler(timed).tick() == 1  # what goes wrong there is no close's trouble

@@ -10,9 +10,9 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.dashboard.audit_log import Logbook, alarms
-from pasto.errors import BadSpec, SourceError
-from pasto.report.text import text
+from pasto.dashboard.audit_log import AuditLogReader, find_alarms
+from pasto.errors import SourceError, StudyFileError
+from pasto.report.text import render_text
 from pasto.service.service import Service
 
 Document = dict[str, Any]
@@ -83,7 +83,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 def test_a_wrong_table_column_or_type_is_refused_by_field(
     service: Service, sourced: Document, lake: Path, fields: dict[str, Any], path: str, words: str
 ) -> None:
-    with pytest.raises(BadSpec) as refused:
+    with pytest.raises(StudyFileError) as refused:
         service.create(changed(sourced, **fields), who="ann")
     assert words in refused.value.problems[path], refused.value.problems
     assert service.studies() == []
@@ -91,7 +91,7 @@ def test_a_wrong_table_column_or_type_is_refused_by_field(
 
 def test_an_event_that_no_table_holds_is_refused(service: Service, sourced: Document, lake: Path) -> None:
     only = {**sourced, "source": {**SOURCE, "events": SOURCE["events"][:1]}}
-    with pytest.raises(BadSpec, match="has no table of the event 'like', which the metric 'likes' reads"):
+    with pytest.raises(StudyFileError, match="has no table of the event 'like', which the metric 'likes' reads"):
         service.create(only, who="ann")
 
 
@@ -99,10 +99,10 @@ def test_a_place_that_is_not_set_or_not_there_is_refused(
     service: Service, sourced: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PASTO_SOURCE_LAKE", raising=False)
-    with pytest.raises(BadSpec, match=r"source\.from cannot be used: .*PASTO_SOURCE_LAKE is not set"):
+    with pytest.raises(StudyFileError, match=r"source\.from cannot be used: .*PASTO_SOURCE_LAKE is not set"):
         service.create(sourced, who="ann")
     monkeypatch.setenv("PASTO_SOURCE_LAKE", "/nowhere/at/all")
-    with pytest.raises(BadSpec, match="/nowhere/at/all, does not exist"):
+    with pytest.raises(StudyFileError, match="/nowhere/at/all, does not exist"):
         service.create(sourced, who="ann")
 
 
@@ -110,14 +110,16 @@ def test_files_that_may_not_be_read_are_refused(
     service: Service, sourced: Document, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pasto.service.source_check.os.access", lambda path, mode: Path(path).name != "plays")
-    with pytest.raises(BadSpec, match=r"source\.events\[0\]\.table .* this process may not read"):
+    with pytest.raises(StudyFileError, match=r"source\.events\[0\]\.table .* this process may not read"):
         service.create(sourced, who="ann")
     monkeypatch.undo()
 
 
 def test_files_that_are_not_what_they_say_are_refused(service: Service, sourced: Document, lake: Path) -> None:
     (lake / "plays" / "1.parquet").write_text("nonsense")
-    with pytest.raises(BadSpec, match=r"source\.events\[0\]\.table names 'plays', which cannot be read: .*Parquet"):
+    with pytest.raises(
+        StudyFileError, match=r"source\.events\[0\]\.table names 'plays', which cannot be read: .*Parquet"
+    ):
         service.create(sourced, who="ann")
 
 
@@ -131,7 +133,7 @@ def test_a_folder_without_files_is_a_warning(service: Service, sourced: Document
 def test_a_start_checks_again(service: Service, sourced: Document, lake: Path) -> None:
     service.create(sourced, who="ann")
     write(lake, "plays", "'user 7' AS person, 1::BIGINT AS version")
-    with pytest.raises(BadSpec, match="which the table 'plays' does not have; it has person, version"):
+    with pytest.raises(StudyFileError, match="which the table 'plays' does not have; it has person, version"):
         service.change("feed", "start", who="ann")
     assert service.show("feed")["state"] == "draft"
 
@@ -162,10 +164,10 @@ def test_a_failing_source_is_seen_until_it_is_mended(service: Service, sourced: 
     assert "the table 'plays' has no 'secs'" in problem["message"]
     other = Service(service.store)  # a node, or a command, that did not try
     assert other.failing_sources() == {"feed": problem}
-    report = " ".join(text(other.report("feed")).split())
+    report = " ".join(render_text(other.report("feed")).split())
     assert f"Round 1 cannot be measured: {problem['message']}" in report
     standing = service.board.standing("feed")
-    (alarm,) = alarms(standing, other.show("feed"), Logbook(service.store), standing.row.opened_at)
+    (alarm,) = find_alarms(standing, other.show("feed"), AuditLogReader(service.store), standing.row.opened_at)
     assert alarm.text.startswith("Round 1 cannot be measured: the source 'lake'")
 
     write(lake, "plays", COLUMNS["plays"])
@@ -192,7 +194,7 @@ def test_postgres_tables_and_permissions_are_checked(
     monkeypatch.setenv("PASTO_SOURCE_LAKE", url)
 
     def refusal() -> str:
-        with pytest.raises(BadSpec) as refused:
+        with pytest.raises(StudyFileError) as refused:
             service.check(sourced)
         return str(refused.value)
 

@@ -12,8 +12,8 @@ import duckdb
 import psycopg
 import pytest
 
-from pasto.errors import BadSpec, SourceError
-from pasto.report.text import text
+from pasto.errors import SourceError, StudyFileError
+from pasto.report.text import render_text
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 
@@ -158,7 +158,7 @@ def test_a_source_that_is_read_again_is_not_called_failing_though_its_round_is_h
         service.close_round("feed", who="ann")
     problem = service.show("feed")["source_problem"]
     assert problem["round"] == 4
-    assert ".." not in text({**service.report("feed"), "source_problem": problem}), "one full stop"
+    assert ".." not in render_text({**service.report("feed"), "source_problem": problem}), "one full stop"
     clicks.with_suffix(".csv").unlink()
     assert service.close_round("feed", who="ann")["held"] == [4]
     assert service.show("feed")["source_problem"] is None
@@ -299,13 +299,13 @@ WRONG: list[tuple[Change, str]] = [
 def test_what_is_wrong_is_told_by_field(sourced: Document, change: Change, field: str) -> None:
     source = {**SOURCE}
     change(source)
-    with pytest.raises(BadSpec) as refused:
+    with pytest.raises(StudyFileError) as refused:
         parse_spec({**sourced, "source": source})
     assert any(field in path for path in refused.value.problems), refused.value.problems
 
 
 def test_rounds_by_exposures_need_events_here(sourced: Document) -> None:
-    with pytest.raises(BadSpec, match=r"rounds\.exposures cannot be counted"):
+    with pytest.raises(StudyFileError, match=r"rounds\.exposures cannot be counted"):
         parse_spec({**sourced, "rounds": {"exposures": 100}})
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.service.webhook import Webhook
 
 
@@ -92,7 +92,7 @@ def test_nobody_waits_for_a_webhook_that_is_not_sent() -> None:
 )
 def test_addresses_of_private_networks_are_refused_unless_their_name_is_allowed(address: str) -> None:
     found = [address]
-    with pytest.raises(BadOption, match="no public address"):
+    with pytest.raises(OptionError, match="no public address"):
         Webhook("https://hooks.example.com/", resolve=lambda *_: found).address()
     allowed = frozenset({"hooks.example.com"})
     assert Webhook("https://hooks.example.com/", allowed, resolve=lambda *_: found).address() == address
@@ -107,7 +107,7 @@ def test_a_host_that_is_not_found_now_may_be_found_later(caplog: pytest.LogCaptu
         return answers.pop()
 
     webhook = Webhook("https://hooks.example.com/", resolve=resolve)
-    with pytest.raises(BadOption, match=r"is at 10\.0\.0\.7, which is no public address"):
+    with pytest.raises(OptionError, match=r"is at 10\.0\.0\.7, which is no public address"):
         webhook.check()
     webhook.check()
     assert "cannot be found now: no name server" in caplog.text
@@ -123,10 +123,10 @@ def test_a_name_with_one_public_address_goes_there_and_nowhere_else() -> None:
     ["file:///etc/passwd", "ftp://hooks.example.com/", "https://", "hooks", "https://a:b@c.example.com/", "http://[::"],
 )
 def test_what_is_no_web_address_is_refused(url: str) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(OptionError):
         Webhook(url)
 
 
 def test_a_host_that_is_not_among_those_allowed_is_refused() -> None:
-    with pytest.raises(BadOption, match="not among webhook_hosts"):
+    with pytest.raises(OptionError, match="not among webhook_hosts"):
         Webhook("https://evil.example.com/", frozenset({"hooks.example.com"}))

@@ -10,7 +10,7 @@ import pytest
 
 from pasto.demo.scenario import limits
 from pasto.sim import Conditions, ads, feed, shop
-from pasto.sim.application import Application, Known, known
+from pasto.sim.application import Application, KnownMeans, known_means
 
 MAKERS: list[Callable[[], Any]] = [feed, ads, shop]
 USERS = 6_000
@@ -25,11 +25,11 @@ def application(request: pytest.FixtureRequest) -> Application:
 
 
 @pytest.fixture
-def truth(application: Application) -> Known:
-    return known(application, USERS)
+def truth(application: Application) -> KnownMeans:
+    return known_means(application, USERS)
 
 
-def test_visits_are_on_average_what_is_expected(application: Application, truth: Known) -> None:
+def test_visits_are_on_average_what_is_expected(application: Application, truth: KnownMeans) -> None:
     rng = np.random.default_rng(1)
     for candidate in (application.baseline, 0, len(application.candidates) - 1):
         totals = application.visit(np.full(20_000, candidate), rng).totals(20_000)
@@ -69,7 +69,7 @@ def test_a_good_mood_raises_the_goal_of_all_alike(application: Application) -> N
         assert merry[measure.numerator] / calm[measure.numerator] == pytest.approx(expected, abs=0.03)
 
 
-def test_no_candidate_is_best_in_everything(truth: Known) -> None:
+def test_no_candidate_is_best_in_everything(truth: KnownMeans) -> None:
     metrics, within = list(truth.application.measures), limits(truth.application)
     signs = {name: within[name].sign if name in within else 1.0 for name in metrics}
     best = {
@@ -79,7 +79,7 @@ def test_no_candidate_is_best_in_everything(truth: Known) -> None:
     assert len(best) == len(metrics)
 
 
-def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: Known) -> None:
+def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: KnownMeans) -> None:
     best = truth.best()
     assert best.single is not None
     assert best.single != truth.application.baseline
@@ -88,7 +88,7 @@ def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: Known) -> 
     assert ahead.value - 5 * ahead.error > 0.12
 
 
-def test_the_best_single_candidate_is_the_best_within_the_limits(truth: Known) -> None:
+def test_the_best_single_candidate_is_the_best_within_the_limits(truth: KnownMeans) -> None:
     goal, *kept = truth.application.measures
     singles = range(truth.means.shape[1])
     within = limits(truth.application)
@@ -101,7 +101,7 @@ def test_the_best_single_candidate_is_the_best_within_the_limits(truth: Known) -
     assert truth.best().single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
 
 
-def test_the_best_blend_is_at_its_limits(truth: Known) -> None:
+def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:
     best = truth.best()
     for name, limit in limits(truth.application).items():
         assert truth.lift(name, best.probabilities).value == pytest.approx(limit.at, abs=1e-6)
@@ -112,7 +112,7 @@ def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
     shares = np.full(len(application.candidates), 1.0 / len(application.candidates))
     apart = []
     for seed in range(20):
-        one, two = known(application, 400, seed=2 * seed + 1), known(application, 400, seed=2 * seed + 2)
+        one, two = known_means(application, 400, seed=2 * seed + 1), known_means(application, 400, seed=2 * seed + 2)
         for name in application.measures:
             first, second = one.lift(name, shares), two.lift(name, shares)
             apart.append((first.value - second.value) / np.hypot(first.error, second.error))
@@ -120,10 +120,10 @@ def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
 
 
 def test_the_truth_is_simulated_once(application: Application) -> None:
-    assert known(application, 400) is known(application, 400)
+    assert known_means(application, 400) is known_means(application, 400)
 
 
-def test_the_study_file_asks_the_same_question(truth: Known) -> None:
+def test_the_study_file_asks_the_same_question(truth: KnownMeans) -> None:
     from pasto.optimize import solve
     from pasto.service.study_file import parse_spec
 
@@ -144,7 +144,7 @@ def test_the_study_file_asks_the_same_question(truth: Known) -> None:
 
 def test_weights_pull_up_what_they_weigh() -> None:
     application = feed()
-    truth = known(application, 2_000)
+    truth = known_means(application, 2_000)
 
     def level(metric: str, like_weight: int, share_weight: int) -> float:
         found = application.candidates.find({"like_weight": like_weight, "share_weight": share_weight})
@@ -187,5 +187,5 @@ def test_levels_of_the_shop_swing_and_its_lifts_do_not() -> None:
         ]
     )
     assert saves[1] / saves[0] == pytest.approx([4.05, 4.05], rel=0.05)
-    truth = known(application, USERS).lift("saves", np.eye(len(application.candidates))[other])
+    truth = known_means(application, USERS).lift("saves", np.eye(len(application.candidates))[other])
     assert saves[:, 1] / saves[:, 0] - 1.0 == pytest.approx([truth.value] * 2, abs=0.04)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.sim import Conditions
 
 
@@ -41,5 +41,5 @@ def test_events_are_late_or_lost_and_never_both() -> None:
     ],
 )
 def test_impossible_conditions_are_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadOption, match=told):
+    with pytest.raises(OptionError, match=told):
         Conditions(**given)

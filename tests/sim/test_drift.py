@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadOption, BadTruth
+from pasto.errors import MeansError, OptionError
 from pasto.sim import drift, example_a, monte_carlo
 
 
@@ -57,11 +57,11 @@ def test_a_drifting_run_learns_from_the_means_of_its_round() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"period": 1.0}, BadOption),
-        ({"period": float("nan")}, BadOption),
-        ({"amplitude": [1.0, 2.0, 3.0]}, BadTruth),
-        ({"ramp": float("inf")}, BadTruth),
-        ({"phase": "late"}, BadTruth),
+        ({"period": 1.0}, OptionError),
+        ({"period": float("nan")}, OptionError),
+        ({"amplitude": [1.0, 2.0, 3.0]}, MeansError),
+        ({"ramp": float("inf")}, MeansError),
+        ({"phase": "late"}, MeansError),
     ],
 )
 def test_bad_drifts_are_refused(options: dict[str, Any], error: type[Exception]) -> None:

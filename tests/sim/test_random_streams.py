@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.sim import random_streams
-from pasto.sim.random_streams import Streams, pick
+from pasto.sim.random_streams import RandomStreams, pick
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -37,21 +37,21 @@ def test_a_candidate_with_no_probability_is_never_picked() -> None:
     assert set(pick(shares, points)[0].tolist()) == {1, 3}
 
 
-def _collected(streams: Streams, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _collected(streams: RandomStreams, count: int) -> tuple[np.ndarray, np.ndarray]:
     rounds = [(uniforms.copy(), normals.copy()) for uniforms, normals in streams.rounds(count)]
     return np.array([first for first, _ in rounds]), np.array([second for _, second in rounds])
 
 
 @pytest.mark.parametrize("ahead", [1, 12, 700])
 def test_a_run_sees_the_same_numbers_in_any_company_and_any_block(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
-    uniforms, normals = _collected(Streams(seed=5, runs=range(10), parallel=2, metrics=3), 50)
+    uniforms, normals = _collected(RandomStreams(seed=5, runs=range(10), parallel=2, metrics=3), 50)
     monkeypatch.setattr(random_streams, "AHEAD", ahead)
-    alone, noise = _collected(Streams(seed=5, runs=[7], parallel=2, metrics=3), 50)
+    alone, noise = _collected(RandomStreams(seed=5, runs=[7], parallel=2, metrics=3), 50)
     np.testing.assert_array_equal(alone[:, 0], uniforms[:, 7])
     np.testing.assert_array_equal(noise[:, 0], normals[:, 7])
 
 
 def test_runs_and_seeds_differ() -> None:
-    uniforms, _ = _collected(Streams(seed=5, runs=range(3), parallel=2, metrics=1), 4)
-    other, _ = _collected(Streams(seed=6, runs=range(3), parallel=2, metrics=1), 4)
+    uniforms, _ = _collected(RandomStreams(seed=5, runs=range(3), parallel=2, metrics=1), 4)
+    other, _ = _collected(RandomStreams(seed=6, runs=range(3), parallel=2, metrics=1), 4)
     assert len(np.unique(np.concatenate([uniforms.ravel(), other.ravel()]))) == 2 * uniforms.size

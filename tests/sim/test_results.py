@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadOption
-from pasto.sim import Trace, example_a, monte_carlo, relative_gain, spaced
+from pasto.errors import OptionError
+from pasto.sim import LearningTrace, example_a, monte_carlo, relative_gain, spaced
 
 
 @given(st.integers(1, 10**7))
@@ -24,9 +24,9 @@ def test_extra_checkpoints_beyond_the_last_round_are_left_out() -> None:
     assert spaced(100, 77, 1_000)[-1] == 100
 
 
-def _trace(answer: list[list[float]], optimum: list[float], single: list[float]) -> Trace:
+def _trace(answer: list[list[float]], optimum: list[float], single: list[float]) -> LearningTrace:
     values = np.array(answer)
-    return Trace(
+    return LearningTrace(
         learner="pasto",
         parallel=1,
         seed=1,
@@ -76,5 +76,5 @@ def test_only_checkpoints_can_be_asked_for() -> None:
     trace = monte_carlo("pasto", example_a(), runs=3, rounds=10, checkpoints=[5])
     assert trace.rounds == 10
     np.testing.assert_array_equal(trace.at(5), trace.answer[:, 0])
-    with pytest.raises(BadOption, match="no checkpoint"):
+    with pytest.raises(OptionError, match="no checkpoint"):
         trace.at(7)

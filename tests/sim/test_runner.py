@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadOption, Unsupported
+from pasto.errors import OptionError, UnsupportedError
 from pasto.objective import Array
-from pasto.optimize.learners import Algorithm1, Learner, Problem, Scgd
+from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, Scgd
 from pasto.optimize.learners.mirror_ascent import Schedule
-from pasto.sim import Moment, Trace, World, drift, example_a, monte_carlo, synthetic_b, table
-from pasto.sim.runner import play
+from pasto.sim import LearningTrace, RunRound, World, drift, example_a, monte_carlo, synthetic_b, table
+from pasto.sim.runner import run_learner
 
 RATIO = (
     pasto.maximize({"x": 1.0, "z": 0.3})
@@ -30,7 +30,7 @@ def _ratio(rng: np.random.Generator) -> World:
     return table(rng.uniform(0.5, 1.0, (4, 7)), rng.uniform(0.0, 0.2, (4, 7)), RATIO)
 
 
-def _same(one: Trace, two: Trace) -> bool:
+def _same(one: LearningTrace, two: LearningTrace) -> bool:
     parts = ("checkpoints", "answer", "served", "probabilities", "optimum", "single")
     return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in parts)
 
@@ -80,8 +80,8 @@ def test_many_runs_at_once_are_what_a_study_does_by_hand(
     world = make(np.random.default_rng(0))
     study = pasto.Study(world.candidates, world.objective, learner=learner, seed=11)
     rng = np.random.default_rng(11)
-    problem, draws = Problem(world.objective, world.names), _Replayed(11, 4, len(world.metrics))
-    for moment in play(learner, problem, [world], draws, rounds=200, parallel=4):
+    problem, draws = LearningProblem(world.objective, world.names), _Replayed(11, 4, len(world.metrics))
+    for moment in run_learner(learner, problem, [world], draws, rounds=200, parallel=4):
         np.testing.assert_allclose(moment.served[0], study.policy.probabilities, rtol=0, atol=1e-12)
         assignments = study.ask(parallel=4)
         study.tell(assignments, world.draw([a.candidate for a in assignments], rng))
@@ -102,7 +102,7 @@ def test_the_sample_is_unbiased(learner: Learner[Any]) -> None:
     """Σ Û_s − μ is a sum of martingale differences, whatever the learner does with them."""
     totals: list[Array] = []
 
-    def keep(moment: Moment) -> Array:
+    def keep(moment: RunRound) -> Array:
         totals.append(moment.state.total / moment.round)
         return np.zeros(len(moment.served))
 
@@ -123,7 +123,7 @@ def test_a_wrong_propensity_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     def bias() -> float:
         found: list[Array] = []
 
-        def keep(moment: Moment) -> Array:
+        def keep(moment: RunRound) -> Array:
             found.append(moment.state.total.mean(axis=0) / moment.round)
             return np.zeros(len(moment.served))
 
@@ -208,7 +208,7 @@ def test_memory_is_bounded_by_the_chunk() -> None:
     ],
 )
 def test_bad_sizes_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadOption, match=message):
+    with pytest.raises(OptionError, match=message):
         monte_carlo("pasto", example_a(), **{"runs": 2, "rounds": 10, **options})
 
 
@@ -216,16 +216,16 @@ def test_worlds_that_differ_in_more_than_means_are_refused() -> None:
     def uneven(rng: np.random.Generator) -> World:
         return synthetic_b(rng, sigma=0.1, candidates=int(rng.integers(2, 50)))
 
-    with pytest.raises(BadOption, match="same objective and candidates"):
+    with pytest.raises(OptionError, match="same objective and candidates"):
         monte_carlo("pasto", uneven, runs=5, rounds=2)
 
 
 def test_objectives_that_cannot_be_simulated_are_refused() -> None:
     hard = table({"x": [2, 0], "y": [-2, 2]}, 1.0, pasto.maximize("x").keep("y", at_least=0))
-    with pytest.raises(Unsupported, match="penalty="):
+    with pytest.raises(UnsupportedError, match="penalty="):
         monte_carlo("pasto", hard, runs=2, rounds=2)
     percent = World(
         np.ones((2, 2)), pasto.maximize("x").keep("y", at_least="-2%", penalty=5.0), np.ones((2, 1)), ("a", "b")
     )
-    with pytest.raises(Unsupported, match="own units"):
+    with pytest.raises(UnsupportedError, match="own units"):
         monte_carlo("pasto", percent, runs=2, rounds=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadTruth
+from pasto.errors import MeansError
 from pasto.sim import World, example_a, synthetic_b, table
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
@@ -69,7 +69,7 @@ def test_metrics_that_the_objective_does_not_read_are_left_out() -> None:
     ],
 )
 def test_bad_tables_are_refused(means: Any, noise: Any, message: str) -> None:
-    with pytest.raises(BadTruth, match=message):
+    with pytest.raises(MeansError, match=message):
         table(means, noise, OBJECTIVE)
 
 

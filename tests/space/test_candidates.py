@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto import Candidates
-from pasto.errors import BadOption, BadSpace, BadState
+from pasto.errors import OptionError, SpaceError, StateError
 
 NUMBERS = st.integers(-1000, 1000) | st.integers(-1000, 1000).map(lambda tick: tick / 8)
 ROWS = st.lists(
@@ -125,13 +125,15 @@ def test_features_by_hand() -> None:
 def test_a_hundred_thousand_are_taken_and_one_more_is_refused() -> None:
     rows = [{"a": number} for number in range(100_001)]
     assert len(Candidates.from_rows(rows[:-1])) == 100_000
-    with pytest.raises(BadSpace, match=r"100,001 candidates are more than the limit of 100,000; give fewer, or raise"):
+    with pytest.raises(
+        SpaceError, match=r"100,001 candidates are more than the limit of 100,000; give fewer, or raise"
+    ):
         Candidates.from_rows(rows)
-    with pytest.raises(BadSpace, match="more than 3 candidates are more than the limit of 3"):
+    with pytest.raises(SpaceError, match="more than 3 candidates are more than the limit of 3"):
         Candidates.from_rows(iter(rows), limit=3)
     assert len(Candidates.from_rows(rows, limit=100_001)) == 100_001
     three = Candidates.from_rows(rows[:3])
-    with pytest.raises(BadSpace, match="5 candidates are more than the limit of 4"):
+    with pytest.raises(SpaceError, match="5 candidates are more than the limit of 4"):
         three.add(rows[3:5], limit=4)
 
 
@@ -168,45 +170,45 @@ ONE = {"a": 1}
     ],
 )
 def test_refusals(rows: Any, names: Any, message: str) -> None:
-    with pytest.raises(BadSpace, match=message):
+    with pytest.raises(SpaceError, match=message):
         Candidates.from_rows(rows, names)
 
 
 def test_adding_refuses_what_is_there() -> None:
     candidates = pasto.grid(a=[1, 2])
-    with pytest.raises(BadSpace, match=r"candidates 1 \('a=2'\) and 2 \('again'\) have the same values a=2"):
+    with pytest.raises(SpaceError, match=r"candidates 1 \('a=2'\) and 2 \('again'\) have the same values a=2"):
         candidates.add([{"a": 2.0}], names=["again"])
-    with pytest.raises(BadSpace, match="are both named 'a=1'"):
+    with pytest.raises(SpaceError, match="are both named 'a=1'"):
         candidates.add([{"a": 3}], names=["a=1"])
-    with pytest.raises(BadSpace, match="row 0 lacks 'a' and has unknown 'b'"):
+    with pytest.raises(SpaceError, match="row 0 lacks 'a' and has unknown 'b'"):
         candidates.add([{"b": 3}])
-    with pytest.raises(BadSpace, match="0 names came for 1"):
+    with pytest.raises(SpaceError, match="0 names came for 1"):
         candidates.add([{"a": 3}], names=[])
     assert candidates.add([]) == candidates
 
 
 def test_looking_up_what_is_not_there() -> None:
     candidates = pasto.grid(a=[1, 2], on=[True])
-    with pytest.raises(BadOption, match="no candidate is named 'a=3'; there are <2 candidates"):
+    with pytest.raises(OptionError, match="no candidate is named 'a=3'; there are <2 candidates"):
         candidates["a=3"]
-    with pytest.raises(BadOption, match="there is no candidate 2; the 2 candidates count from 0"):
+    with pytest.raises(OptionError, match="there is no candidate 2; the 2 candidates count from 0"):
         candidates[2]
-    with pytest.raises(BadOption, match="there is no candidate -3"):
+    with pytest.raises(OptionError, match="there is no candidate -3"):
         candidates[-3]
-    with pytest.raises(BadOption, match="there is no candidate True"):
+    with pytest.raises(OptionError, match="there is no candidate True"):
         candidates[True]
-    with pytest.raises(BadOption, match=r"by its index or its name, got 1\.0"):
+    with pytest.raises(OptionError, match=r"by its index or its name, got 1\.0"):
         candidates[1.0]  # type: ignore[index]
     assert candidates[np.int64(1)] == {"a": 2, "on": True}
-    with pytest.raises(BadOption, match="no candidate has a=3; it takes 1, 2"):
+    with pytest.raises(OptionError, match="no candidate has a=3; it takes 1, 2"):
         candidates.find({"a": 3, "on": True})
-    with pytest.raises(BadOption, match="no candidate has on=1; it takes True"):
+    with pytest.raises(OptionError, match="no candidate has on=1; it takes True"):
         candidates.find({"a": 1, "on": 1})
-    with pytest.raises(BadSpace, match="the setting to find lacks 'on'"):
+    with pytest.raises(SpaceError, match="the setting to find lacks 'on'"):
         candidates.find({"a": 1})
-    with pytest.raises(BadOption, match="no candidate has a=0,b=0 together; add it first"):
+    with pytest.raises(OptionError, match="no candidate has a=0,b=0 together; add it first"):
         pasto.grid("a + b >= 1", a=[0, 1], b=[0, 1]).find({"a": 0, "b": 0})
-    with pytest.raises(BadOption, match="it takes 0, 1, 2, 3, 4, 5, 6, 7, …"):
+    with pytest.raises(OptionError, match="it takes 0, 1, 2, 3, 4, 5, 6, 7, …"):
         pasto.grid(a=range(20)).find({"a": 20})
 
 
@@ -225,5 +227,5 @@ def test_looking_up_what_is_not_there() -> None:
     ],
 )
 def test_a_broken_saved_state_is_refused(saved: Any) -> None:
-    with pytest.raises(BadState, match="the saved candidates cannot be read"):
+    with pytest.raises(StateError, match="the saved candidates cannot be read"):
         Candidates.from_saved(saved)

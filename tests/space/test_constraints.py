@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.space.constraints import Constraint
 
 BOX: dict[str, tuple[float, float] | None] = {"a": (-1e6, 1e6), "b": (-1e6, 1e6), "c": (-1e6, 1e6)}
@@ -62,7 +62,7 @@ def test_agrees_with_pythons_own_arithmetic(left: str, right: str, sign: str, po
     expected = eval(f"({left}) {sign} ({right})", {}, exact)  # noqa: S307 -- the text is made above
     try:
         constraint = read(f"{left} {sign} {right}")
-    except BadSpace as refusal:
+    except SpaceError as refusal:
         if "no parameter is left" not in str(refusal) and "can never hold" not in str(refusal):
             raise
         return
@@ -110,12 +110,12 @@ def test_rounding_is_forgiven_and_whole_units_are_not() -> None:
     ],
 )
 def test_refusals_name_the_cure(text: str, message: str) -> None:
-    with pytest.raises(BadSpace, match=message):
+    with pytest.raises(SpaceError, match=message):
         read(text)
 
 
 def test_refuses_strings_in_sums_and_constraints_that_are_no_text() -> None:
-    with pytest.raises(BadSpace, match="adds up 'mode', whose values are not all numbers"):
+    with pytest.raises(SpaceError, match="adds up 'mode', whose values are not all numbers"):
         Constraint.parse("mode <= 3", {"mode": None})
-    with pytest.raises(BadSpace, match="a constraint is a string such as"):
+    with pytest.raises(SpaceError, match="a constraint is a string such as"):
         read(3)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto import Choice, Integer, Real
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.space.parameters import Parameter, text
 
 UNITS = np.array([0.0, 0.1, 0.25, 0.5, 0.75, np.nextafter(1.0, 0.0)])
@@ -89,12 +89,12 @@ def test_features_scale_numbers_and_split_strings() -> None:
 
 
 def test_features_refuse_strangers_and_huge_tables() -> None:
-    with pytest.raises(BadSpace, match=r"'c' is not one of the options a, b"):
+    with pytest.raises(SpaceError, match=r"'c' is not one of the options a, b"):
         Choice(["a", "b"]).features(["c"])
-    with pytest.raises(BadSpace, match=r"'fast' is not a number"):
+    with pytest.raises(SpaceError, match=r"'fast' is not a number"):
         Real(0, 1).features([0.5, "fast"])
     many = [f"model {number}" for number in range(10_000)]
-    with pytest.raises(BadSpace, match=r"10,000 different options make no features for 10,000"):
+    with pytest.raises(SpaceError, match=r"10,000 different options make no features for 10,000"):
         Choice(many).features(many)
 
 
@@ -126,7 +126,7 @@ def test_features_refuse_strangers_and_huge_tables() -> None:
     ],
 )
 def test_refusals(build: Any, message: str) -> None:
-    with pytest.raises(BadSpace, match=message):
+    with pytest.raises(SpaceError, match=message):
         build()
 
 

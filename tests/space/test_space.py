@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto import Choice, Integer, Real, Space
-from pasto.errors import BadSpace, BadState
+from pasto.errors import SpaceError, StateError
 from pasto.space import sampling
 
 QUOTAS = Space(
@@ -63,7 +63,7 @@ def test_grids_are_the_feasible_part_of_the_levels(space: Space, levels: int) ->
     rows = [dict(zip(space.parameters, row, strict=True)) for row in every]
     expected = [row for row in rows if space.contains(row)]
     if not expected:
-        with pytest.raises(BadSpace, match="no combination"):
+        with pytest.raises(SpaceError, match="no combination"):
             space.grid(levels)
         return
     assert list(space.grid(levels)) == expected
@@ -107,13 +107,13 @@ def test_sample_is_uniform_over_the_feasible_points() -> None:
 def test_sobol_finds_every_point_of_a_small_space_and_says_when_there_are_no_more() -> None:
     space = Space("a + b <= 2", a=Integer(0, 3), b=Integer(0, 3))
     assert set(space.sobol(6).table) == {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)}
-    with pytest.raises(BadSpace, match="7 points were asked for and the space has only 6"):
+    with pytest.raises(SpaceError, match="7 points were asked for and the space has only 6"):
         space.sobol(7)
-    with pytest.raises(BadSpace, match="9 points were asked for and the space has only 8"):
+    with pytest.raises(SpaceError, match="9 points were asked for and the space has only 8"):
         pasto.sobol(9, a=Integer(0, 3), b=["x", "y"])
-    with pytest.raises(BadSpace, match="has only 0; widen a constraint or a range"):
+    with pytest.raises(SpaceError, match="has only 0; widen a constraint or a range"):
         pasto.sobol(1, "2*a + 2*b + 2*c == 61", a=Integer(0, 20), b=Integer(0, 20), c=Integer(0, 20))
-    with pytest.raises(BadSpace, match="has only 200,001"):
+    with pytest.raises(SpaceError, match="has only 200,001"):
         pasto.sobol(200_002, a=Integer(0, 200_000), limit=300_000)
 
 
@@ -121,9 +121,9 @@ def test_rare_points_are_refused_after_bounded_effort(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sampling, "_EFFORT", 4096)
     names = "abcdefgh"
     space = Space(" + ".join(names) + " <= 100", **dict.fromkeys(names, Integer(0, 100)))
-    with pytest.raises(BadSpace, match=r"100 points were asked for, and 4,\d+ draws found \d+ new ones that meet 'a"):
+    with pytest.raises(SpaceError, match=r"100 points were asked for, and 4,\d+ draws found \d+ new ones that meet 'a"):
         space.sobol(100)
-    with pytest.raises(BadSpace, match="narrow the parameters' ranges"):
+    with pytest.raises(SpaceError, match="narrow the parameters' ranges"):
         space.sample(100, np.random.default_rng(0))
 
 
@@ -137,7 +137,7 @@ def test_equality_among_reals_is_refused_with_the_cure() -> None:
     space = Space("a + b == 1", a=(0, 1), b=(0, 1))
     for draw in (lambda: space.sobol(4), lambda: space.sample(4, np.random.default_rng(0))):
         with pytest.raises(
-            BadSpace, match=r"'a [+] b == 1' asks for equality, which drawn points of the real 'a' never"
+            SpaceError, match=r"'a [+] b == 1' asks for equality, which drawn points of the real 'a' never"
         ):
             draw()
     assert len(space.grid(levels=11)) == 11
@@ -174,9 +174,9 @@ def test_contains_checks_ranges_kinds_and_constraints() -> None:
     assert not QUOTAS.contains({**good, "fresh": 2.5})
     assert not QUOTAS.contains({**good, "fresh": "3"})
     assert not QUOTAS.contains({**good, "fresh": -1})
-    with pytest.raises(BadSpace, match="the setting lacks 'fresh' and has unknown 'fish'"):
+    with pytest.raises(SpaceError, match="the setting lacks 'fresh' and has unknown 'fish'"):
         QUOTAS.contains({"search": 4, "social": 3, "fish": 3})
-    with pytest.raises(BadSpace, match="the setting: 'fresh' is nan"):
+    with pytest.raises(SpaceError, match="the setting: 'fresh' is nan"):
         QUOTAS.contains({**good, "fresh": math.nan})
 
 
@@ -185,9 +185,9 @@ def test_features_use_the_bounds_of_the_space() -> None:
     rows = [{"a": 1, "mode": "y", "n": 2, "cut": 1}, {"a": 4.0, "mode": "x", "n": 2, "cut": 3}]
     assert space.features(rows).tolist() == [[0.25, 0, 1, 0], [1, 1, 0, 1]]
     assert space.features([]).shape == (0, 4)
-    with pytest.raises(BadSpace, match="parameter 'mode': 'z' is not one of the options x, y"):
+    with pytest.raises(SpaceError, match="parameter 'mode': 'z' is not one of the options x, y"):
         space.features([{**rows[0], "mode": "z"}])
-    with pytest.raises(BadSpace, match="row 1 lacks 'a'"):
+    with pytest.raises(SpaceError, match="row 1 lacks 'a'"):
         space.features([rows[0], {"mode": "x", "n": 2, "cut": 3}])
 
 
@@ -225,7 +225,7 @@ def test_features_use_the_bounds_of_the_space() -> None:
     ],
 )
 def test_refusals(build: Any, message: str) -> None:
-    with pytest.raises(BadSpace, match=message):
+    with pytest.raises(SpaceError, match=message):
         build()
 
 
@@ -242,5 +242,5 @@ def test_refusals(build: Any, message: str) -> None:
     ],
 )
 def test_a_broken_saved_state_is_refused(saved: Any) -> None:
-    with pytest.raises(BadState, match="the saved space cannot be read"):
+    with pytest.raises(StateError, match="the saved space cannot be read"):
         Space.from_saved(saved)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from pasto.errors import StoreBusy, StoreError, StoreRefused
+from pasto.errors import StoreBusyError, StoreError, UnsafeStoreError
 from pasto.store import EXPOSURE, Appended, AuditRow, EventRow, Store, StudyRow, open_store
-from pasto.store.ingest_plan import Batch
+from pasto.store.ingest_plan import EventBatch
 from pasto.store.schema import migrations
-from pasto.store.sqlite_connections import Directory, connect, prepare
+from pasto.store.sqlite_connections import StoreDirectory, connect, prepare
 from pasto.store.sqlite_store import SqliteStore
-from pasto.store.write_queue import Writer
+from pasto.store.write_queue import WriteQueue
 
 Opened = Callable[[str], Store]
 
@@ -84,7 +84,7 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
 
 def test_it_is_open_once(tmp_path: Path, opened: Opened) -> None:
     store = opened(str(tmp_path))
-    with pytest.raises(StoreRefused, match=rf"\({os.getpid()}\).*--url"):
+    with pytest.raises(UnsafeStoreError, match=rf"\({os.getpid()}\).*--url"):
         open_store(str(tmp_path))
     code = f"from pasto.store import open_store\nopen_store({str(tmp_path)!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -106,15 +106,15 @@ def test_network_file_systems_are_refused(tmp_path: Path, kind: str) -> None:
     mounts = (
         f"/dev/vda / ext4 rw 0 0\nserver:/x {tmp_path}/far\\040away {kind} rw 0 0\ntmpfs {tmp_path}/near tmpfs rw 0 0\n"
     )
-    with pytest.raises(StoreRefused, match=rf"network file system \({kind}\).*PostgreSQL"):
-        Directory(tmp_path / "far away" / "data", mounts=mounts)
+    with pytest.raises(UnsafeStoreError, match=rf"network file system \({kind}\).*PostgreSQL"):
+        StoreDirectory(tmp_path / "far away" / "data", mounts=mounts)
     for fine in (tmp_path / "near", tmp_path / "far"):
-        Directory(fine, mounts=mounts).release()
+        StoreDirectory(fine, mounts=mounts).release()
 
 
 def test_a_place_that_cannot_hold_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreRefused, match="cannot hold a store"):
+    with pytest.raises(UnsafeStoreError, match="cannot hold a store"):
         open_store(str(tmp_path / "file"))
 
 
@@ -166,13 +166,13 @@ def test_tables_of_a_newer_version_are_refused(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     for _ in range(2):
-        with pytest.raises(StoreRefused, match=f"newer PASTO .*version {newer}"):
+        with pytest.raises(UnsafeStoreError, match=f"newer PASTO .*version {newer}"):
             open_store(str(tmp_path))
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pasto.db").write_bytes(b"not a database at all" * 1000)
-    with pytest.raises(StoreRefused, match="backup"):
+    with pytest.raises(UnsafeStoreError, match="backup"):
         open_store(str(tmp_path))
 
 
@@ -252,19 +252,19 @@ def test_too_much_waiting_is_refused_whole() -> None:
         written.extend(event.id for batch in batches for event in batch.events)
         return [Appended((True,) * len(batch.events), 0) for batch in batches]
 
-    writer = Writer(append, waiting=10)
+    writer = WriteQueue(append, waiting=10)
     futures: list[Future[Appended]] = []
     refused = 0
     for number in range(20):
         try:
-            futures.append(writer.append(Batch(1, exposures(f"{number}/1", f"{number}/2"))))
-        except StoreBusy:
+            futures.append(writer.append(EventBatch(1, exposures(f"{number}/1", f"{number}/2"))))
+        except StoreBusyError:
             refused += 1
     assert refused >= 13
     go_on.set()
     for future in futures:
         future.result()
-    assert writer.append(Batch(1, exposures(*map(str, range(30))))).result().new == (True,) * 30
+    assert writer.append(EventBatch(1, exposures(*map(str, range(30))))).result().new == (True,) * 30
     writer.close()
     assert len(written) == len(set(written)) == 2 * len(futures) + 30
 

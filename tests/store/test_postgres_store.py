@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pasto.errors import MissingExtra, StoreError, StoreRefused
+from pasto.errors import MissingExtraError, StoreError, UnsafeStoreError
 from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
 from pasto.store.postgres_session import LOCKS
 from pasto.store.postgres_store import PostgresStore
@@ -48,12 +48,12 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[postgres\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[postgres\]'"):
         open_store("postgresql://localhost/pasto")
 
 
 def test_a_server_that_is_not_there_is_refused_without_telling_the_password(tmp_path: Path) -> None:
-    with pytest.raises(StoreRefused) as caught:
+    with pytest.raises(UnsafeStoreError) as caught:
         open_store(f"postgresql://pasto:hunter2@/pasto?host={tmp_path}")
     assert "cannot be opened" in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -94,7 +94,7 @@ def test_tables_of_a_newer_version_are_refused(postgres_url: str) -> None:
     open_store(postgres_url).close()
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(StoreRefused, match="newer PASTO"):
+    with pytest.raises(UnsafeStoreError, match="newer PASTO"):
         open_store(postgres_url)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pasto.errors import StoreLostError, StoreRefused
+from pasto.errors import StoreLostError, UnsafeStoreError
 from pasto.store import EXPOSURE, AuditRow, EventRow, KeyRow, Store, StudyRow, open_store
 from pasto.store.disk_reserve import DiskReserve
-from pasto.store.read_only_store import looking
+from pasto.store.read_only_store import open_read_only
 from pasto.store.sqlite_connections import connect
 from pasto.store.sqlite_store import SqliteStore
 from pasto.store.store_mark import MARK_BYTES, read_mark
@@ -36,7 +36,7 @@ def exposures(*ids: str) -> list[EventRow]:
 
 
 def findings(folder: Path) -> list[str]:
-    with looking(str(folder)) as store:
+    with open_read_only(str(folder)) as store:
         return list(store.check())
 
 
@@ -110,7 +110,7 @@ def test_a_store_that_lost_its_keys_is_refused_until_the_mark_is_deleted(tmp_pat
         if content is not None:
             (tmp_path / "pasto.db").write_bytes(content)
         for _ in range(2):
-            with pytest.raises(StoreRefused, match=r"restore a backup.*or delete \S+pasto.mark"):
+            with pytest.raises(UnsafeStoreError, match=r"restore a backup.*or delete \S+pasto.mark"):
                 open_store(str(tmp_path))
     (tmp_path / "pasto.mark").unlink()
     assert opened(str(tmp_path)).keys() == []
@@ -123,10 +123,10 @@ def test_a_failed_restore_leaves_the_mark(tmp_path: Path) -> None:
     (tmp_path / "data" / "pasto.db").unlink()
     (tmp_path / "text").write_text("not a database" * 1000)
     again = open_store(str(tmp_path / "data"), restoring=True)
-    with pytest.raises(StoreRefused, match="no backup"):
+    with pytest.raises(UnsafeStoreError, match="no backup"):
         again.restore(tmp_path / "text")
     again.close()
-    with pytest.raises(StoreRefused, match="held a store with keys"):
+    with pytest.raises(UnsafeStoreError, match="held a store with keys"):
         open_store(str(tmp_path / "data"))
 
 
@@ -144,7 +144,7 @@ def test_a_mark_that_cannot_be_read_counts_as_that_of_a_store_with_keys(
     tmp_path: Path, opened: Opened, content: str
 ) -> None:
     (tmp_path / "pasto.mark").write_text(content, encoding="latin-1")
-    with pytest.raises(StoreRefused, match="held a store with keys"):
+    with pytest.raises(UnsafeStoreError, match="held a store with keys"):
         open_store(str(tmp_path))
     (tmp_path / "pasto.mark").write_text("")
     opened(str(tmp_path))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import StoreRefused
+from pasto.errors import UnsafeStoreError
 from pasto.store import (
     EXPOSURE,
     METRIC,
@@ -25,7 +25,7 @@ from pasto.store import (
     open_store,
 )
 from pasto.store.integrity_check import COLUMNS, event_base, event_checksum, row_checksum, stored_checksum
-from pasto.store.read_only_store import looking
+from pasto.store.read_only_store import open_read_only
 
 
 def fill(store: Store, units: int = 3) -> StudyRow:
@@ -142,9 +142,9 @@ def written_once(file: Path) -> Any:
 
 def is_found(folder: Path) -> bool:
     try:
-        with looking(str(folder)) as store:
+        with open_read_only(str(folder)) as store:
             return bool(list(store.check()))
-    except StoreRefused:
+    except UnsafeStoreError:
         return True
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import StoreError, StoreRefused, StudyExists
+from pasto.errors import StoreError, StudyExistsError, UnsafeStoreError
 from pasto.store import (
     CONFLICT_REASON,
     EXPOSURE,
@@ -85,7 +85,7 @@ def test_a_study_comes_back_as_it_was(store: Store, study: StudyRow) -> None:
 
 
 def test_two_studies_cannot_share_a_name(store: Store, study: StudyRow) -> None:
-    with pytest.raises(StudyExists, match="'feed'"):
+    with pytest.raises(StudyExistsError, match="'feed'"):
         store.create(replace(study, state="other"), audit())
     assert store.study("feed") == study
     assert len(store.audit(study.number)) == 1
@@ -103,7 +103,7 @@ def test_an_archived_study_gives_up_its_name_and_keeps_its_history(store: Store,
     assert [row.action for row in store.audit(new.number)] == ["create"]
     assert store.policies(new.number) == []
     assert store.policies(old.number) == [policy(1)]
-    with pytest.raises(StudyExists):
+    with pytest.raises(StudyExistsError):
         store.create(replace(study, seed=9), audit(), rename_archived="feed@2")
     assert set(store.generations()) == {"feed", "feed@1"}
 
@@ -605,7 +605,7 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     with pytest.raises(StoreError, match="no backup"):
         store.restore(tmp_path / "nowhere.db")
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 100)
-    with pytest.raises(StoreRefused, match="no backup"):
+    with pytest.raises(UnsafeStoreError, match="no backup"):
         store.restore(tmp_path / "text")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.service.event_ledger import Ledger
+from pasto.service.event_ledger import EventLedger
 from pasto.store import (
     EXPOSURE,
     METRIC,
@@ -123,7 +123,7 @@ def test_archived_events_of_an_older_store_are_deleted_and_counted(tmp_path: Pat
         answer = store.append(1, again).result()
         assert answer == Appended((False,) * len(events), 9), "the content of older events is not known"
         assert store.append(1, [EventRow("new", METRIC, "ann", None, None, None, "like")]).result().last == 10
-        ledger = Ledger(store, 1)
+        ledger = EventLedger(store, 1)
         assert ledger.shown(["a", "b"], [])["events"] == {
             "exposures": 5,
             "metrics": 5,

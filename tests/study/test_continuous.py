@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadInput, Unsupported
+from pasto.errors import InputError, UnsupportedError
 from pasto.objective import Array
 from pasto.optimize.learners import Thompson
 from pasto.sim.continuous import LANDSCAPES, Columns, Landscape, apart, mixed, peaks, valley
@@ -169,11 +169,11 @@ def test_a_baseline_of_the_space_comes_first_and_keeps_its_place() -> None:
 
 
 def test_a_baseline_outside_the_space_is_refused() -> None:
-    with pytest.raises(BadInput, match="does not lie in the space"):
+    with pytest.raises(InputError, match="does not lie in the space"):
         pasto.Study(pasto.Space(a=(0, 1)), pasto.maximize("x"), learner="thompson", baseline={"a": 2.0})
 
 
 @pytest.mark.parametrize("learner", ["pasto", Thompson(structure="independent")])
 def test_other_learners_are_refused_with_the_cure(learner: str | Thompson) -> None:
-    with pytest.raises(Unsupported, match=r"learner='thompson'.*space\.sobol"):
+    with pytest.raises(UnsupportedError, match=r"learner='thompson'.*space\.sobol"):
         pasto.Study(pasto.Space(a=(0, 1)), pasto.maximize("x"), learner=learner)

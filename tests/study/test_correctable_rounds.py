@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
-from pasto.errors import AlreadyTold, BadOption
+from pasto.errors import AlreadyAnsweredError, OptionError
 from pasto.optimize.learners import Learner, Thompson
 from pasto.records import Observation, Policy
 from pasto.space import Real
@@ -161,17 +161,17 @@ def test_a_continuous_space_keeps_the_points_it_found() -> None:
 
 def test_what_cannot_be_done_says_why() -> None:
     study = build()
-    with pytest.raises(BadOption, match="not the oldest one that may be corrected; those are, in order: none"):
+    with pytest.raises(OptionError, match="not the oldest one that may be corrected; those are, in order: none"):
         study.settle(seen(0))
     study.observe(seen(0), final=False)
     study.observe(seen(1), final=False)
-    with pytest.raises(BadOption, match="in order: 0, 1"):
+    with pytest.raises(OptionError, match="in order: 0, 1"):
         study.settle(seen(1))
-    with pytest.raises(BadOption, match="settle those first"):
+    with pytest.raises(OptionError, match="settle those first"):
         study.observe(seen(2))
-    with pytest.raises(AlreadyTold):
+    with pytest.raises(AlreadyAnsweredError):
         study.observe(seen(1), final=False)
     assignments = study.ask(parallel=10)
     study.tell(assignments, np.zeros((10, 2)), errors=np.ones((10, 2)))
-    with pytest.raises(BadOption, match="settle all instead"):
+    with pytest.raises(OptionError, match="settle all instead"):
         study.rewind()

@@ -11,15 +11,15 @@ import pytest
 
 import pasto
 from pasto.errors import (
-    AlreadyTold,
-    BadInput,
-    BadMeasurement,
-    BadObjective,
-    BadOption,
-    BadState,
-    NothingLearned,
+    AlreadyAnsweredError,
+    InputError,
+    MeasurementError,
+    NotFittedError,
+    ObjectiveError,
+    OptionError,
     PastoError,
-    UnknownAssignment,
+    StateError,
+    UnknownAssignmentError,
 )
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
@@ -44,9 +44,9 @@ def study() -> pasto.Study:
     ],
 )
 def test_what_is_no_objective_is_refused_with_what_to_write(given: Any, says: str) -> None:
-    with pytest.raises(BadObjective, match=says):
+    with pytest.raises(ObjectiveError, match=says):
         pasto.Study([{"w": 0}, {"w": 1}], given)
-    with pytest.raises(BadObjective, match=says):
+    with pytest.raises(ObjectiveError, match=says):
         pasto.solve({"watch_time": [1, 2]}, given)
 
 
@@ -110,7 +110,7 @@ def test_overlapping_rounds_finish_in_any_order(study: pasto.Study) -> None:
 def test_bad_metrics_are_refused_and_nothing_is_lost(study: pasto.Study, metrics: Any, cure: str) -> None:
     assignments = study.ask(2)
     before = json.dumps(study.state())
-    with pytest.raises(BadMeasurement, match=cure):
+    with pytest.raises(MeasurementError, match=cure):
         study.tell(assignments, metrics)
     assert json.dumps(study.state()) == before
     study.tell(assignments, np.ones((2, 2)))
@@ -120,7 +120,7 @@ def test_bad_metrics_are_refused_and_nothing_is_lost(study: pasto.Study, metrics
 @pytest.mark.parametrize("errors", [[[-0.1, 0.1]], [[float("nan"), 0.1]], [[0.1]]])
 def test_bad_errors_are_refused(study: pasto.Study, errors: Any) -> None:
     (assignment,) = study.ask()
-    with pytest.raises(BadMeasurement):
+    with pytest.raises(MeasurementError):
         study.tell(assignment, [1.0, 1.0], errors=errors)
     assert study.pending == (assignment,)
 
@@ -129,14 +129,14 @@ def test_a_state_of_another_format_says_what_to_do(study: pasto.Study) -> None:
     state = study.state()
     assert state["format"] == 2
     with pytest.raises(
-        BadState, match=r"format 1, from an older version of PASTO; this one reads 2, .* create it again"
+        StateError, match=r"format 1, from an older version of PASTO; this one reads 2, .* create it again"
     ):
         pasto.Study.from_state({**state, "format": 1})
-    with pytest.raises(BadState, match=r"format 3, from a newer version of PASTO; this one reads 2\. Upgrade"):
+    with pytest.raises(StateError, match=r"format 3, from a newer version of PASTO; this one reads 2\. Upgrade"):
         pasto.Study.from_state({**state, "format": 3})
     others: list[Any] = [{}, [], None, {**state, "format": "2"}, {**state, "format": True}]
     for other in others:
-        with pytest.raises(BadState, match=r"is what state\(\) returned"):
+        with pytest.raises(StateError, match=r"is what state\(\) returned"):
             pasto.Study.from_state(other)
 
 
@@ -174,18 +174,18 @@ def paths(saved: Any) -> set[str]:
 def test_telling_twice_is_refused(study: pasto.Study) -> None:
     first, second = study.ask(2)
     study.tell(first, [1.0, 1.0])
-    with pytest.raises(AlreadyTold, match="told before"):
+    with pytest.raises(AlreadyAnsweredError, match="told before"):
         study.tell(first, [2.0, 2.0])
-    with pytest.raises(AlreadyTold, match="told before"):
+    with pytest.raises(AlreadyAnsweredError, match="told before"):
         study.drop(first)
     study.drop(second)
-    with pytest.raises(AlreadyTold, match="has been learned"):
+    with pytest.raises(AlreadyAnsweredError, match="has been learned"):
         study.tell(second, [1.0, 1.0])
     third, fourth = study.ask(2)
-    with pytest.raises(AlreadyTold, match="twice in one call"):
+    with pytest.raises(AlreadyAnsweredError, match="twice in one call"):
         study.tell([third, third], np.ones((2, 2)))
     study.drop(third)
-    with pytest.raises(AlreadyTold, match="dropped before"):
+    with pytest.raises(AlreadyAnsweredError, match="dropped before"):
         study.tell([fourth, third], np.ones((2, 2)))
     assert study.pending == (fourth,)
 
@@ -193,23 +193,23 @@ def test_telling_twice_is_refused(study: pasto.Study) -> None:
 @pytest.mark.parametrize("stranger", ["7/0", "0/9", "x", "0", "-1/0", "0/0/0", "0/-1", "²/0"])
 def test_unknown_assignments_are_refused(study: pasto.Study, stranger: str) -> None:
     study.ask(2)
-    with pytest.raises(UnknownAssignment, match="never asked"):
+    with pytest.raises(UnknownAssignmentError, match="never asked"):
         study.tell(stranger, [1.0, 1.0])
 
 
 def test_nothing_to_tell_is_refused(study: pasto.Study) -> None:
-    with pytest.raises(BadMeasurement, match="no assignment"):
+    with pytest.raises(MeasurementError, match="no assignment"):
         study.tell([], np.ones((0, 2)))
 
 
 @pytest.mark.parametrize("parallel", [0, -1, 1.5, True, "2"])
 def test_a_round_of_no_size_is_refused(study: pasto.Study, parallel: Any) -> None:
-    with pytest.raises(BadOption, match="parallel"):
+    with pytest.raises(OptionError, match="parallel"):
         study.ask(parallel)
 
 
 def test_no_answer_before_the_first_round(study: pasto.Study) -> None:
-    with pytest.raises(NothingLearned, match="ask"):
+    with pytest.raises(NotFittedError, match="ask"):
         study.blend()
 
 
@@ -217,7 +217,7 @@ def test_baselines_go_by_index_name_or_values() -> None:
     for baseline in (3, CANDIDATES.names[3], {"like_weight": 1, "share_weight": 1}):
         assert pasto.Study(CANDIDATES, OBJECTIVE, baseline=baseline).baseline == 3
     for stranger in (4, "nobody", {"like_weight": 7, "share_weight": 1}, -1):
-        with pytest.raises(BadInput):
+        with pytest.raises(InputError):
             pasto.Study(CANDIDATES, OBJECTIVE, baseline=stranger)
 
 
@@ -260,29 +260,29 @@ def observe(study: pasto.Study, **changes: Any) -> None:
 )
 def test_bad_observations_are_refused_and_nothing_is_lost(study: pasto.Study, changes: Any, cure: str) -> None:
     before = study.state()
-    with pytest.raises(BadMeasurement, match=cure):
+    with pytest.raises(MeasurementError, match=cure):
         observe(study, **changes)
     assert study.state() == before
 
 
 def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pasto.Study) -> None:
     observe(study)
-    with pytest.raises(AlreadyTold, match="observed before"):
+    with pytest.raises(AlreadyAnsweredError, match="observed before"):
         observe(study, version=0)
     for _ in range(study.kept + 2):
         study.tell(study.ask(), [1.0, 1.0])
     observe(study, version=study.policy.version - 3)
-    with pytest.raises(AlreadyTold, match="older than"):
+    with pytest.raises(AlreadyAnsweredError, match="older than"):
         observe(study, version=1)
 
 
 def test_one_call_observes_one_round(study: pasto.Study) -> None:
-    with pytest.raises(BadMeasurement, match="at least one"):
+    with pytest.raises(MeasurementError, match="at least one"):
         study.observe([])
     seen = Observation(0, 0, 5, (1.0, 1.0))
-    with pytest.raises(BadMeasurement, match="versions"):
+    with pytest.raises(MeasurementError, match="versions"):
         study.observe([seen, Observation(1, 1, 5, (1.0, 1.0))])
-    with pytest.raises(BadMeasurement, match="observed twice"):
+    with pytest.raises(MeasurementError, match="observed twice"):
         study.observe([seen, seen])
 
 
@@ -291,11 +291,11 @@ def test_a_utility_is_passed_back_in() -> None:
     study = pasto.Study([{"w": 0}, {"w": 1}], utility, seed=2, learner=Algorithm1(step=0.05))
     assert study.learner == "pasto"
     state = json.loads(json.dumps(study.state()))
-    with pytest.raises(BadState, match="objective="):
+    with pytest.raises(StateError, match="objective="):
         pasto.Study.from_state(state)
     again = pasto.Study.from_state(state, objective=utility)
     assert again.ask(5) == study.ask(5)
-    with pytest.raises(BadState, match="not the one"):
+    with pytest.raises(StateError, match="not the one"):
         pasto.Study.from_state(study.state(), objective=OBJECTIVE)
 
 
@@ -312,12 +312,12 @@ def test_a_utility_is_passed_back_in() -> None:
     ],
 )
 def test_a_broken_state_is_refused(study: pasto.Study, harm: dict[str, Any]) -> None:
-    with pytest.raises(BadState):
+    with pytest.raises(StateError):
         pasto.Study.from_state({**study.state(), **harm})
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    with pytest.raises(BadState):
+    with pytest.raises(StateError):
         pasto.Study.from_state([])  # type: ignore[arg-type]
 
 
@@ -331,5 +331,13 @@ def test_equal_seeds_equal_studies_and_no_seed_fresh_ones() -> None:
 
 
 def test_every_refusal_is_one_of_ours() -> None:
-    for kind in (AlreadyTold, BadInput, BadMeasurement, BadObjective, BadState, NothingLearned, UnknownAssignment):
+    for kind in (
+        AlreadyAnsweredError,
+        InputError,
+        MeasurementError,
+        ObjectiveError,
+        StateError,
+        NotFittedError,
+        UnknownAssignmentError,
+    ):
         assert issubclass(kind, PastoError)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadMeasurement, PastoWarning
+from pasto.errors import MeasurementError, PastoWarning
 from pasto.optimize.learners import Thompson
 
 CANDIDATES = [{"w": k} for k in range(4)]
@@ -53,7 +53,7 @@ def test_the_older_name_of_standard_errors_still_works_and_not_both() -> None:
     old.tell(old.ask(parallel=4), [[1.0]] * 4, errors=[[0.1]] * 4)
     new.tell(new.ask(parallel=4), [[1.0]] * 4, standard_errors=[[0.1]] * 4)
     assert json.dumps(old.state()) == json.dumps(new.state())
-    with pytest.raises(BadMeasurement, match="older name"):
+    with pytest.raises(MeasurementError, match="older name"):
         old.tell(old.ask(parallel=1), [[1.0]], [[0.1]], errors=[[0.1]])
 
 
@@ -62,7 +62,7 @@ def test_units_that_make_no_sense_are_refused_and_nothing_is_recorded(units: obj
     one = study()
     asked = one.ask(parallel=4)
     before = json.dumps(one.state())
-    with pytest.raises(BadMeasurement, match="units"):
+    with pytest.raises(MeasurementError, match="units"):
         one.tell(asked, [[1.0]] * 4, [[0.1]] * 4, units)
     assert json.dumps(one.state()) == before
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import pasto
-from pasto.errors import AlreadyTold, BadMeasurement, BadOption, BadSpace, Unsupported
+from pasto.errors import AlreadyAnsweredError, MeasurementError, OptionError, SpaceError, UnsupportedError
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
 
@@ -48,12 +48,12 @@ def test_a_control_is_held_back_in_every_round() -> None:
 
 
 def test_a_control_needs_a_baseline_and_room() -> None:
-    with pytest.raises(BadOption, match="baseline="):
+    with pytest.raises(OptionError, match="baseline="):
         build(control=0.1)
     for control in (-0.1, 1.0, True, "10%"):
-        with pytest.raises(BadOption, match="control"):
+        with pytest.raises(OptionError, match="control"):
             build(baseline=0, control=control)
-    with pytest.raises(BadOption, match="at least 2"):
+    with pytest.raises(OptionError, match="at least 2"):
         build(baseline=0, control=0.1).ask(1)
 
 
@@ -74,7 +74,7 @@ def test_contrasts_need_errors_and_lose_nothing_without() -> None:
     study = build(learner=Thompson(contrast="difference"), baseline=0, control=0.2)
     asked = study.ask(10)
     before = json.dumps(study.state())
-    with pytest.raises(BadMeasurement, match="standard errors"):
+    with pytest.raises(MeasurementError, match="standard errors"):
         study.tell(asked, np.ones((10, 2)))
     assert json.dumps(study.state()) == before
     study.tell(asked, np.ones((10, 2)), errors=np.full((10, 2), 0.1))
@@ -114,7 +114,7 @@ def test_caps_and_entries_bound_every_candidate_but_the_baseline() -> None:
     assert study.policy.probabilities == pytest.approx((0.85, 0.05, 0.05, 0.05))
     teach(study, 20)
     assert max(study.policy.probabilities[1:]) <= 0.3 + 1e-12
-    with pytest.raises(BadOption, match="leaves traffic"):
+    with pytest.raises(OptionError, match="leaves traffic"):
         build(cap=0.2)
 
 
@@ -131,15 +131,15 @@ def test_a_budget_keeps_the_served_policy_near_its_guardrail() -> None:
     assert worst[0] < 0.3
     assert worst[1] > 0.35
     assert kept.blend().value > 0.3  # it has learned, not only waited
-    with pytest.raises(BadOption, match="baseline="):
+    with pytest.raises(OptionError, match="baseline="):
         build(budget=0.1)
-    with pytest.raises(BadOption, match="guardrails are y"):
+    with pytest.raises(OptionError, match="guardrails are y"):
         build(baseline=0, budget={"z": 1.0})
 
 
 @pytest.mark.parametrize("settings", [{"cap": 0.5}, {"budget": 0.1, "baseline": 0}, {"entry": 0.1}])
 def test_gradient_learners_refuse_limits(settings: dict[str, Any]) -> None:
-    with pytest.raises(Unsupported, match="thompson"):
+    with pytest.raises(UnsupportedError, match="thompson"):
         build(learner="pasto", **settings)
 
 
@@ -168,19 +168,19 @@ def test_candidates_come_and_go_in_mid_study() -> None:
 def test_what_cannot_come_or_go_is_refused_and_nothing_changes() -> None:
     study = build(baseline=0)
     before = json.dumps(study.state())
-    with pytest.raises(BadSpace):
+    with pytest.raises(SpaceError):
         study.add([{"w": 1}])
-    with pytest.raises(BadOption, match="baseline"):
+    with pytest.raises(OptionError, match="baseline"):
         study.retire(0)
-    with pytest.raises(BadOption, match="named"):
+    with pytest.raises(OptionError, match="named"):
         study.retire("nobody")
     assert json.dumps(study.state()) == before
     alone = pasto.Study(ROWS, OBJECTIVE, learner="thompson", seed=1)
-    with pytest.raises(BadOption, match="last candidate"):
+    with pytest.raises(OptionError, match="last candidate"):
         alone.retire(0, 1, 2, 3)
     gradient = build(learner="pasto")
     for change in (lambda: gradient.add([{"w": 7}]), lambda: gradient.retire(1)):
-        with pytest.raises(Unsupported, match="thompson"):
+        with pytest.raises(UnsupportedError, match="thompson"):
             change()
     assert len(gradient.candidates) == 4
     gradient.tell(gradient.ask(), [1.0, 1.0])
@@ -192,7 +192,7 @@ def test_a_retired_candidate_s_late_round_is_still_learned() -> None:
     study.retire(1)
     study.tell(late, np.ones((8, 2)), errors=np.full((8, 2), 0.1))
     assert study.rounds == 1
-    with pytest.raises(AlreadyTold):
+    with pytest.raises(AlreadyAnsweredError):
         study.tell(late, np.ones((8, 2)), errors=np.full((8, 2), 0.1))
 
 

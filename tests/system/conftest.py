@@ -12,13 +12,13 @@ import pytest
 
 from pasto.service.service import Service
 from pasto.store import Store, open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 TRUTH = {"w=0": (2.0, -2.0), "w=1": (-0.2, 0.2), "w=2": (0.0, 2.0), "w=3": (-1.0, 0.5)}
 """Mean of x and y: half w=0 and half w=2 has x = 1 at y = 0, and no single candidate that keeps y has more than 0."""
 
 Events = list[dict[str, Any]]
-World = Callable[[Published, int], Events]
+World = Callable[[PublishedPolicy, int], Events]
 
 
 def feed_document() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def truth() -> dict[str, tuple[float, float]]:
 def world() -> World:
     """One round's users: each is shown what the policy draws, and has one event, the same for the same policy."""
 
-    def events(policy: Published, users: int) -> Events:
+    def events(policy: PublishedPolicy, users: int) -> Events:
         rng = np.random.default_rng(policy.version)
         found: Events = []
         for number in range(users):

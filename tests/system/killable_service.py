@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pasto.service.service import Service
 from pasto.store import open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 
-def batch(policy: Published, before: Published | None, number: int) -> list[dict[str, object]]:
+def batch(policy: PublishedPolicy, before: PublishedPolicy | None, number: int) -> list[dict[str, object]]:
     """Events of twenty users; the first comes late, from the round before, if there was one."""
     events: list[dict[str, object]] = []
     for user in range(20):

@@ -14,19 +14,19 @@ import pytest
 
 from pasto.records import Policy
 from pasto.service.archive import Archive
-from pasto.service.round_history import Reader
-from pasto.service.rounds.close import lesson
+from pasto.service.round_history import RoundHistoryReader
+from pasto.service.rounds.close import round_observations
 from pasto.service.rounds.inputs import moments_of
-from pasto.service.rounds.replay import replay
+from pasto.service.rounds.replay import replay_study
 from pasto.service.service import Service
-from pasto.service.study_state import Details, Waiting
+from pasto.service.study_state import MaturingRound, StudyState
 from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
 from pasto.study.observations import observed_round
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
-World = Callable[[Published, int], Events]
+World = Callable[[PublishedPolicy, int], Events]
 Send = Callable[[Service, str, Events], dict[str, Any]]
 HOUR = 3600.0
 ROUNDS = 7
@@ -114,8 +114,8 @@ def expected(run: Run, rounds: int) -> Any:
     until = run.store.high_water(run.number)
     for row in run.store.policies(run.number):
         if row.round <= rounds and row.learned is not None:
-            waiting = Waiting(row.round, row.learned, row.after, 0.0)
-            seen = lesson(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
+            waiting = MaturingRound(row.round, row.learned, row.after, 0.0)
+            seen = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
             policy: Policy = run.served[row.learned]
             state = study._learner.learn(study._problem, state, observed_round(seen.observations, policy))
     return study._learner.save(state)
@@ -194,7 +194,7 @@ def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Sen
         run.send(world(run.service.board.current("feed"), 20))
         run.close()
         row = run.service.board.standing("feed").row
-        open_ = Details.from_text(row.details).correctable
+        open_ = StudyState.from_text(row.details).correctable
         sizes.append(len(open_))
         assert run.study().correctable == tuple(one.waiting.learned for one in open_)
     assert sizes == [1, 2, *[3] * 10]
@@ -218,14 +218,14 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
 
 def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
     run = Run(memory, quick, send, late="3h")
-    reader = Reader(memory, run.number)
+    reader = RoundHistoryReader(memory, run.number)
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
     run.close()
     before = sum(cell.units for cell in reader.read(2).rounds[0].cells)
     run.send([*events[-8:], *world(run.service.board.current("feed"), 60)])
     run.close()
-    for found in (reader.read(3), Reader(memory, run.number).read(3)):
+    for found in (reader.read(3), RoundHistoryReader(memory, run.number).read(3)):
         assert [one.version for one in found.rounds] == [1, 2]
         assert sum(cell.units for cell in found.rounds[0].cells) == 60 > before
     said = run.service.rounds("feed")[-1]
@@ -258,7 +258,7 @@ def test_the_end_of_learning_makes_every_round_final(
     run.send(world(run.service.board.current("feed"), 60))
     row = run.service.change("feed", action, who="ann", reason="enough")
     run.service.board.refresh()
-    assert not Details.from_text(run.service.board.standing("feed").row.details).correctable
+    assert not StudyState.from_text(run.service.board.standing("feed").row.details).correctable
     assert [one["round"] for one in run.closes()[-1]["settled"]] == [1, 2, 3]
     assert run.closes()[-1]["problems"] == []
     if row["state"] == "confirming":
@@ -347,5 +347,5 @@ def test_replay_finds_a_correction_that_is_not_so(
             return found
 
     standing = run.service.board.standing("feed")
-    found = replay(Forged(), standing.spec, standing.row)
+    found = replay_study(Forged(), standing.spec, standing.row)
     assert not found["identical"]

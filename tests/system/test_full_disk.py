@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.api_keys import Keys
+from pasto.service.api_keys import ApiKeys
 from pasto.service.study_file import EXAMPLE
 from pasto.store import open_store
-from pasto.store.read_only_store import looking
+from pasto.store.read_only_store import open_read_only
 
 pytestmark = pytest.mark.services
 SIZE = "24m"
@@ -84,7 +84,7 @@ def fill(ballast: Path) -> None:
 def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> None:
     folder = disk / "store"
     store = open_store(str(folder))
-    keys = Keys(store)
+    keys = ApiKeys(store)
     admin, leaked = keys.create("ops", ["admin"]), [keys.create(f"leaked {k}", ["read"]) for k in range(3)]
     store.close()
     served = Served(folder, admin["key"])
@@ -130,7 +130,7 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
         assert served.send(number, 500).json()["accepted"] == 500
     finally:
         served.kill()
-    with looking(str(folder)) as found:
+    with open_read_only(str(folder)) as found:
         assert list(found.check()) == []
     reopened = open_store(str(folder))
     with reopened.reading() as connection:

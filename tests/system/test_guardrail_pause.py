@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto_sdk import Client
 
@@ -61,11 +61,11 @@ def heard() -> Iterator[tuple[list[dict[str, Any]], str]]:
 
 
 @pytest.fixture
-def running(heard: tuple[list[dict[str, Any]], str]) -> Iterator[Running]:
+def running(heard: tuple[list[dict[str, Any]], str]) -> Iterator[ServiceProcess]:
     settings = Settings(
         store="memory:", port=0, poll=0.05, shutdown_timeout=2, webhook=heard[1], webhook_hosts="127.0.0.1"
     )
-    live = Running(settings)
+    live = ServiceProcess(settings)
     live.service.create(DOCUMENT, who="test", seed=7)
     live.service.change("feed", "start", who="test")
     thread = threading.Thread(target=live.serve)
@@ -81,7 +81,7 @@ def running(heard: tuple[list[dict[str, Any]], str]) -> Iterator[Running]:
 class Crowd:
     """Users who come through the SDK, round after round."""
 
-    def __init__(self, running: Running, client: Client) -> None:
+    def __init__(self, running: ServiceProcess, client: Client) -> None:
         self._running, self._client = running, client
         self._rng = np.random.default_rng(7)
         self._came = 0
@@ -101,7 +101,7 @@ class Crowd:
 
 
 def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
-    running: Running, heard: tuple[list[dict[str, Any]], str]
+    running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]
 ) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=None) as client, httpx.Client(base_url=running.url) as site:
@@ -134,7 +134,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
         assert service.show("feed")["state"] == "learning"
 
 
-def test_a_study_of_equals_is_left_alone(running: Running, heard: tuple[list[dict[str, Any]], str]) -> None:
+def test_a_study_of_equals_is_left_alone(running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]) -> None:
     with Client(running.url, study="feed", cache=None) as client:
         assert client.ready(60)
         crowd = Crowd(running, client)

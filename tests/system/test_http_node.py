@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
 
@@ -35,8 +35,8 @@ def test_the_lock_names_exact_versions_and_no_host() -> None:
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
-    running = Running(Settings(store="memory:", port=0))
+def running() -> Iterator[ServiceProcess]:
+    running = ServiceProcess(Settings(store="memory:", port=0))
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:
@@ -66,7 +66,7 @@ def evaluated(url: str, key: str = "") -> Any:
 
 
 @pytest.mark.services
-def test_the_real_clients_get_what_the_policy_draws(running: Running) -> None:
+def test_the_real_clients_get_what_the_policy_draws(running: ServiceProcess) -> None:
     subprocess.run([program("npm"), "ci", "--ignore-scripts"], cwd=HERE, check=True, timeout=600)
     policy = running.service.board.current("ranking")
     key = running.application.context.keys.create("boss", ["evaluate"])["key"]

@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from pasto.cli import main
-from pasto.errors import BadOption
-from pasto.service.api_keys import Keys
+from pasto.errors import OptionError
+from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import check_safe
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE
 from pasto.store import open_store
@@ -170,21 +170,21 @@ def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) ->
     assert "pasto key create" in told
     assert "the store holds no valid key" in refused("--store", store, "--keys-required", "yes", "--port", "0")
     kept = open_store(store)
-    keys = Keys(kept)
+    keys = ApiKeys(kept)
     gone = keys.create("gone", ["admin"])
     keys.revoke(gone["prefix"])
-    with pytest.raises(BadOption, match="the store holds no valid key"):
-        check_safe(Keys(kept), Settings(store=store, host="::"))
+    with pytest.raises(OptionError, match="the store holds no valid key"):
+        check_safe(ApiKeys(kept), Settings(store=store, host="::"))
     keys.create("boss", ["admin"])
     kept.close()
-    running = Running(Settings(store=store, host=everywhere, port=0))
+    running = ServiceProcess(Settings(store=store, host=everywhere, port=0))
     assert not running.application.context.guard.open
     running.close()
 
 
 def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    running = Running(Settings(store=store, port=0))
+    running = ServiceProcess(Settings(store=store, port=0))
     try:
         assert refused("--store", store, "--port", "0").startswith("error: ")
         port = running.url.rsplit(":", 1)[1]
@@ -199,12 +199,14 @@ def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None
     "host", ["localhost", "127.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]", "[::1]", "0", "2130706433", "10.0.0.7"]
 )
 def test_a_webhook_that_can_never_be_reached_is_refused(host: str) -> None:
-    with pytest.raises(BadOption, match=r"is at .*, which is no public address; allow the host with webhook_hosts"):
-        Running(Settings(store="memory:", port=0, webhook=f"http://{host}/hook")).close()
+    with pytest.raises(OptionError, match=r"is at .*, which is no public address; allow the host with webhook_hosts"):
+        ServiceProcess(Settings(store="memory:", port=0, webhook=f"http://{host}/hook")).close()
 
 
 def test_a_webhook_in_a_private_network_that_is_allowed_is_not_refused() -> None:
-    running = Running(Settings(store="memory:", port=0, webhook="http://localhost/hook", webhook_hosts="localhost"))
+    running = ServiceProcess(
+        Settings(store="memory:", port=0, webhook="http://localhost/hook", webhook_hosts="localhost")
+    )
     running.close()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.text import text
-from pasto.service.http.monitoring import Watch
+from pasto.report.text import render_text
+from pasto.service.http.monitoring import AlertGauges
 from pasto.service.service import Service
 from pasto.store import open_store
 
@@ -93,8 +93,8 @@ def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, mes
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] <= 3
     assert {message.get("key") for message in messages if message["event"] == "sender"} >= {"thief"}
-    assert "sender departs" in text(report)
-    gauges = {name: value for name, _, value, study in Watch(service).look() if study == "feed"}
+    assert "sender departs" in render_text(report)
+    gauges = {name: value for name, _, value, study in AlertGauges(service).look() if study == "feed"}
     assert gauges["pasto_sender_alarm"] == 1.0
 
 

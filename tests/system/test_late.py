@@ -12,10 +12,10 @@ import pytest
 
 from pasto.service.service import Service
 from pasto.store import open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
-World = Callable[[Published, int], Events]
+World = Callable[[PublishedPolicy, int], Events]
 Send = Callable[[Service, str, Events], dict[str, Any]]
 HOUR = 3600.0
 ROUNDS = 8

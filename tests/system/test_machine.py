@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pasto.errors import WrongState
+from pasto.errors import LifecycleError
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.store import open_store
@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
     @rule(node=st.integers(0, 1))
     def close(self, node: int) -> None:
         if self.state == "paused":
-            with pytest.raises(WrongState):
+            with pytest.raises(LifecycleError):
                 self.nodes[node].close_round("feed", who="ann")
             return
         assert self.nodes[node].close_round("feed", who="ann", round=self.round)["closed"]
@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         refusal = ""
         try:
             service.change("feed", action, who="ann", reason="why", **options)
-        except WrongState as error:
+        except LifecycleError as error:
             refusal = str(error)
         if refusal:
             assert (

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pasto.service.service import Service
 from pasto.store import open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
-World = Callable[[Published, int], Events]
+World = Callable[[PublishedPolicy, int], Events]
 Send = Callable[[Service, str, Events], dict[str, Any]]
 SAME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -29,7 +29,7 @@ names = st.sampled_from(["w=0", "w=1", "w=2", "w=3", "w=9", "control", "'; DROP 
 
 
 @st.composite
-def forged(draw: st.DrawFn, policy: Published) -> dict[str, Any]:
+def forged(draw: st.DrawFn, policy: PublishedPolicy) -> dict[str, Any]:
     """An event that no honest client could send: it must be refused, or not be learned from."""
     unit, name, version = draw(units), draw(names), draw(st.sampled_from([0, 1, 1, 1, 2, 99, -1, "1", 1.5, 2**60]))
     identity = f"forged/{draw(st.integers(0, 10**9))}"
@@ -51,7 +51,7 @@ def forged(draw: st.DrawFn, policy: Published) -> dict[str, Any]:
     return {"type": "exposure", **drawn, kind: True}
 
 
-def _run(document: dict[str, Any], world: World, spoil: Callable[[Published, Events], Events]) -> list[str]:
+def _run(document: dict[str, Any], world: World, spoil: Callable[[PublishedPolicy, Events], Events]) -> list[str]:
     """Two rounds, each with its events spoiled; the checksums of what was learned."""
     service = Service(open_store("memory:"))
     try:
@@ -77,7 +77,7 @@ def clean(quick: dict[str, Any], world: World) -> list[str]:
 
 
 def _check_forgery(quick: dict[str, Any], world: World, clean: list[str], data: st.DataObject) -> None:
-    def spoil(policy: Published, events: Events) -> Events:
+    def spoil(policy: PublishedPolicy, events: Events) -> Events:
         if policy.version > 1:
             return events
         bad = data.draw(st.lists(forged(policy), min_size=1, max_size=8), label="bad")
@@ -109,8 +109,8 @@ def test_poison_and_forgery_at_length(
 @settings(SAME, max_examples=25)
 @given(value=st.floats(min_value=-1e15, max_value=1e15), user=st.integers(0, 39))
 def test_any_number_is_cut_to_its_range(quick: dict[str, Any], world: World, value: float, user: int) -> None:
-    def with_value(number: float) -> Callable[[Published, Events], Events]:
-        def spoil(policy: Published, events: Events) -> Events:
+    def with_value(number: float) -> Callable[[PublishedPolicy, Events], Events]:
+        def spoil(policy: PublishedPolicy, events: Events) -> Events:
             events[2 * user + 1]["fields"]["x"] = number
             return events
 
@@ -122,7 +122,7 @@ def test_any_number_is_cut_to_its_range(quick: dict[str, Any], world: World, val
 def test_the_order_and_number_of_arrivals_do_not_matter(document: dict[str, Any], world: World) -> None:
     rng = random.Random(7)
 
-    def shuffled(policy: Published, events: Events) -> Events:
+    def shuffled(policy: PublishedPolicy, events: Events) -> Events:
         sent = [event for event in events for _ in range(rng.randint(1, 3))]
         rng.shuffle(sent)
         return sent
@@ -136,7 +136,7 @@ def test_the_order_and_number_of_arrivals_do_not_matter(document: dict[str, Any]
 def test_a_hundred_orders_of_arrival_give_one_policy_log(document: dict[str, Any], world: World) -> None:
     rng = random.Random(8)
 
-    def shuffled(policy: Published, events: Events) -> Events:
+    def shuffled(policy: PublishedPolicy, events: Events) -> Events:
         rng.shuffle(events)
         return events
 

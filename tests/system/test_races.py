@@ -15,10 +15,10 @@ import pytest
 
 from pasto.service.service import Service
 from pasto.store import Store, open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
-World = Callable[[Published, int], Events]
+World = Callable[[PublishedPolicy, int], Events]
 CLOSERS = 4
 
 

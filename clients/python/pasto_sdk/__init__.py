@@ -2,8 +2,8 @@
 
 from pasto_sdk.client import Client
 from pasto_sdk.decision import Decision, Reason
-from pasto_sdk.http_transport import Http
-from pasto_sdk.testing import Rehearsal
+from pasto_sdk.http_transport import HttpTransport
+from pasto_sdk.testing import FakeService
 from pasto_sdk.transport import Request, Response, Transport
 
-__all__ = ["Client", "Decision", "Http", "Reason", "Rehearsal", "Request", "Response", "Transport"]
+__all__ = ["Client", "Decision", "FakeService", "HttpTransport", "Reason", "Request", "Response", "Transport"]

@@ -8,26 +8,26 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pasto_sdk.diagnostics import Journal
-from pasto_sdk.event_buffer import Outbox
-from pasto_sdk.event_sender import CAP, Sender
-from pasto_sdk.http_transport import Http
-from pasto_sdk.policy_holder import Holder
-from pasto_sdk.policy_poller import Refresher
+from pasto_sdk.diagnostics import ErrorLog
+from pasto_sdk.event_buffer import EventBuffer
+from pasto_sdk.event_sender import CAP, EventSender
+from pasto_sdk.http_transport import HttpTransport
+from pasto_sdk.policy_holder import PolicyHolder
+from pasto_sdk.policy_poller import PolicyPoller
 from pasto_sdk.transport import Transport
 
 
-class Lane:
+class PeriodicThread:
     """Runs a step, waits as long as it says, and runs it again, until it is stopped.
 
     >>> import threading
     >>> ran = threading.Event()
-    >>> lane = Lane("example", lambda: (ran.set(), 60.0)[1], Journal())
+    >>> lane = PeriodicThread("example", lambda: (ran.set(), 60.0)[1], ErrorLog())
     >>> lane.start(); ran.wait(5); lane.stop(5)
     True
     """
 
-    def __init__(self, name: str, step: Callable[[], float], journal: Journal) -> None:
+    def __init__(self, name: str, step: Callable[[], float], journal: ErrorLog) -> None:
         self._name = name
         self._step = step
         self._journal = journal
@@ -77,17 +77,17 @@ RETRY_START = 1.0
 """Seconds before a thread is asked for again that the system would not give."""
 
 
-class Link:
+class BackgroundTasks:
     """Runs the refresher and the sender: in threads of their own, or in the caller's where there are to be none."""
 
     def __init__(
         self,
-        holder: Holder,
-        outbox: Outbox,
+        holder: PolicyHolder,
+        outbox: EventBuffer,
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: Journal,
+        journal: ErrorLog,
         *,
         refresh: float,
         flush: float,
@@ -116,7 +116,7 @@ class Link:
         self._stopped = False
         self.started = not self._background
         """False in a process whose threads are yet to be started: at first, and after a fork."""
-        self._refresher = Refresher(
+        self._refresher = PolicyPoller(
             self._holder,
             self._transport,
             f"{self._url}/policy",
@@ -127,7 +127,7 @@ class Link:
             patient=self._background,
             clock=self._clock,
         )
-        self._sender = Sender(
+        self._sender = EventSender(
             self._holder,
             self._outbox,
             self._transport,
@@ -137,8 +137,8 @@ class Link:
             flush=self._flush,
             clock=self._clock,
         )
-        self._refreshing = Lane("refresh", self._refresher.step, self._journal)
-        self._sending = Lane("send", self._sender.step, self._journal)
+        self._refreshing = PeriodicThread("refresh", self._refresher.step, self._journal)
+        self._sending = PeriodicThread("send", self._sender.step, self._journal)
 
     def restore(self) -> None:
         """Take the policy that an earlier process left on disk."""
@@ -194,14 +194,14 @@ class Link:
         lanes = (self._refreshing, self._sending)
         for lane in lanes:
             lane.stop(0)
-        if isinstance(self._transport, Http):
+        if isinstance(self._transport, HttpTransport):
             self._transport.close()  # Wakes whoever waits for an answer.
         for lane in lanes:
             lane.stop(max(0.1, ends - time.monotonic()))
 
     def renew(self) -> None:
         """Begin anew in a child after a fork, with nothing of the parent's but the policy."""
-        if isinstance(self._transport, Http):
+        if isinstance(self._transport, HttpTransport):
             self._transport.forsake()
         self._outbox.renew()
         self._holder.renew()

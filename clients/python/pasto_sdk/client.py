@@ -14,15 +14,15 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from pasto_sdk import client_options
-from pasto_sdk.background import Link
-from pasto_sdk.decision import DEFAULT, OVERRIDE, SPLIT, STALE, BadField, Decision, Reason, checked
-from pasto_sdk.diagnostics import Journal, Meter
-from pasto_sdk.event_buffer import Outbox
+from pasto_sdk.background import BackgroundTasks
+from pasto_sdk.decision import DEFAULT, OVERRIDE, SPLIT, STALE, Decision, FieldError, Reason, check_fields
+from pasto_sdk.diagnostics import CallCounter, ErrorLog
+from pasto_sdk.event_buffer import EventBuffer
 from pasto_sdk.event_sender import BATCH
-from pasto_sdk.http_transport import Http
+from pasto_sdk.http_transport import HttpTransport
 from pasto_sdk.policy import LONGEST
-from pasto_sdk.policy_document import Cell, Value
-from pasto_sdk.policy_holder import Holder, Live
+from pasto_sdk.policy_document import Bucket, Value
+from pasto_sdk.policy_holder import PolicyHolder, PolicyState
 from pasto_sdk.transport import Transport
 
 AT_EXIT = 5.0
@@ -65,26 +65,26 @@ class Client:
         background: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._url = client_options.address(url)
-        self._study = client_options.study_name(study)
-        self._default = Cell("none", -1, "baseline", MappingProxyType(dict(baseline or {})), 0, 0.0)
+        self._url = client_options.check_address(url)
+        self._study = client_options.check_study_name(study)
+        self._default = Bucket("none", -1, "baseline", MappingProxyType(dict(baseline or {})), 0, 0.0)
         self._clock = clock
         self._closed = False
-        self._journal = Journal()
-        self._holder = Holder(study, clock, client_options.amount("remember", remember))
-        self._outbox = Outbox(client_options.amount("buffer", buffer), self._lost)
+        self._journal = ErrorLog()
+        self._holder = PolicyHolder(study, clock, client_options.check_amount("remember", remember))
+        self._outbox = EventBuffer(client_options.check_amount("buffer", buffer), self._lost)
         self._handle = self._measured
-        self._repeats = Meter()
-        self._not_logged = Meter()
-        self._link = Link(
+        self._repeats = CallCounter()
+        self._not_logged = CallCounter()
+        self._link = BackgroundTasks(
             self._holder,
             self._outbox,
-            transport or Http(),
+            transport or HttpTransport(),
             f"{self._url}/v1/studies/{quote(self._study, safe='')}",
-            client_options.headers(key),
+            client_options.request_headers(key),
             self._journal,
-            refresh=client_options.seconds("refresh", refresh),
-            flush=client_options.seconds("flush", flush),
+            refresh=client_options.check_seconds("refresh", refresh),
+            flush=client_options.check_seconds("flush", flush),
             file=client_options.cache_file(cache, self._url, study),
             background=background,
             clock=clock,
@@ -194,7 +194,7 @@ class Client:
 
     # What the calls above are made of
 
-    def _decide(self, live: Live, unit: object, override: str | None) -> Decision:
+    def _decide(self, live: PolicyState, unit: object, override: str | None) -> Decision:
         """Choose for a unit, log its exposure where it is a new one, and remember it."""
         unit = _unit(unit)
         cell, reason = self._choose(live, unit, override)
@@ -214,7 +214,7 @@ class Client:
             self._link.nudge()
         return decision
 
-    def _choose(self, live: Live, unit: str, override: str | None) -> tuple[Cell, Reason]:
+    def _choose(self, live: PolicyState, unit: str, override: str | None) -> tuple[Bucket, Reason]:
         """Which candidate a unit is served, and why."""
         policy, reason = live.policy, self._standing(live)
         if policy is None or reason is not SPLIT:
@@ -226,7 +226,7 @@ class Client:
         self._journal.note(f"override={override!r} is no candidate of version {policy.version}: the baseline is served")
         return policy.baseline, DEFAULT
 
-    def _standing(self, live: Live) -> Reason:
+    def _standing(self, live: PolicyState) -> Reason:
         """Why a unit would be served what it is served now."""
         if live.policy is None or self._closed:
             return DEFAULT
@@ -246,10 +246,10 @@ class Client:
     def _measure(self, unit: str, decision: Decision | None, event: str, fields: dict[str, object]) -> None:
         try:
             if self._closed:
-                raise BadField("the client is closed")
+                raise FieldError("the client is closed")
             if not unit:
-                raise BadField("it belongs to no unit")
-            waiting = self._outbox.measure(unit, decision, *checked(event, fields))
+                raise FieldError("it belongs to no unit")
+            waiting = self._outbox.measure(unit, decision, *check_fields(event, fields))
             if waiting == BATCH or not self._link.started:
                 self._link.nudge()
         except Exception as error:
@@ -263,8 +263,8 @@ class Client:
 
     def _after_fork(self) -> None:
         """Become a client of one's own in a child: the policy stays, what waits is the parent's to send."""
-        self._repeats = Meter()
-        self._not_logged = Meter()
+        self._repeats = CallCounter()
+        self._not_logged = CallCounter()
         self._link.renew()
 
 
@@ -285,9 +285,9 @@ def _unit(unit: object) -> str:
     if isinstance(unit, int) and not isinstance(unit, bool):
         return str(unit)
     if not isinstance(unit, str):
-        raise BadField(f"a unit is a text or a whole number, got {type(unit).__name__}")
+        raise FieldError(f"a unit is a text or a whole number, got {type(unit).__name__}")
     if not 0 < len(unit) <= LONGEST:
-        raise BadField(f"a unit has 1 to {LONGEST} characters, got {len(unit)}")
+        raise FieldError(f"a unit has 1 to {LONGEST} characters, got {len(unit)}")
     if not unit.isascii():
         unit.encode()  # Half a surrogate pair cannot be sent.
     return unit

@@ -7,37 +7,37 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pasto_sdk.errors import BadOption
-from pasto_sdk.policy_file import file_of, user_folder
+from pasto_sdk.errors import OptionError
+from pasto_sdk.policy_file import policy_path, user_folder
 
 
-def address(url: str) -> str:
+def check_address(url: str) -> str:
     """The service's address without a slash at its end.
 
-    >>> address("https://pasto.example/")
+    >>> check_address("https://pasto.example/")
     'https://pasto.example'
     """
     parts = urlsplit(url)
     odd = "@" in parts.netloc or parts.query or parts.fragment
     if parts.scheme not in ("http", "https") or not parts.netloc or odd:
-        raise BadOption(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
+        raise OptionError(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
     return url.rstrip("/")
 
 
-def study_name(study: str) -> str:
+def check_study_name(study: str) -> str:
     """The study's name."""
     if not isinstance(study, str) or not study:
-        raise BadOption(f"study= names the study to take part in, got {study!r}")
+        raise OptionError(f"study= names the study to take part in, got {study!r}")
     return study
 
 
-def headers(key: str | None) -> dict[str, str]:
+def request_headers(key: str | None) -> dict[str, str]:
     """What every request says of its sender."""
     said = {"User-Agent": "pasto-sdk", "Accept": "application/json"}
     if key is not None:
         # The message does not repeat what came: it may be most of a key.
         if not isinstance(key, str) or not key.isascii() or not key.strip().isprintable() or not key.strip():
-            raise BadOption("key= is a key of the service, as it was printed when it was made; got something else")
+            raise OptionError("key= is a key of the service, as it was printed when it was made; got something else")
         said["Authorization"] = f"Bearer {key.strip()}"
     return said
 
@@ -45,18 +45,18 @@ def headers(key: str | None) -> dict[str, str]:
 def cache_file(cache: str | os.PathLike[str] | bool | None, url: str, study: str) -> Path | None:
     """Where the last good policy is kept; None for nowhere."""
     folder = user_folder() if cache is True else cache
-    return None if folder is None or isinstance(folder, bool) else file_of(folder, url, study)
+    return None if folder is None or isinstance(folder, bool) else policy_path(folder, url, study)
 
 
-def seconds(name: str, value: float) -> float:
+def check_seconds(name: str, value: float) -> float:
     """A length of time."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise BadOption(f"{name}= is a number of seconds above zero, got {value!r}")
+        raise OptionError(f"{name}= is a number of seconds above zero, got {value!r}")
     return float(value)
 
 
-def amount(name: str, value: int) -> int:
+def check_amount(name: str, value: int) -> int:
     """A number of things."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadOption(f"{name}= is a whole number above zero, got {value!r}")
+        raise OptionError(f"{name}= is a whole number above zero, got {value!r}")
     return value

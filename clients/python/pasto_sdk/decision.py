@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Literal
 
-from pasto_sdk.errors import BadInput
-from pasto_sdk.policy_document import Cell, Value
+from pasto_sdk.errors import InputError
+from pasto_sdk.policy_document import Bucket, Value
 
 Reason = Literal["SPLIT", "DEFAULT", "STALE", "OVERRIDE"]
 
@@ -33,7 +33,7 @@ class Decision:
     # Made for every unit: slots are filled in a third of the time that a frozen dataclass takes.
     __slots__ = ("_cell", "_reason", "_sequence", "_track", "_unit", "_version")
 
-    def __init__(self, track: Track, unit: str, version: int, cell: Cell, reason: Reason) -> None:
+    def __init__(self, track: Track, unit: str, version: int, cell: Bucket, reason: Reason) -> None:
         self._track = track
         self._unit = unit
         self._version = version
@@ -93,28 +93,28 @@ LARGEST = 1e15
 """Beyond it a double no longer tells neighbouring numbers apart, and the service takes none."""
 
 
-class BadField(BadInput):
+class FieldError(InputError):
     """Something that cannot be sent; it is counted and reported by the client's status, never raised to a caller."""
 
 
-def checked(event: object, fields: Mapping[str, object]) -> tuple[str, dict[str, Value]]:
+def check_fields(event: object, fields: Mapping[str, object]) -> tuple[str, dict[str, Value]]:
     """An event's name and fields as they are sent; BadField where they cannot be.
 
-    >>> checked("watch", {"seconds": 31.2, "full": True})
+    >>> check_fields("watch", {"seconds": 31.2, "full": True})
     ('watch', {'seconds': 31.2, 'full': True})
-    >>> checked("watch", {"seconds": float("nan")})
+    >>> check_fields("watch", {"seconds": float("nan")})
     Traceback (most recent call last):
     pasto_sdk.decision.BadField: field 'seconds' is nan; numbers are finite and at most 1e+15
     """
     if not isinstance(event, str) or not event:
-        raise BadField(f"an event's name is a text, got {type(event).__name__}")
+        raise FieldError(f"an event's name is a text, got {type(event).__name__}")
     return event, {name: _plain(name, value) for name, value in fields.items()}
 
 
 def _plain(name: str, value: object) -> Value:
     plain = value if isinstance(value, (float, int, bool)) or type(value) is str else _converted(name, value)
     if isinstance(plain, (int, float)) and not -LARGEST <= plain <= LARGEST:
-        raise BadField(f"field {name!r} is {plain}; numbers are finite and at most {LARGEST:g}")
+        raise FieldError(f"field {name!r} is {plain}; numbers are finite and at most {LARGEST:g}")
     return plain
 
 
@@ -126,5 +126,5 @@ def _converted(name: str, value: object) -> Value:
     with suppress(TypeError, ValueError):
         item = value.item() if hasattr(value, "item") else float(value)  # type: ignore[arg-type]
     if not isinstance(item, (float, int, str, bool)):
-        raise BadField(f"field {name!r} is a {type(value).__name__}; send a number, a text or a truth value")
+        raise FieldError(f"field {name!r} is a {type(value).__name__}; send a number, a text or a truth value")
     return item

@@ -15,10 +15,10 @@ UNLISTED = "reason not listed by the service"
 """The reason of an event that the service refused without one: it explains the first hundred of a batch."""
 
 
-class Journal:
+class ErrorLog:
     """Problems that a caller must not be bothered with, and an operator must be able to see.
 
-    >>> journal = Journal()
+    >>> journal = ErrorLog()
     >>> journal.note("the service answered 503")
     >>> journal.errors, journal.last
     (1, 'the service answered 503')
@@ -46,10 +46,10 @@ class Journal:
         self.note(f"an event was refused: {reason}")
 
 
-class Meter:
+class CallCounter:
     """Counts calls of `tick`, each of which is one step of the interpreter and so never lost.
 
-    >>> meter = Meter()
+    >>> meter = CallCounter()
     >>> meter.tick(), meter.tick(), meter.read(), meter.read()
     (0, 1, 2, 2)
     """

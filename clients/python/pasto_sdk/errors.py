@@ -15,13 +15,13 @@ class PastoError(Exception):
     """
 
 
-class BadInput(PastoError, ValueError):  # noqa: N818 -- reads as what it is: bad input
+class InputError(PastoError, ValueError):
     """What was given does not fit; the message says what was needed, what came, and the cure."""
 
 
-class BadPolicy(BadInput):
+class PolicyError(InputError):
     """A published policy that cannot be read, or does not add up."""
 
 
-class BadOption(BadInput):
+class OptionError(InputError):
     """A name or setting that does not exist."""

@@ -16,7 +16,7 @@ VERSIONS = 64
 """Policies whose books are kept; closed books beyond that are put away, the oldest first."""
 
 
-class Measured(NamedTuple):
+class BufferedMetric(NamedTuple):
     """One metric event that waits."""
 
     sequence: int
@@ -27,12 +27,12 @@ class Measured(NamedTuple):
     fields: Mapping[str, Value]
 
 
-Event = Decision | Measured
+Event = Decision | BufferedMetric
 """What waits to be sent. An exposure is its decision itself: one object less to make, and to collect, for each."""
 
 
 @dataclass(slots=True)
-class Line:
+class CandidateTally:
     """What became of the exposures of one candidate under one version: assigned == logged + dropped + pending."""
 
     assigned: int = 0
@@ -42,10 +42,10 @@ class Line:
 
 
 @dataclass(slots=True)
-class Book:
+class PolicyTally:
     """The lines of one version."""
 
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, CandidateTally] = field(default_factory=dict)
     changes: int = 0
     told: int = 0
     """How many of the changes the service knows of."""
@@ -57,7 +57,7 @@ class Book:
         )
 
 
-class Tally(NamedTuple):
+class ExposureTally(NamedTuple):
     """A book as it stood when it was told to the service."""
 
     version: int
@@ -65,7 +65,7 @@ class Tally(NamedTuple):
     wire: dict[str, Any]
 
 
-class Outbox:
+class EventBuffer:
     """A bounded buffer of numbered events that never blocks: when it is full the oldest goes, and is counted.
 
     The oldest, because a round that is still open can use the new ones, and because a unit whose exposure is lost
@@ -85,7 +85,7 @@ class Outbox:
         self.waiting: deque[Event] = deque()
         self.flying: list[Event] = []
         """Taken by the sender and not yet answered for."""
-        self.books: dict[int, Book] = {}
+        self.books: dict[int, PolicyTally] = {}
         self.sequence = 0
         self.dropped_metrics = 0
         self._tallies = 0
@@ -98,7 +98,7 @@ class Outbox:
             book = self._open(version)
         line = book.lines.get(name)
         if line is None:
-            line = book.lines[name] = Line()
+            line = book.lines[name] = CandidateTally()
         line.assigned += 1
         book.changes += 1
         self.sequence = decision._sequence = self.sequence + 1
@@ -114,7 +114,7 @@ class Outbox:
             self.sequence += 1
             if len(self.waiting) >= self.capacity:
                 self._push_out(self.waiting.popleft())
-            self.waiting.append(Measured(self.sequence, unit, decision, name, fields))
+            self.waiting.append(BufferedMetric(self.sequence, unit, decision, name, fields))
             return len(self.waiting)
 
     def take(self, limit: int) -> list[Event]:
@@ -140,12 +140,12 @@ class Outbox:
                     self.books[event.version].lines[event.name].logged += 1
             self.flying = []
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[ExposureTally]:
         """The books that changed since the service was last told, as it is to be told now."""
         with self.lock:
             return [self._tally(version, book) for version, book in self.books.items() if book.told != book.changes]
 
-    def told(self, tallies: Collection[Tally]) -> None:
+    def told(self, tallies: Collection[ExposureTally]) -> None:
         """The service has these tallies."""
         with self.lock:
             for tally in tallies:
@@ -205,12 +205,12 @@ class Outbox:
             sent["version"] = 0  # Kept, and credited to no candidate.
         return sent
 
-    def _open(self, version: int) -> Book:
+    def _open(self, version: int) -> PolicyTally:
         if len(self.books) >= VERSIONS:
             closed = next((version for version, book in self.books.items() if book.closed()), None)
             if closed is not None:
                 del self.books[closed]
-        book = self.books[version] = Book()
+        book = self.books[version] = PolicyTally()
         return book
 
     def _push_out(self, event: Event) -> None:
@@ -228,9 +228,9 @@ class Outbox:
         else:
             self.dropped_metrics += 1
 
-    def _tally(self, version: int, book: Book) -> Tally:
+    def _tally(self, version: int, book: PolicyTally) -> ExposureTally:
         self._tallies += 1
-        return Tally(
+        return ExposureTally(
             version,
             book.changes,
             {

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from pasto_sdk.diagnostics import Journal
-from pasto_sdk.event_buffer import Outbox, Tally
-from pasto_sdk.policy_holder import Holder
+from pasto_sdk.diagnostics import ErrorLog
+from pasto_sdk.event_buffer import EventBuffer, ExposureTally
+from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.transport import Request, Response, Transport
 
 FIRST = 2.0
@@ -77,7 +77,7 @@ ABOUT_THE_BATCH = (400, 422)
 """Answers that are about what was sent, where they come from the service itself."""
 
 
-class Sender:
+class EventSender:
     """Sends what waits in the outbox, one request a step.
 
     Only an answer that accounts for every event of the batch settles it. What the service refuses by name is counted
@@ -88,12 +88,12 @@ class Sender:
 
     def __init__(
         self,
-        holder: Holder,
-        outbox: Outbox,
+        holder: PolicyHolder,
+        outbox: EventBuffer,
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: Journal,
+        journal: ErrorLog,
         *,
         flush: float,
         clock: Callable[[], float] = time.monotonic,
@@ -111,7 +111,7 @@ class Sender:
         self._limit = BATCH
         self._under_way: Request | None = None
         """The batch that was taken and not yet answered for, written once."""
-        self._tallies: list[Tally] = []
+        self._tallies: list[ExposureTally] = []
         self._tallied = clock()
         self._apart = False
         """Whether the books go in a request of their own, for they are large."""

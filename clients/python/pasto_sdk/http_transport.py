@@ -19,13 +19,13 @@ LARGEST = 64_000_000
 """Bytes of an answer; a policy of a hundred thousand candidates is a fifth of it."""
 
 
-class Http:
+class HttpTransport:
     """Sends requests over HTTP or HTTPS, one kept connection for each thread.
 
     A redirect is returned as it came, for following it could carry the key to a stranger. `context` is for services
     with certificates of their own; without one, those of the system are trusted.
 
-    >>> transport = Http()
+    >>> transport = HttpTransport()
     >>> transport.close()
     """
 
@@ -121,7 +121,7 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Open the connection within the deadline."""
-        plain = socket.create_connection((self.host, self.port), timeout=remaining(self.deadline))
+        plain = socket.create_connection((self.host, self.port), timeout=remaining_seconds(self.deadline))
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
@@ -151,7 +151,7 @@ class _Timed:
         self._connection = connection
 
     def sendall(self, data: bytes) -> None:
-        self._plain.settimeout(remaining(self._connection.deadline))
+        self._plain.settimeout(remaining_seconds(self._connection.deadline))
         self._plain.sendall(data)
 
     def makefile(self, mode: str) -> BinaryIO:
@@ -182,7 +182,7 @@ class _Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: object) -> int | None:
-        self._plain.settimeout(remaining(self._connection.deadline))
+        self._plain.settimeout(remaining_seconds(self._connection.deadline))
         return self._raw.readinto(buffer)  # type: ignore[arg-type]
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class _Incoming(io.RawIOBase):
         super().close()
 
 
-def remaining(deadline: float) -> float:
+def remaining_seconds(deadline: float) -> float:
     """Seconds until a deadline; raises where it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:

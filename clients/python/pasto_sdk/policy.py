@@ -13,8 +13,16 @@ from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from pasto_sdk.errors import BadInput, BadPolicy
-from pasto_sdk.policy_document import FORMAT, WHOLE, Candidates, Cell, Document, read, write
+from pasto_sdk.errors import InputError, PolicyError
+from pasto_sdk.policy_document import (
+    BUCKET_TOTAL,
+    FORMAT,
+    Bucket,
+    Candidates,
+    PolicyDocument,
+    read_policy,
+    write_policy,
+)
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -26,21 +34,21 @@ _first_64_bits = Struct(">Q").unpack_from
 
 _SPARE = 64 - 53
 
-_WHOLE = float(WHOLE)
+_WHOLE = float(BUCKET_TOTAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class StickyCandidate:
     """A candidate that competes for the units of its arm."""
 
     start: Hash
     """Has taken in salt and name; each draw goes on from a copy."""
     width: float
-    cell: Cell
+    cell: Bucket
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Published:
+class PublishedPolicy:
     """An immutable policy: which candidate each unit gets, and with what probability.
 
     Shuffled: the top 53 bits of SHA-256(salt ‖ 0x00 ‖ unit), both in UTF-8, are the unit's place on the line
@@ -50,15 +58,15 @@ class Published:
     SHA-256(salt ‖ 0x00 ‖ name ‖ 0x00 ‖ unit), and the smallest −ln((h + ½)/2^53)/width wins, the earlier cell on a
     tie: a unit moves only where its own candidate shrank or another one grew.
 
-    >>> from pasto_sdk.policy import publish
-    >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
+    >>> from pasto_sdk.policy import publish_policy
+    >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("control", 0, 0.125), ("learner", 0, 0.375), ("learner", 1, 0.5)],
     ...                  valid_from=0, expires_after=86400)
     >>> cell = policy.draw("user 7")
     >>> cell.arm, cell.name, dict(cell.values), cell.propensity
     ('learner', 'b', {'weight': 2}, 0.5)
-    >>> Published.from_text(policy.text, policy.checksum).draw("user 7") == cell
+    >>> PublishedPolicy.from_text(policy.text, policy.checksum).draw("user 7") == cell
     True
     """
 
@@ -69,11 +77,11 @@ class Published:
     """Of the study's life when it was published."""
     mode: Literal["shuffled", "sticky"]
     salt: str
-    baseline: Cell
+    baseline: Bucket
     """What to serve where nothing else may be: arm "none", propensity 0."""
-    named: Mapping[str, Cell]
+    named: Mapping[str, Bucket]
     """Every candidate of the document by its name, as an override would serve it: arm "none", propensity 0."""
-    cells: tuple[Cell, ...]
+    cells: tuple[Bucket, ...]
     """Their widths sum to WHOLE; those of one arm are neighbours."""
     valid_from: float
     """In seconds since 1970."""
@@ -89,7 +97,7 @@ class Published:
     """Has taken in the salt; each draw goes on from a copy."""
     _cuts: tuple[int, ...] = field(init=False)
     """Where each entry of `_entries` ends."""
-    _entries: tuple[Cell | tuple[Runner, ...], ...] = field(init=False)
+    _entries: tuple[Bucket | tuple[StickyCandidate, ...], ...] = field(init=False)
     """What a place on the line leads to: a cell, or the runners of an arm."""
 
     def __post_init__(self) -> None:
@@ -100,19 +108,19 @@ class Published:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def from_text(cls, text: str | bytes, checksum: str | None = None) -> Published:
+    def from_text(cls, text: str | bytes, checksum: str | None = None) -> PublishedPolicy:
         """Read a document, checking all of it; a checksum, where given, must be that of the text.
 
-        >>> Published.from_text('{"format": 2}')
+        >>> PublishedPolicy.from_text('{"format": 2}')
         Traceback (most recent call last):
-        pasto_sdk.errors.BadPolicy: format is 2 and only 1 can be read here; upgrade pasto to read a newer one
+        pasto_sdk.errors.PolicyError: format is 2 and only 1 can be read here; upgrade pasto to read a newer one
         """
-        return cls._of(read(text, checksum))
+        return cls._of(read_policy(text, checksum))
 
     @classmethod
-    def _of(cls, document: Document) -> Published:
+    def _of(cls, document: PolicyDocument) -> PublishedPolicy:
         named = {
-            name: Cell("none", index, name, values, 0, 0.0) for index, (name, values) in document.candidates.items()
+            name: Bucket("none", index, name, values, 0, 0.0) for index, (name, values) in document.candidates.items()
         }
         return cls(
             study=document.study,
@@ -131,7 +139,7 @@ class Published:
             checksum=document.checksum,
         )
 
-    def draw(self, unit: str) -> Cell:
+    def draw(self, unit: str) -> Bucket:
         """The unit's cell: the same for the same unit, wherever and whenever it is asked.
 
         A unit is a string of 1 to 256 characters.
@@ -145,46 +153,46 @@ class Published:
         except (AttributeError, TypeError, UnicodeEncodeError):
             raise _refusal(unit) from None
         entry = self._entries[bisect_right(self._cuts, _first_64_bits(hashed.digest())[0] >> _SPARE)]
-        return entry if isinstance(entry, Cell) else _winner(entry, encoded)
+        return entry if isinstance(entry, Bucket) else _winner(entry, encoded)
 
-    def draw_many(self, units: Iterable[str]) -> list[Cell]:
+    def draw_many(self, units: Iterable[str]) -> list[Bucket]:
         """The cell of each unit, in their order."""
         draw = self.draw
         return [draw(unit) for unit in units]
 
     def __eq__(self, other: object) -> bool:
-        return self.text == other.text if isinstance(other, Published) else NotImplemented
+        return self.text == other.text if isinstance(other, PublishedPolicy) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.checksum)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Published.from_text, (self.text, self.checksum)
+        return PublishedPolicy.from_text, (self.text, self.checksum)
 
     def __repr__(self) -> str:
         return f"<Published {self.study!r} version {self.version}: {self.state}, {self.mode}, {len(self.cells)} cells>"
 
 
-def _arms(cells: Iterable[Cell], start: Hash) -> tuple[Cell | tuple[Runner, ...], ...]:
+def _arms(cells: Iterable[Bucket], start: Hash) -> tuple[Bucket | tuple[StickyCandidate, ...], ...]:
     """Each arm as its runners, or as its cell where it has but one."""
-    arms: list[Cell | tuple[Runner, ...]] = []
+    arms: list[Bucket | tuple[StickyCandidate, ...]] = []
     for _, group in groupby(cells, lambda cell: cell.arm):
         own = tuple(group)
         arms.append(own[0] if len(own) == 1 else tuple(_runner(cell, start) for cell in own))
     return tuple(arms)
 
 
-def _runner(cell: Cell, start: Hash) -> Runner:
+def _runner(cell: Bucket, start: Hash) -> StickyCandidate:
     hashed = start.copy()
     hashed.update(cell.name.encode() + b"\0")
-    return Runner(hashed, float(cell.width), cell)
+    return StickyCandidate(hashed, float(cell.width), cell)
 
 
-def _width(entry: Cell | tuple[Runner, ...]) -> int:
-    return entry.width if isinstance(entry, Cell) else sum(runner.cell.width for runner in entry)
+def _width(entry: Bucket | tuple[StickyCandidate, ...]) -> int:
+    return entry.width if isinstance(entry, Bucket) else sum(runner.cell.width for runner in entry)
 
 
-def _winner(runners: tuple[Runner, ...], unit: bytes) -> Cell:
+def _winner(runners: tuple[StickyCandidate, ...], unit: bytes) -> Bucket:
     """Who wins the unit within an arm: each candidate's chance is its width's part of the arm's."""
     best, winner = inf, runners[0]
     for runner in runners:
@@ -196,17 +204,17 @@ def _winner(runners: tuple[Runner, ...], unit: bytes) -> Cell:
     return winner.cell
 
 
-def _refusal(unit: object) -> BadInput:
+def _refusal(unit: object) -> InputError:
     """Why a unit cannot be drawn for."""
     if not isinstance(unit, str):
-        return BadInput(f"a unit must be a string, got {unit!r} ({type(unit).__name__}); use str(...) on a number")
+        return InputError(f"a unit must be a string, got {unit!r} ({type(unit).__name__}); use str(...) on a number")
     if not unit:
-        return BadInput("a unit must have at least one character, got ''; leave out units that nobody can name")
+        return InputError("a unit must have at least one character, got ''; leave out units that nobody can name")
     if len(unit) > LONGEST:
-        return BadInput(
+        return InputError(
             f"a unit may have {LONGEST} characters, got {len(unit)} ({unit[:20]!r}...); use a hash of it instead"
         )
-    return BadInput(f"the unit {unit!r} holds half a surrogate pair, which no text may; decode it as UTF-8 first")
+    return InputError(f"the unit {unit!r} holds half a surrogate pair, which no text may; decode it as UTF-8 first")
 
 
 TOLERANCE = 1e-9
@@ -216,7 +224,7 @@ _SCALE = 1074
 """Every float is a whole multiple of 2^−1074."""
 
 
-def publish(
+def publish_policy(
     *,
     study: str,
     version: int,
@@ -230,13 +238,13 @@ def publish(
     valid_from: float,
     expires_after: float,
     signed: bool = False,
-) -> Published:
+) -> PublishedPolicy:
     """Publish shares of traffic, (arm, candidate, share) each, as an immutable policy.
 
     Shares sum to one; zero shares are left out, and any positive one is given at least one part of 2^53. The document
     holds the candidates that are served, and the baseline. With `signed`, it asks for signed exposures.
 
-    >>> policy = publish(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
+    >>> policy = publish_policy(study="feed", version=3, round=3, state="deployed", mode="sticky", salt="feed",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("control", 0, 0.25), ("blend", 0, 0.5), ("blend", 1, 0.25)],
     ...                  valid_from=0, expires_after=86400)
@@ -248,12 +256,12 @@ def publish(
     served = [(arm, candidate, share) for arm, candidate, share in shares if share > 0]
     total = math.fsum(share for _, _, share in served)
     if not abs(total - 1) <= TOLERANCE:
-        raise BadPolicy(f"the shares must sum to one, and these {len(served)} sum to {total!r}; divide them by it")
+        raise PolicyError(f"the shares must sum to one, and these {len(served)} sum to {total!r}; divide them by it")
     if baseline not in candidates:
-        raise BadPolicy(f"baseline is {baseline!r}, which is not among the candidates")
+        raise PolicyError(f"baseline is {baseline!r}, which is not among the candidates")
     until = 0
     cells = []
-    for (arm, candidate, _), width in zip(served, widths([share for _, _, share in served]), strict=True):
+    for (arm, candidate, _), width in zip(served, bucket_widths([share for _, _, share in served]), strict=True):
         until += width
         cells.append({"arm": arm, "candidate": int(candidate), "until": until})
     kept = sorted({baseline, *(candidate for _, candidate, _ in served)})
@@ -275,19 +283,19 @@ def publish(
         **({"signed": True} if signed else {}),
     }
     try:
-        text = write(document)
+        text = write_policy(document)
     except (TypeError, ValueError) as error:
-        raise BadPolicy(f"the policy cannot be written as JSON: {error}") from error
-    return Published.from_text(text)
+        raise PolicyError(f"the policy cannot be written as JSON: {error}") from error
+    return PublishedPolicy.from_text(text)
 
 
-def widths(shares: Sequence[float]) -> list[int]:
+def bucket_widths(shares: Sequence[float]) -> list[int]:
     """Whole numbers that sum to 2^53, each at least 1 and within one of its share of it: largest remainders first.
 
     Exact and the same everywhere, for it counts in whole numbers only; equal remainders go in the order given. Only
     shares below 2^−53, which are raised to one part each, can cost the others more than one.
 
-    >>> [width / WHOLE for width in widths([0.5, 0.25, 0.25])], sum(widths([1 / 3, 1 / 3, 1 / 3])) == WHOLE
+    >>> [width / WHOLE for width in widths([0.5, 0.25, 0.25])], sum(bucket_widths([1 / 3, 1 / 3, 1 / 3])) == WHOLE
     ([0.5, 0.25, 0.25], True)
     """
     exact = []
@@ -295,10 +303,10 @@ def widths(shares: Sequence[float]) -> list[int]:
         numerator, denominator = float(share).as_integer_ratio()
         exact.append(numerator * (2**_SCALE // denominator))
     total = sum(exact)
-    parts = [max(1, part * WHOLE // total) for part in exact]
+    parts = [max(1, part * BUCKET_TOTAL // total) for part in exact]
     # By how much each falls short of what it should have, in units of 1/total: below zero where it was raised to 1.
-    short = [part * WHOLE - width * total for part, width in zip(exact, parts, strict=True)]
-    missing = WHOLE - sum(parts)
+    short = [part * BUCKET_TOTAL - width * total for part, width in zip(exact, parts, strict=True)]
+    missing = BUCKET_TOTAL - sum(parts)
     if missing >= 0:
         for place in sorted(range(len(parts)), key=lambda place: -short[place])[:missing]:
             parts[place] += 1
@@ -314,8 +322,8 @@ def widths(shares: Sequence[float]) -> list[int]:
 def _check(arm: object, candidate: object, share: object, candidates: Mapping[int, object]) -> None:
     place = f"the share of candidate {candidate!r} in arm {arm!r}"
     if candidate not in candidates:
-        raise BadPolicy(f"{place} names a candidate that is not among the {len(candidates)} given")
+        raise PolicyError(f"{place} names a candidate that is not among the {len(candidates)} given")
     if isinstance(share, bool) or not isinstance(share, (int, float)):
-        raise BadPolicy(f"{place} must be a number, got {share!r}")
+        raise PolicyError(f"{place} must be a number, got {share!r}")
     if not 0 <= share <= 1 + TOLERANCE:
-        raise BadPolicy(f"{place} must lie between 0 and 1, got {share!r}")
+        raise PolicyError(f"{place} must lie between 0 and 1, got {share!r}")

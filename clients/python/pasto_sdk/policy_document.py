@@ -11,12 +11,12 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, cast
 
-from pasto_sdk.errors import BadPolicy
+from pasto_sdk.errors import PolicyError
 
 Value = float | int | str | bool
 """One parameter's value: a number, or a choice's label."""
 
-WHOLE = 2**53
+BUCKET_TOTAL = 2**53
 """How long the line is: every whole number up to it is exact in a float, in every language."""
 
 ARMS = ("control", "learner", "outside", "single", "blend", "held")
@@ -28,10 +28,10 @@ exploration; single and blend: the two answers being confirmed; held: everything
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Bucket:
     """A candidate within an arm, and how much of the line [0, 2^53) is its own.
 
-    >>> Cell(arm="learner", candidate=0, name="a", values={"weight": 2}, width=2**52, propensity=0.5).propensity
+    >>> Bucket(arm="learner", candidate=0, name="a", values={"weight": 2}, width=2**52, propensity=0.5).propensity
     0.5
     """
 
@@ -56,7 +56,7 @@ Candidates = Mapping[int, tuple[str, Mapping[str, Value]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class PolicyDocument:
     """What a policy's document says, checked."""
 
     study: str
@@ -67,7 +67,7 @@ class Document:
     salt: str
     baseline: int
     candidates: Candidates
-    cells: tuple[Cell, ...]
+    cells: tuple[Bucket, ...]
     valid_from: float
     expires_after: float
     signed: bool
@@ -75,36 +75,38 @@ class Document:
     checksum: str
 
 
-def read(text: str | bytes, checksum: str | None = None) -> Document:
+def read_policy(text: str | bytes, checksum: str | None = None) -> PolicyDocument:
     """Read a document; whatever does not add up is a BadPolicy that names the field."""
     if not isinstance(text, (str, bytes)):
-        raise BadPolicy(f"a policy is read from text or bytes, got {_shown(text)} ({type(text).__name__})")
+        raise PolicyError(f"a policy is read from text or bytes, got {_shown(text)} ({type(text).__name__})")
     try:
         encoded = text.encode() if isinstance(text, str) else text
         decoded = encoded.decode()
     except UnicodeError as error:
-        raise BadPolicy(f"the policy is no UTF-8 text: {error}") from error
+        raise PolicyError(f"the policy is no UTF-8 text: {error}") from error
     found = sha256(encoded).hexdigest()
     if checksum is not None and checksum != found:
-        raise BadPolicy(
+        raise PolicyError(
             f"the policy's checksum should be {checksum!r} and is {found!r}: it was changed or cut short on its way"
         )
     own = _OWN_CHECKSUM.search(encoded)
     if own is not None and own[1] != sha256(encoded[: own.start()] + b"}").hexdigest().encode():
-        raise BadPolicy("the policy is not the text that its sha256 was made of: it was changed on its way")
+        raise PolicyError("the policy is not the text that its sha256 was made of: it was changed on its way")
     fields = _mapping(_parse(decoded), "the policy")
     if own is None and "sha256" in fields:
-        raise BadPolicy("sha256 must be the policy's last field, as published; pass the document on unchanged")
+        raise PolicyError("sha256 must be the policy's last field, as published; pass the document on unchanged")
     if (format_ := _get(fields, "format", "format")) is True or format_ != FORMAT or not isinstance(format_, int):
-        raise BadPolicy(f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one")
+        raise PolicyError(
+            f"format is {format_!r} and only {FORMAT} can be read here; upgrade pasto to read a newer one"
+        )
     candidates = _candidates(_list(fields, "candidates"))
     cells = _cells(_list(fields, "cells"), candidates)
     baseline = _whole(fields, "baseline")
     if baseline not in candidates:
-        raise BadPolicy(f"baseline is {baseline}, which is not among the candidates")
+        raise PolicyError(f"baseline is {baseline}, which is not among the candidates")
     if (expires_after := _number(fields, "expires_after")) <= 0:
-        raise BadPolicy(f"expires_after is {expires_after:g}; it must be a positive number of seconds")
-    return Document(
+        raise PolicyError(f"expires_after is {expires_after:g}; it must be a positive number of seconds")
+    return PolicyDocument(
         study=_word(fields, "study"),
         version=_whole(fields, "version"),
         round=_whole(fields, "round"),
@@ -122,10 +124,10 @@ def read(text: str | bytes, checksum: str | None = None) -> Document:
     )
 
 
-def write(fields: Mapping[str, object]) -> str:
+def write_policy(fields: Mapping[str, object]) -> str:
     """Return a document's canonical text: ASCII, no spaces, fields in the order given, then its checksum.
 
-    >>> write({"format": 1})[:36]
+    >>> write_policy({"format": 1})[:36]
     '{"format":1,"sha256":"3f0a99256beeb8'
     """
     text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
@@ -133,9 +135,9 @@ def write(fields: Mapping[str, object]) -> str:
 
 
 def has_checksum(text: bytes) -> bool:
-    """Return whether a document carries its own checksum, which `read` verifies.
+    """Return whether a document carries its own checksum, which `read_policy` verifies.
 
-    >>> has_checksum(write({"format": 1}).encode()), has_checksum(b'{"format":1}')
+    >>> has_checksum(write_policy({"format": 1}).encode()), has_checksum(b'{"format":1}')
     (True, False)
     """
     return _OWN_CHECKSUM.search(text) is not None
@@ -145,9 +147,9 @@ def _parse(text: str) -> object:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise BadPolicy("the policy is no JSON that can be read: it is nested too deep") from None
+        raise PolicyError("the policy is no JSON that can be read: it is nested too deep") from None
     except ValueError as error:
-        raise BadPolicy(f"the policy is no JSON: {error}") from error
+        raise PolicyError(f"the policy is no JSON: {error}") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -157,7 +159,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _mode(fields: dict[str, Any]) -> Literal["shuffled", "sticky"]:
     mode = _word(fields, "mode")
     if mode not in ("shuffled", "sticky"):
-        raise BadPolicy(f"mode is {mode!r}; it can be shuffled or sticky")
+        raise PolicyError(f"mode is {mode!r}; it can be shuffled or sticky")
     return "sticky" if mode == "sticky" else "shuffled"
 
 
@@ -170,7 +172,7 @@ def _candidates(listed: list[object]) -> Candidates:
         index = _whole(fields, "index", where)
         name = _word(fields, "name", where)
         if index in candidates or name in names:
-            raise BadPolicy(f"{where} repeats candidate {index} {name!r}; each index and name comes once")
+            raise PolicyError(f"{where} repeats candidate {index} {name!r}; each index and name comes once")
         values = _mapping(_get(fields, "values", f"{where}.values"), f"{where}.values")
         for parameter, value in values.items():
             _check_value(parameter, value, f"{where}.values")
@@ -184,11 +186,11 @@ def _check_value(parameter: str, value: object, where: str) -> None:
     if isinstance(value, str):
         _check_text(value, f"{where}[{parameter!r}]")
     elif not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
-        raise BadPolicy(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
+        raise PolicyError(f"{where}[{parameter!r}] is {value!r}; a value is a finite number, a string or a bool")
 
 
-def _cells(listed: list[object], candidates: Candidates) -> tuple[Cell, ...]:
-    cells: list[Cell] = []
+def _cells(listed: list[object], candidates: Candidates) -> tuple[Bucket, ...]:
+    cells: list[Bucket] = []
     last = 0
     seen: set[tuple[str, int]] = set()
     left: set[str] = set()
@@ -199,59 +201,59 @@ def _cells(listed: list[object], candidates: Candidates) -> tuple[Cell, ...]:
         candidate = _whole(fields, "candidate", where)
         until = _whole(fields, "until", where)
         if arm not in ARMS:
-            raise BadPolicy(f"{where}.arm is {arm!r}; the arms are {', '.join(ARMS)}")
+            raise PolicyError(f"{where}.arm is {arm!r}; the arms are {', '.join(ARMS)}")
         if candidate not in candidates:
-            raise BadPolicy(f"{where}.candidate is {candidate}, which is not among the candidates")
+            raise PolicyError(f"{where}.candidate is {candidate}, which is not among the candidates")
         if (arm, candidate) in seen:
-            raise BadPolicy(f"{where} repeats candidate {candidate} in arm {arm!r}; add its shares up instead")
+            raise PolicyError(f"{where} repeats candidate {candidate} in arm {arm!r}; add its shares up instead")
         if cells and cells[-1].arm != arm:
             left.add(cells[-1].arm)
         if arm in left:
-            raise BadPolicy(f"{where} returns to arm {arm!r}; the cells of one arm must be neighbours")
+            raise PolicyError(f"{where} returns to arm {arm!r}; the cells of one arm must be neighbours")
         width = until - last
         if width <= 0:
-            raise BadPolicy(f"{where}.until is {until}, which is not above the cut before it; cuts must increase")
+            raise PolicyError(f"{where}.until is {until}, which is not above the cut before it; cuts must increase")
         name, values = candidates[candidate]
         seen.add((arm, candidate))
         last = until
-        cells.append(Cell(arm, candidate, name, values, width, width / WHOLE))
-    if last != WHOLE:
-        raise BadPolicy(f"the last cell ends at {last}; the cells must cover the line up to {WHOLE}")
+        cells.append(Bucket(arm, candidate, name, values, width, width / BUCKET_TOTAL))
+    if last != BUCKET_TOTAL:
+        raise PolicyError(f"the last cell ends at {last}; the cells must cover the line up to {BUCKET_TOTAL}")
     return tuple(cells)
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadPolicy(f"{where} must be a JSON object, got {_shown(value)}")
+        raise PolicyError(f"{where} must be a JSON object, got {_shown(value)}")
     return value
 
 
 def _list(fields: dict[str, Any], field: str) -> list[object]:
     value = _get(fields, field, field)
     if not isinstance(value, list):
-        raise BadPolicy(f"{field} must be a JSON array, got {_shown(value)}")
+        raise PolicyError(f"{field} must be a JSON array, got {_shown(value)}")
     return value
 
 
 def _whole(fields: dict[str, Any], field: str, where: str = "") -> int:
     place = f"{where}.{field}" if where else field
     value = _get(fields, field, place)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= WHOLE:
-        raise BadPolicy(f"{place} must be a whole number from 0 to 2^53, got {_shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= BUCKET_TOTAL:
+        raise PolicyError(f"{place} must be a whole number from 0 to 2^53, got {_shown(value)}")
     return value
 
 
 def _number(fields: dict[str, Any], field: str) -> float:
     value = _get(fields, field, field)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e15:
-        raise BadPolicy(f"{field} must be a number of seconds, got {_shown(value)}")
+        raise PolicyError(f"{field} must be a number of seconds, got {_shown(value)}")
     return float(value)
 
 
 def _flag(fields: dict[str, Any], field: str) -> bool:
     value = fields.get(field, False)
     if not isinstance(value, bool):
-        raise BadPolicy(f"{field} must be true or false, got {_shown(value)}")
+        raise PolicyError(f"{field} must be true or false, got {_shown(value)}")
     return value
 
 
@@ -259,9 +261,9 @@ def _word(fields: dict[str, Any], field: str, where: str = "") -> str:
     place = f"{where}.{field}" if where else field
     value = _get(fields, field, place)
     if not isinstance(value, str) or not value:
-        raise BadPolicy(f"{place} must be a text of at least one character, got {_shown(value)}")
+        raise PolicyError(f"{place} must be a text of at least one character, got {_shown(value)}")
     if "\0" in value:
-        raise BadPolicy(f"{place} is {_shown(value)}, which holds a NUL; it parts what is hashed, so no name has one")
+        raise PolicyError(f"{place} is {_shown(value)}, which holds a NUL; it parts what is hashed, so no name has one")
     _check_text(value, place)
     return value
 
@@ -270,14 +272,14 @@ def _check_text(value: str, place: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise BadPolicy(f"{place} is {_shown(value)}, which holds half a surrogate pair, which no text may") from None
+        raise PolicyError(f"{place} is {_shown(value)}, which holds half a surrogate pair, which no text may") from None
 
 
 def _get(fields: dict[str, Any], field: str, place: str) -> Any:
     try:
         return fields[field]
     except KeyError:
-        raise BadPolicy(f"{place} is missing from the policy") from None
+        raise PolicyError(f"{place} is missing from the policy") from None
 
 
 def _shown(value: object) -> str:

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pasto_sdk.errors import BadPolicy
+from pasto_sdk.errors import PolicyError
 
 FORMAT = "pasto-policy-1"
 ABANDONED = 600.0
@@ -24,7 +24,7 @@ ABANDONED = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedPolicy:
     """What a cache file holds."""
 
     text: str
@@ -44,16 +44,16 @@ def user_folder() -> Path | None:
         return None
 
 
-def file_of(folder: str | os.PathLike[str], url: str, study: str) -> Path:
+def policy_path(folder: str | os.PathLike[str], url: str, study: str) -> Path:
     """The file of one study at one address.
 
-    >>> file_of("cache", "https://pasto.example", "feed").name
+    >>> policy_path("cache", "https://pasto.example", "feed").name
     'policy-979c0995997ce735'
     """
     return Path(folder) / f"policy-{hashlib.sha256(f'{url} {study}'.encode()).hexdigest()[:16]}"
 
 
-def save(file: Path, kept: Kept) -> None:
+def save_policy(file: Path, kept: SavedPolicy) -> None:
     """Write the file, whole or not at all, readable by this user only; OSError where it cannot be."""
     body = f"{kept.contact!r}\n{kept.text}".encode()
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,21 +72,21 @@ def save(file: Path, kept: Kept) -> None:
     _sync_folder(file.parent)
 
 
-def load(file: Path) -> Kept:
+def load_policy(file: Path) -> SavedPolicy:
     """What the file holds; FileNotFoundError where there is none, BadPolicy where it is not what was written."""
     first, _, body = file.read_bytes().partition(b"\n")
     name, _, digest = first.partition(b" ")
     if name != FORMAT.encode():
-        raise BadPolicy(f"{file} is no policy that this release wrote; it is ignored, and replaced by the next one")
+        raise PolicyError(f"{file} is no policy that this release wrote; it is ignored, and replaced by the next one")
     if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise BadPolicy(f"{file} is damaged; it is ignored, and replaced by the next policy")
+        raise PolicyError(f"{file} is damaged; it is ignored, and replaced by the next policy")
     contact, _, text = body.decode().partition("\n")
     if not math.isfinite(float(contact)):
-        raise BadPolicy(f"{file} says it was confirmed at {contact}")
-    return Kept(text, float(contact))
+        raise PolicyError(f"{file} says it was confirmed at {contact}")
+    return SavedPolicy(text, float(contact))
 
 
-def tidy(file: Path) -> None:
+def delete_old_policies(file: Path) -> None:
     """Remove what processes left behind that died while they wrote."""
     with contextlib.suppress(OSError):
         for part in file.parent.glob(f"{file.name}.*.part"):

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pasto_sdk.decision import Decision
-from pasto_sdk.errors import BadPolicy
+from pasto_sdk.errors import PolicyError
 from pasto_sdk.exposure_signature import sign_exposure
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 LATER = 60.0
 """Seconds by which a policy of an earlier version must be younger to be believed; clocks of nodes differ by less."""
 
 
-class Remembered:
+class DecisionCache:
     """The last decision of each unit, for the units that came lately; the rest are forgotten.
 
     Two generations: what is asked for moves to the young one, and when that is full the old one goes. So the units
     that come often stay, at the price of one dictionary lookup.
 
-    >>> remembered = Remembered(size=2)
+    >>> remembered = DecisionCache(size=2)
     >>> remembered.get("somebody") is None
     True
     """
@@ -54,50 +54,50 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class PolicyState:
     """What holds at one moment."""
 
-    policy: Published | None
+    policy: PublishedPolicy | None
     until: float
     """When it expires, on the client's clock."""
-    remembered: Remembered
+    remembered: DecisionCache
     contact: float = -math.inf
     """When the service last confirmed it, on the same clock."""
 
 
 @dataclass(slots=True)
-class Holder:
+class PolicyHolder:
     """Holds the last good policy: only a better one replaces it, and only time makes it stale."""
 
     study: str
     clock: Callable[[], float]
     size: int
     """How many units to remember, in each of two generations."""
-    live: Live = field(init=False)
+    live: PolicyState = field(init=False)
     heard: bool = field(init=False, default=False)
     """Whether the service itself has spoken, beside what was found on disk."""
     signing_key: str = field(init=False, default="", repr=False)
     """The key that the service gave to sign exposures with, in memory only; empty if it gave none."""
 
     def __post_init__(self) -> None:
-        self.live = Live(None, -math.inf, Remembered(self.size))
+        self.live = PolicyState(None, -math.inf, DecisionCache(self.size))
 
-    def offer(self, text: str | bytes, checksum: str | None, *, age: float = 0.0) -> Published:
+    def offer(self, text: str | bytes, checksum: str | None, *, age: float = 0.0) -> PublishedPolicy:
         """Take a policy, confirmed `age` seconds ago, if it is whole and is not behind the one held; else BadPolicy.
 
         A version that goes back is a copy that came late, or a study that was made anew under the old name. The
         second is told by the service's own clock: it was published well after the one held. Once that has expired,
         whatever the service says is taken.
         """
-        policy = Published.from_text(text, checksum)
+        policy = PublishedPolicy.from_text(text, checksum)
         if policy.study != self.study:
-            raise BadPolicy(f"the policy is of study {policy.study!r}, and {self.study!r} was asked for")
+            raise PolicyError(f"the policy is of study {policy.study!r}, and {self.study!r} was asked for")
         live = self.live
         held = live.policy
         if held is not None and policy.checksum != held.checksum and policy.version <= held.version:
             anew = policy.valid_from > held.valid_from + LATER
             if not anew and self.clock() < live.until:
-                raise BadPolicy(f"version {policy.version} was offered and version {held.version} is held already")
+                raise PolicyError(f"version {policy.version} was offered and version {held.version} is held already")
         same = held is not None and policy.checksum == held.checksum
         self._confirm(held if held is not None and same else policy, live.remembered if same else None, age)
         return policy
@@ -136,9 +136,9 @@ class Holder:
 
     def renew(self) -> None:
         """Keep the policy and nothing that other processes could share: what a child does after a fork."""
-        self.live = replace(self.live, remembered=Remembered(self.size))
+        self.live = replace(self.live, remembered=DecisionCache(self.size))
 
-    def _confirm(self, policy: Published, remembered: Remembered | None, age: float) -> None:
+    def _confirm(self, policy: PublishedPolicy, remembered: DecisionCache | None, age: float) -> None:
         contact = self.clock() - age
         self.heard = self.heard or not age
-        self.live = Live(policy, contact + policy.expires_after, remembered or Remembered(self.size), contact)
+        self.live = PolicyState(policy, contact + policy.expires_after, remembered or DecisionCache(self.size), contact)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pasto_sdk import policy_file
-from pasto_sdk.diagnostics import Journal
-from pasto_sdk.errors import BadPolicy
+from pasto_sdk.diagnostics import ErrorLog
+from pasto_sdk.errors import PolicyError
 from pasto_sdk.event_sender import LEAST, Backoff
 from pasto_sdk.policy_document import has_checksum
-from pasto_sdk.policy_holder import Holder
+from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.transport import Request, Response, Transport
 
 LONGEST_WAIT = 60.0
@@ -28,7 +28,7 @@ SIGNING_KEY = "pasto-signing-key"
 _CHECKSUM = re.compile(r'(?:W/)?"([0-9a-f]{64})')
 
 
-class Refresher:
+class PolicyPoller:
     """Asks for the policy, one request a step.
 
     A question is left open until the policy changes, which is known at once then. Where that does not work it asks
@@ -38,11 +38,11 @@ class Refresher:
 
     def __init__(
         self,
-        holder: Holder,
+        holder: PolicyHolder,
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: Journal,
+        journal: ErrorLog,
         *,
         refresh: float,
         file: Path | None = None,
@@ -78,8 +78,8 @@ class Refresher:
         if self._file is None:
             return
         try:
-            policy_file.tidy(self._file)
-            kept = policy_file.load(self._file)
+            policy_file.delete_old_policies(self._file)
+            kept = policy_file.load_policy(self._file)
             # A clock that was wrong then or is wrong now makes it older, never younger.
             policy = self._holder.offer(kept.text, None, age=abs(self._wall() - kept.contact))
             self._saved_checksum, self._saved_contact = policy.checksum, kept.contact
@@ -141,7 +141,7 @@ class Refresher:
             )
         try:
             self._holder.offer(response.body, claimed[1] if claimed else None)
-        except BadPolicy as error:
+        except PolicyError as error:
             return str(error)
         return None
 
@@ -165,7 +165,7 @@ class Refresher:
         if policy.checksum == self._saved_checksum and abs(now - self._saved_contact) < due:
             return
         try:
-            policy_file.save(self._file, policy_file.Kept(policy.text, now))
+            policy_file.save_policy(self._file, policy_file.SavedPolicy(policy.text, now))
         except OSError as error:
             self._journal.note(f"the policy cannot be kept on disk: {error}")
         self._saved_checksum, self._saved_contact = policy.checksum, now

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.transport import Request, Response
 
 
-class Rehearsal:
+class FakeService:
     """A transport that serves policies and keeps events as the service would, without a network.
 
     >>> from pasto_sdk.policy import publish
@@ -20,7 +20,7 @@ class Rehearsal:
     >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
-    >>> service = Rehearsal(policy)
+    >>> service = FakeService(policy)
     >>> with Client("http://rehearsal", study="feed", transport=service, cache=None, background=False) as client:
     ...     client.ready()
     ...     client.assign("user 7").name
@@ -32,7 +32,7 @@ class Rehearsal:
     [('user 7', 'b')]
     """
 
-    def __init__(self, policy: Published | None = None) -> None:
+    def __init__(self, policy: PublishedPolicy | None = None) -> None:
         self.fault: Callable[[Request], Response] | None = None
         """Answers in the service's place, or raises: what the client does then can be seen."""
         self.requests: list[Request] = []
@@ -40,12 +40,12 @@ class Rehearsal:
         """What was kept, by id."""
         self._lock = threading.Lock()
         self.duplicates = 0
-        self.policies: dict[int, Published] = {}
-        self.current: Published | None = None
+        self.policies: dict[int, PublishedPolicy] = {}
+        self.current: PublishedPolicy | None = None
         if policy is not None:
             self.publish(policy)
 
-    def publish(self, policy: Published) -> None:
+    def publish(self, policy: PublishedPolicy) -> None:
         """Serve another policy from now on."""
         self.policies[policy.version] = self.current = policy
 

@@ -9,8 +9,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pasto.errors import BadOption
-from pasto.report.figures import save
+from pasto.errors import OptionError
+from pasto.report.figures import save_figure
 from pasto.sim import Progress
 from pasto_research.bench import (
     certificates,
@@ -66,10 +66,10 @@ def run(name: str, *, quick: bool = False, progress: Progress | None = None) -> 
     >>> run("nothing")
     Traceback (most recent call last):
         ...
-    pasto_sdk.errors.BadOption: no benchmark is called 'nothing'; there are solve, monte-carlo, learners, ...
+    pasto_sdk.errors.OptionError: no benchmark is called 'nothing'; there are solve, monte-carlo, learners, ...
     """
     if name not in BENCHMARKS:
-        raise BadOption(f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
+        raise OptionError(f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name].run(progress, quick)
 
 
@@ -80,7 +80,7 @@ def write(name: str, report: Report, directory: str | Path) -> list[Path]:
     written = [folder / f"{name}.json"]
     written[0].write_text(json.dumps({"name": name, **report.plain()}, indent=2, ensure_ascii=False) + "\n")
     for figure, draw in report.figures.items():
-        written += save(draw(), folder / figure)
+        written += save_figure(draw(), folder / figure)
     return written
 
 

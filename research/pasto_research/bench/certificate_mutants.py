@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pasto.estimate import JointPosterior, Overdispersion, RoundMeans
 from pasto.estimate.sufficient_statistics import regularize
-from pasto.optimize.learners import Problem, Thompson
+from pasto.optimize.learners import LearningProblem, Thompson
 from pasto.optimize.learners.thompson import ThompsonState
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ POOL_UNITS = 100.0
 class InverseVarianceThompson(Thompson):
     """The learner with the mutant model."""
 
-    def start(self, problem: Problem) -> ThompsonState:
+    def start(self, problem: LearningProblem) -> ThompsonState:
         """Start with the mutant model."""
         metrics, count = problem.shape
         contrast = "difference" if self.contrast == "auto" else self.contrast

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
 from pasto.inference import (
-    Cells,
+    CellStatistics,
     Comparison,
     Quantity,
-    Range,
-    around,
+    ValueRange,
     compare,
+    interval_around,
     log_evidence,
     reach_at_horizon,
     side,
@@ -24,8 +24,8 @@ from pasto.inference import (
 )
 from pasto.inference.cell_statistics import Array
 from pasto.inference.change_detection import MIXTURE
-from pasto.inference.guardrail_evidence import Floor, shortfall
-from pasto.inference.multiple_comparisons import beating
+from pasto.inference.guardrail_evidence import StopLevel, shortfall
+from pasto.inference.multiple_comparisons import find_beating
 from pasto.inference.sample_ratio import ALARM, arm_groups, imbalance
 from pasto.inference.stop_level import gather_evidence
 from pasto_research.bench.coverage_studies import Scene, Studies, simulate, sticky
@@ -109,7 +109,7 @@ def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
         ends = [_pooled(drawn.cells, place) for place in places]
         truth = both(drawn, scene, target)[1].difference
         difference, variance = ends[0][0] - ends[1][0], ends[0][1] + ends[1][1]
-        return around(difference, variance, reach_at_horizon(ERROR)).covers(truth)
+        return interval_around(difference, variance, reach_at_horizon(ERROR)).covers(truth)
     units, mean = drawn.cells.units[..., places], drawn.cells.mean[..., places, 0]
     own = drawn.cells.cross[..., places, 0, 0] / np.maximum(units - 1.0, 1.0) / np.maximum(units, 1.0)
     weight = np.where((units > 1).all(axis=-1), 1.0 / np.maximum(own.sum(axis=-1), 1e-12), 0.0)
@@ -117,10 +117,10 @@ def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
     difference = (weight * (mean[..., 0] - mean[..., 1])).sum(axis=-1) / total
     level = drawn.truth.mean[..., places, 0]
     truth = (weight * (level[..., 0] - level[..., 1])).sum(axis=-1) / total
-    return around(difference, 1.0 / total, reach_at_horizon(ERROR)).covers(truth)
+    return interval_around(difference, 1.0 / total, reach_at_horizon(ERROR)).covers(truth)
 
 
-def _pooled(cells: Cells, place: int) -> tuple[Array, Array]:
+def _pooled(cells: CellStatistics, place: int) -> tuple[Array, Array]:
     """A mean over all rounds' units, and its variance: what must not be done."""
     units, mean = cells.units[..., place], cells.mean[..., place, 0]
     total = units.sum(axis=-1)
@@ -144,7 +144,7 @@ def sticky_coverage(studies: int, seed: int = 1, lift: float = 0.1) -> Coverage:
         rate = drawn.cells.mean[..., 0] / drawn.cells.mean[..., 1]
         by_view = drawn.cells.mean[..., 2] / drawn.cells.mean[..., 1] - rate**2
         variance = (by_view / views)[:, 0, :2].sum(axis=-1)
-        mutant.append(around(found.difference, variance, reach_at_horizon(ERROR)).covers(lift))
+        mutant.append(interval_around(found.difference, variance, reach_at_horizon(ERROR)).covers(lift))
     return Coverage(*(float(np.concatenate(parts).mean()) for parts in (held, relative, errors, mutant)))
 
 
@@ -172,7 +172,7 @@ def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60
     for size, start in batches(studies, seed):
         rng = np.random.default_rng([start, looks])
         drawn = [_guarded(kind, rng, (size, looks), units, 0.0, None)[0] for units in (20, 180)]
-        cells = Cells(
+        cells = CellStatistics(
             np.concatenate([one.units for one in drawn], axis=-1),
             np.concatenate([one.mean for one in drawn], axis=-2),
             np.concatenate([one.cross for one in drawn], axis=-3),
@@ -222,7 +222,7 @@ def alarms(
             cells, floor = _guarded(kind, rng, (size, rounds), units, drop, control)
             cells.mean[..., :good, 0, :] += 0.2 + drop
             if not declared:
-                floor = Floor(floor.name, floor.quantity, floor.value, floor.relative)
+                floor = StopLevel(floor.name, floor.quantity, floor.value, floor.relative)
             hit = _tripped(cells, floor, ERROR / guardrails, test)[..., good:]
             trips = np.minimum(trips, np.where(hit.any(axis=-1), hit.argmax(axis=-1) + 1.0, np.inf))
         first.append(trips)
@@ -231,7 +231,7 @@ def alarms(
     return Alarms(float(tripped.mean()), float(every[tripped].mean()) if tripped.any() else np.inf)
 
 
-def _tripped(cells: Cells, floor: Floor, error: float, test: Test) -> NDArray[np.bool_]:
+def _tripped(cells: CellStatistics, floor: StopLevel, error: float, test: Test) -> NDArray[np.bool_]:
     """Whether the breaker, or one of its mutants, is over its mark after every round."""
     if test == "ours":
         return np.asarray(shortfall(cells, floor, 0, 1 if floor.relative else None)[0] >= -np.log(error))
@@ -248,7 +248,7 @@ def _tripped(cells: Cells, floor: Floor, error: float, test: Test) -> NDArray[np
 
 
 def swinging_alarms(
-    floor: Floor,
+    floor: StopLevel,
     studies: int,
     seed: int = 1,
     *,
@@ -275,7 +275,7 @@ def swinging_alarms(
         level = 10.0 * day * np.stack([ratios, np.ones(rounds)], axis=-1)[:, : len(sizes)]
         mean = level + day * rng.standard_normal(count.shape) / np.sqrt(count)
         cross = day**2 * rng.chisquare(count - 1.0)
-        cells = Cells(count, mean[..., None], cross[..., None, None])
+        cells = CellStatistics(count, mean[..., None], cross[..., None, None])
         against = None if control is None else 1
         evidence, _ = gather_evidence(cells, floor, 0, against, seconds=[3600.0] * rounds)
         hit = evidence >= -np.log(ERROR)
@@ -293,28 +293,30 @@ CAPPED_MEAN = 5.688404786881
 
 def _guarded(
     kind: str, rng: np.random.Generator, shape: tuple[int, int], units: int, drop: float, control: float | None
-) -> tuple[Cells, Floor]:
+) -> tuple[CellStatistics, StopLevel]:
     """Served units in cell 0, control in cell 1, and a floor that the served mean is `drop` deviations below."""
     if kind == "normal":
         sizes = [units] if control is None else [round((1.0 - control) * units), round(control * units)]
         count = np.broadcast_to(np.array(sizes, dtype=float), (*shape, len(sizes)))
         base = np.array([10.0 - drop] if control is None else [9.5 - drop, 10.0])
         mean = base + rng.standard_normal(count.shape) / np.sqrt(count)
-        cells = Cells(count, mean[..., None], rng.chisquare(count - 1.0)[..., None, None])
-        return cells, Floor("normal", METRIC, 10.0 if control is None else -0.05, relative=control is not None)
+        cells = CellStatistics(count, mean[..., None], rng.chisquare(count - 1.0)[..., None, None])
+        return cells, StopLevel("normal", METRIC, 10.0 if control is None else -0.05, relative=control is not None)
     if kind == "rare":
         mean = rng.binomial(units, 0.01, shape) / units
-        return _one(units, mean, units * mean * (1.0 - mean)), Floor("rare", METRIC, 0.01, within=Range(0.0, 1.0))
+        return _one(units, mean, units * mean * (1.0 - mean)), StopLevel(
+            "rare", METRIC, 0.01, within=ValueRange(0.0, 1.0)
+        )
     draws = np.exp(2.0 * rng.standard_normal((*shape, units)))
     if kind == "skewed, no cap":
-        return _one(units, draws.mean(-1), units * draws.var(-1)), Floor("skewed", METRIC, float(np.exp(2.0)))
+        return _one(units, draws.mean(-1), units * draws.var(-1)), StopLevel("skewed", METRIC, float(np.exp(2.0)))
     draws = np.minimum(draws, CAP)
     cells = _one(units, draws.mean(-1), units * draws.var(-1))
-    return cells, Floor("skewed", METRIC, CAPPED_MEAN, within=Range(0.0, CAP))
+    return cells, StopLevel("skewed", METRIC, CAPPED_MEAN, within=ValueRange(0.0, CAP))
 
 
-def _one(units: int, mean: Array, cross: Array) -> Cells:
-    return Cells(np.full((*mean.shape, 1), float(units)), mean[..., None, None], cross[..., None, None, None])
+def _one(units: int, mean: Array, cross: Array) -> CellStatistics:
+    return CellStatistics(np.full((*mean.shape, 1), float(units)), mean[..., None, None], cross[..., None, None, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +395,7 @@ def false_winners(candidates: int, studies: int, seed: int = 1) -> tuple[float, 
             control = side(drawn.cells, covariances, 0)
             for place in range(1, candidates + 1):
                 found = compare(side(drawn.cells, covariances, place), control, METRIC, weights="even", running=running)
-                won = beating(found, ERROR / candidates, sequential=running)
+                won = find_beating(found, ERROR / candidates, sequential=running)
                 if running:
                     claimed[1] |= won.any(axis=-1)
                 else:

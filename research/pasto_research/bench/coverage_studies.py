@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pasto.inference import Cells
+from pasto.inference import CellStatistics
 from pasto.inference.cell_statistics import Array
 
 
@@ -34,9 +34,9 @@ class Scene:
 class Studies:
     """Simulated studies: cell 0 is the control, cell 1 + k candidate k, and the last one all of the learner's units."""
 
-    cells: Cells
+    cells: CellStatistics
     """(studies, rounds, cells) of one column."""
-    truth: Cells
+    truth: CellStatistics
     """The same counts with the true means; the learner's is what its shares made it."""
     shares: Array
     """(studies, rounds, cells but the last): what every unit was drawn with."""
@@ -79,7 +79,7 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
         seen += counts[:, 1:]
         total += counts[:, 1:] * mean[:, 1:]
         policy = _eager(total / np.maximum(seen, 1.0), seen, sigma, scene.floor)
-    cells = Cells(units, means[..., None], squares[..., None, None]).joined(range(1, count + 1))
+    cells = CellStatistics(units, means[..., None], squares[..., None, None]).joined(range(1, count + 1))
     true = np.concatenate([truths, ((shares * truths)[..., 1:].sum(-1) / shares[..., 1:].sum(-1))[..., None]], axis=-1)
     return Studies(cells, replace(cells, mean=true[..., None]), shares)
 
@@ -113,7 +113,7 @@ def sticky(studies: int, seed: int = 1, *, users: int = 400, visits: float = 10.
         units.append(size.astype(float))
         means.append(mean)
         crosses.append(np.einsum("su,sui,suj->sij", arm, apart, apart))
-    cells = Cells(*(np.stack(parts, axis=1)[:, None] for parts in (units, means, crosses)))
+    cells = CellStatistics(*(np.stack(parts, axis=1)[:, None] for parts in (units, means, crosses)))
     true = np.broadcast_to([[3.0 * visits, visits, 0.0], [(3.0 + lift) * visits, visits, 0.0]], (studies, 1, 2, 3))
     truth = replace(cells, mean=np.concatenate([true, true[..., 1:, :]], axis=-2))
     return Studies(cells, truth, np.full((studies, 1, 2), 0.5))

@@ -9,9 +9,9 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Literal
 
-from pasto.errors import MissingExtra
-from pasto_sdk.policy import Published, publish
-from pasto_sdk.policy_document import WHOLE
+from pasto.errors import MissingExtraError
+from pasto_sdk.policy import PublishedPolicy, publish_policy
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 
 def rows(quick: bool) -> list[dict[str, Any]]:
@@ -45,14 +45,14 @@ def rows(quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def policy(candidates: int, mode: Literal["shuffled", "sticky"]) -> Published:
+def policy(candidates: int, mode: Literal["shuffled", "sticky"]) -> PublishedPolicy:
     """An even policy with a control of a tenth.
 
     >>> policy(3, "sticky").mode
     'sticky'
     """
     share = 0.9 / candidates
-    return publish(
+    return publish_policy(
         study="bench",
         version=1,
         round=1,
@@ -87,9 +87,9 @@ def _each(decide: Callable[[str], object], units: list[str]) -> float:
     return (perf_counter() - began) / len(units)
 
 
-def _bare(learning: Published) -> Callable[[str], object]:
+def _bare(learning: PublishedPolicy) -> Callable[[str], object]:
     """Hash and bisect with nothing around them."""
-    cuts = [round(WHOLE * (0.1 + 0.9 * place / 100)) for place in range(101)]
+    cuts = [round(BUCKET_TOTAL * (0.1 + 0.9 * place / 100)) for place in range(101)]
     start = learning.salt.encode() + b"\0"
 
     def decide(unit: str) -> int:
@@ -103,7 +103,7 @@ def _peer(variants: int) -> Callable[[str], object]:
     try:
         from growthbook import Experiment, GrowthBook
     except ImportError as missing:
-        raise MissingExtra("the comparison needs growthbook", "dev") from missing
+        raise MissingExtraError("the comparison needs growthbook", "dev") from missing
     client = GrowthBook()
     experiment = Experiment(key="bench", variations=list(range(variants)), weights=[1 / variants] * variants)
 

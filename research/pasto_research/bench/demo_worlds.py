@@ -16,17 +16,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from pasto.demo.scenario import ARMS, PLANS, Plan, confirmed, limits, study_file
+from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, study_file
 from pasto.metrics import Moments
-from pasto.metrics.engines import ENGINES, Request
-from pasto.metrics.moments import moments
+from pasto.metrics.engines import ENGINES, MeasureRequest
+from pasto.metrics.moments import build_moments
 from pasto.service.close_record import read_cells, write_cells
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
-from pasto.sim import APPLICATIONS, Application, Conditions, Known, Progress, known
+from pasto.sim import APPLICATIONS, Application, Conditions, KnownMeans, Progress, known_means
 from pasto.store.sqlite_store import SqliteStore
 from pasto_research.bench.benchmark import Benchmark, Report
-from pasto_sdk.policy_document import WHOLE
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 CONFIDENCE = 0.95
 """Of each certified guardrail and of each confirmed interval: low enough for a hundred seeds to show a miss."""
@@ -36,9 +36,9 @@ WHO = "bench"
 FIRST_SEED = 1_000
 """Of the studies; the learner was built on others."""
 
-SIZES: Mapping[str, Plan] = {
-    "feed": Plan(rounds=15, users=3_000, confirming=12_000),
-    "ads": Plan(rounds=15, users=3_000, confirming=12_000),
+SIZES: Mapping[str, DemoPlan] = {
+    "feed": DemoPlan(rounds=15, users=3_000, confirming=12_000),
+    "ads": DemoPlan(rounds=15, users=3_000, confirming=12_000),
     "shop": PLANS["shop"],
 }
 """Traffic of one seed, by world."""
@@ -59,7 +59,7 @@ class CellStore(SqliteStore):
         self._writing(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
 
 
-def _read_cells(connection: Any, request: Request) -> tuple[Moments, ...]:
+def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     row = connection.execute("SELECT cells FROM cells WHERE version = ?", (request.version,)).fetchone()
     return () if row is None else read_cells(json.loads(row[0]))
 
@@ -119,7 +119,7 @@ class SimulatedStudy:
     def _serve(self, users: int) -> None:
         """Draw users from the served policy and store what they did by arm and candidate."""
         policy = self.service.board.current(self.application.name)
-        counts = self._rng.multinomial(users, np.array([cell.width for cell in policy.cells]) / WHOLE)
+        counts = self._rng.multinomial(users, np.array([cell.width for cell in policy.cells]) / BUCKET_TOTAL)
         chosen = np.repeat([cell.candidate for cell in policy.cells], counts)
         mood = self._conditions.mood(policy.round)
         totals = self.application.visit(chosen, self._rng, mood).totals(users)[:, self._places]
@@ -127,7 +127,7 @@ class SimulatedStudy:
         parts = np.split(values, np.cumsum(counts)[:-1])
         unclipped = (0,) * len(self._places)
         cells = [
-            moments(cell.arm, cell.candidate, part, unclipped)
+            build_moments(cell.arm, cell.candidate, part, unclipped)
             for cell, part in zip(policy.cells, parts, strict=True)
             if len(part)
         ]
@@ -152,7 +152,7 @@ class SeedResult:
     seconds: float = 0.0
 
 
-def run_seed(truth: Known, plan: Plan, seed: int) -> SeedResult:
+def run_seed(truth: KnownMeans, plan: DemoPlan, seed: int) -> SeedResult:
     """Learn and confirm a blend with one seed and compare both with the truth."""
     start = perf_counter()
     application = truth.application
@@ -161,7 +161,7 @@ def run_seed(truth: Known, plan: Plan, seed: int) -> SeedResult:
         if not all(study.learn(plan.users) for _ in range(plan.rounds)):
             return SeedResult(stopped=True, seconds=perf_counter() - start)
         frozen = study.confirm(plan.confirming)
-        lifts = confirmed(study.store, study.spec, confidence=CONFIDENCE, together=False)
+        lifts = confirm_blend(study.store, study.spec, confidence=CONFIDENCE, together=False)
     blend = np.array([frozen["probabilities"].get(name, 0.0) for name in names])
     blend /= blend.sum()
     covered = []
@@ -218,11 +218,11 @@ def summarize(world: str, guardrails: Sequence[str], results: Sequence[SeedResul
     return rows
 
 
-def measure(*, seeds: int = 100, plans: Mapping[str, Plan] = SIZES, progress: Progress | None = None) -> Report:
+def measure(*, seeds: int = 100, plans: Mapping[str, DemoPlan] = SIZES, progress: Progress | None = None) -> Report:
     """Run every world with that many seeds."""
     rows: list[dict[str, Any]] = []
     for world, plan in plans.items():
-        truth = known(APPLICATIONS[world](), plan.truth)
+        truth = known_means(APPLICATIONS[world](), plan.truth)
         results = []
         for seed in range(seeds):
             results.append(run_seed(truth, plan, FIRST_SEED + seed))

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from pasto.errors import StoreError
-from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +187,14 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def served(candidates: int, *, control: float = 0.0) -> Published:
+def served(candidates: int, *, control: float = 0.0) -> PublishedPolicy:
     """A policy that serves so many candidates alike, beside a control.
 
     >>> len(served(3, control=0.1).cells)
     4
     """
     shares = [("learner", k, (1.0 - control) / candidates) for k in range(candidates)]
-    return publish(
+    return publish_policy(
         study="bench",
         version=7,
         round=7,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.inference import Cells, Comparison, Quantity, compare, side, unit_covariances
-from pasto.inference.guardrail_evidence import Floor
-from pasto.report.figures import COLOURS, curve, label, legend, level, rounds_axis, sheet
+from pasto.inference import CellStatistics, Comparison, Quantity, compare, side, unit_covariances
+from pasto.inference.guardrail_evidence import StopLevel
+from pasto.report.figures import COLOURS, draw_curve, draw_legend, draw_level, label_axes, new_figure, rounds_axis
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
 from pasto_research.bench.coverage_checks import (
@@ -84,7 +84,7 @@ def covariate_coverage(target: str, studies: int, seed: int = 1, scene: Scene = 
     return Covered(*(float(np.concatenate(parts).mean()) for parts in (held, relative, errors, less, mutant)))
 
 
-def with_past(drawn: Studies, scene: Scene, seed: int, *, leak: float = 0.0) -> Cells:
+def with_past(drawn: Studies, scene: Scene, seed: int, *, leak: float = 0.0) -> CellStatistics:
     """The cells with a second column, what units did before, of standard deviation one.
 
     Units are normal, so given what a cell showed, its covariate's mean and sums of products can be drawn at once
@@ -106,11 +106,13 @@ def with_past(drawn: Studies, scene: Scene, seed: int, *, leak: float = 0.0) -> 
     product = sigma * (CORRELATION * first + rest * beside)
     square = CORRELATION**2 * first + 2.0 * CORRELATION * rest * beside + rest**2 * second
     table = np.stack([np.stack([cross[..., 0, 0], product], -1), np.stack([product, square], -1)], -2)
-    both = Cells(units, np.stack([mean[..., 0], past], axis=-1), table)
+    both = CellStatistics(units, np.stack([mean[..., 0], past], axis=-1), table)
     return both.joined(range(1, scene.candidates + 1))
 
 
-def _compared(cells: Cells, noise: Cells, scene: Scene, target: str, covariate: Quantity | None = None) -> Comparison:
+def _compared(
+    cells: CellStatistics, noise: CellStatistics, scene: Scene, target: str, covariate: Quantity | None = None
+) -> Comparison:
     covariances = unit_covariances(noise)
     sides = (side(cells, covariances, shares_of(scene, target)), side(cells, covariances, 0))
     return compare(*sides, METRIC, weights="traffic" if target == "learner" else "even", covariate=covariate)
@@ -195,10 +197,10 @@ def _detection(drop: float, asked: str, where: str, options: dict[str, Any], stu
     return _row(f"breaker, drop of {drop} sd", where, f"{ours.rounds:.1f} rounds", asked, mutant, note)
 
 
-STOP_LEVEL = Floor("likes", METRIC, 9.5)
+STOP_LEVEL = StopLevel("likes", METRIC, 9.5)
 """Five percent below the mean of studies whose level swings; compared with single rounds, it is the mutant."""
 
-STOP_PERCENT = Floor("likes", METRIC, -0.05, relative=True)
+STOP_PERCENT = StopLevel("likes", METRIC, -0.05, relative=True)
 
 
 def _swinging(where: str, options: dict[str, Any], studies: int) -> Any:
@@ -306,18 +308,18 @@ def looks_figure(studies: int, looks: int = 200) -> Figure:
     """How many studies have been wrong at least once, look by look."""
     scene = Scene("looks", rounds=looks, units=200, control=0.3)
     found, true = both(simulate(scene, studies, 1), scene, "learner", running=True)
-    figure, (axes,) = sheet()
+    figure, (axes,) = new_figure()
     for sequential, name, colour in (
         (False, "95 % interval at every look", COLOURS[1]),
         (True, "confidence sequence", COLOURS[0]),
     ):
         wrong = ~found.lift(ERROR, sequential=sequential).covers(true.difference)
         ever = 100.0 * np.maximum.accumulate(wrong, axis=-1).mean(axis=0)
-        curve(axes, np.arange(1, looks + 1), ever, name=name, colour=colour)
-    level(axes, 100.0 * ERROR, "promised, 5 %")
+        draw_curve(axes, np.arange(1, looks + 1), ever, name=name, colour=colour)
+    draw_level(axes, 100.0 * ERROR, "promised, 5 %")
     rounds_axis(axes, 1, looks)
-    label(axes, title="Looking is free, with the right interval", x="looks", y="studies wrong at least once, %")
-    legend(axes, "upper left")
+    label_axes(axes, title="Looking is free, with the right interval", x="looks", y="studies wrong at least once, %")
+    draw_legend(axes, "upper left")
     return figure
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pasto
-from pasto.objective import Array, Form
-from pasto.optimize import optimum
+from pasto.objective import Array, NormalForm
+from pasto.optimize import solve_exact
 from pasto.optimize.learners import Learner
 from pasto.records import Assignment
 from pasto.sim import World
@@ -76,7 +76,7 @@ class Tally:
     """Running means of what was measured; what the players below have in common."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self.form: Form = world.objective.form()
+        self.form: NormalForm = world.objective.form()
         self.noise = np.broadcast_to(world.noise, world.truth.shape)
         self.counts = np.zeros(world.truth.shape[1])
         self.sums = np.zeros(world.truth.shape)
@@ -105,7 +105,7 @@ class Tally:
 
     def answer(self) -> Array:
         """The exact blend of the sample means."""
-        return optimum(self.form, self.means()).probabilities
+        return solve_exact(self.form, self.means()).probabilities
 
     def drawn(self, parallel: int) -> Places:
         """Independent draws from the distribution of now."""
@@ -133,7 +133,7 @@ class Optimist(Tally):
         bonus = self.noise * np.sqrt(2.0 * np.log(2.0 + self.counts.sum()) / looks)
         hopes = np.sign(self.form.goal.gradient(np.zeros(len(self.sums))) + self.form.rows.sum(axis=0))
         means = self.sums / np.maximum(self.counts, 1.0)
-        self.now = optimum(self.form, means + hopes[:, None] * bonus).probabilities
+        self.now = solve_exact(self.form, means + hopes[:, None] * bonus).probabilities
         return self.drawn(parallel)
 
 
@@ -173,7 +173,7 @@ class Oracle(Tally):
 
     def __init__(self, world: World, seed: int) -> None:
         super().__init__(world, seed)
-        self.support = np.flatnonzero(optimum(self.form, world.truth).probabilities)
+        self.support = np.flatnonzero(solve_exact(self.form, world.truth).probabilities)
         self.now = np.isin(np.arange(len(self.counts)), self.support) / len(self.support)
 
     def ask(self, parallel: int) -> Places:
@@ -186,5 +186,5 @@ class Oracle(Tally):
         shares = np.zeros(len(self.counts))
         seen = self.support[self.counts[self.support] > 0]
         means = self.sums[:, seen] / self.counts[seen]
-        shares[seen] = optimum(self.form, means).probabilities
+        shares[seen] = solve_exact(self.form, means).probabilities
         return shares

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pasto.objective import Array
-from pasto.optimize import Program, best
+from pasto.optimize import Program, solve_linear
 from pasto.optimize.learners import Algorithm1, Scgd, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
-from pasto.report.figures import COLOURS, REFERENCE, curve, label, sheet
-from pasto.sim import Moment, Progress, World, monte_carlo
+from pasto.report.figures import COLOURS, REFERENCE, draw_curve, label_axes, new_figure
+from pasto.sim import Progress, RunRound, World, monte_carlo
 from pasto.sim.random_streams import stream
 from pasto_research.bench import external_optimizers
 from pasto_research.bench.benchmark import Benchmark, Report
@@ -44,15 +44,15 @@ def race_figure(courses: Mapping[str, Sequence[Course]]) -> Figure:
     """Relative gain r against rounds; 1 is the best blend, 0 the best single candidate."""
     columns = min(4, len(courses))
     rows = -(-len(courses) // columns)
-    figure, panels = sheet(columns, rows, width=3.6 * columns, height=3.1 * rows + 0.7)
+    figure, panels = new_figure(columns, rows, width=3.6 * columns, height=3.1 * rows + 0.7)
     for panel, (setting, racers) in zip(panels, courses.items(), strict=False):
         marks = racers[0].marks
         for course in racers:
             if course.player in DRAWN:
                 colour, dashes = DRAWN[course.player]
                 low = course.relative.clip(min=-1.5)
-                curve(panel, marks, low, name=course.player, colour=colour, dashes=dashes)
-        label(panel, title=setting, x="rounds", y="relative gain r")
+                draw_curve(panel, marks, low, name=course.player, colour=colour, dashes=dashes)
+        label_axes(panel, title=setting, x="rounds", y="relative gain r")
         panel.set_xscale("log")
         panel.set_xlim(marks[0], marks[-1])
         panel.set_ylim(-1.4, 1.08)
@@ -277,7 +277,7 @@ class Judge:
         self.form = world.objective.form()
         self.truth = world.truth
         program = Program.of(self.form, self.truth)
-        solution = best(program)
+        solution = solve_linear(program)
         self.prices = 2.0 * solution.duals * self.form.hard
         self.best = self.value(solution.probabilities)
         self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
@@ -323,7 +323,7 @@ def _gradients(
     return [run(Algorithm1(), "Algorithm 1 as printed"), winner, run(Scgd(), "S-SCGD")]
 
 
-def _lost(moment: Moment) -> Array:
+def _lost(moment: RunRound) -> Array:
     """(runs,): what guardrails take away from the goal of the policy served."""
     blended = (moment.running * moment.served[:, None, :]).sum(axis=-1)
     return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))

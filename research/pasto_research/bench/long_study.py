@@ -23,7 +23,7 @@ from pasto.sim import Progress
 from pasto.store import EXPOSURE, METRIC, EventRow, Store, StudyRow, open_store
 from pasto.store.integrity_check import COLUMNS
 from pasto_research.bench.benchmark import Benchmark, Report
-from pasto_sdk.policy_document import write
+from pasto_sdk.policy_document import write_policy
 
 NAME = "long"
 
@@ -165,7 +165,7 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
             text, learned = policies[-1 if number == rounds else number % known]
             fields = json.loads(text)
             del fields["sha256"]
-            text = write({**fields, "version": number, "round": number, "salt": f"{NAME}/{number}"})
+            text = write_policy({**fields, "version": number, "round": number, "salt": f"{NAME}/{number}"})
             checksum = sha256(text.encode()).hexdigest()
             yield study, number, number, learned, text, checksum, at(number), BORN + HOUR * (number - 1)
 

@@ -17,14 +17,14 @@ from typing import Any
 from pasto.errors import StoreError
 from pasto.metrics import Column, Moments, measure
 from pasto.metrics.measurement import measure_tables
-from pasto.metrics.sources.files import duckdb_over, spark_over
-from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
-from pasto.metrics.sql.assignment import assigned
+from pasto.metrics.sources.files import open_duckdb, open_spark
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto.metrics.sql.assignment import assignment_query
 from pasto.sim import Progress
 from pasto.store import EXPOSURE, METRIC, EventRow, open_store
 from pasto_research.bench.benchmark import Benchmark, Report
 from pasto_research.bench.http_load import DOCUMENT, served
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Spent = tuple[float, float]
 """Seconds by the clock, and of this process's cores."""
@@ -76,8 +76,8 @@ def drawn(units: int, candidates: int = 1_000) -> dict[str, Any]:
     """Every unit's candidate of many, drawn in DuckDB on two cores."""
     policy = served(candidates)
     people = f"(SELECT printf('user-%09d', range) AS unit FROM range({units})) AS people"  # noqa: S608 -- a number
-    query = f"SELECT count(*), sum(candidate) FROM ({assigned(policy, 'duckdb').query(people)})"  # noqa: S608
-    with duckdb_over({}, threads=2) as connection:
+    query = f"SELECT count(*), sum(candidate) FROM ({assignment_query(policy, 'duckdb').query(people)})"  # noqa: S608
+    with open_duckdb({}, threads=2) as connection:
         connection.execute(query).fetchall()
         spent, _ = timed(lambda: connection.execute(query).fetchall())
     return row(
@@ -163,7 +163,7 @@ COLUMNS = (
     Column("likes", "like", None, "count"),
 )
 
-TABLES = Tables(ExposureTable("seen"), (EventTable("deeds", version="version"),))
+TABLES = TeamTables(ExposureTable("seen"), (EventTable("deeds", version="version"),))
 
 RAW = """
 SELECT arm, candidate, count(*), avg(s), avg(n), var_samp(s), var_samp(n), covar_samp(s, n) FROM (SELECT
@@ -225,9 +225,9 @@ def run(
     )
 
 
-def _duckdb(folder: Path, policy: Published, size: int) -> tuple[dict[str, Any], tuple[Moments, ...]]:
+def _duckdb(folder: Path, policy: PublishedPolicy, size: int) -> tuple[dict[str, Any], tuple[Moments, ...]]:
     names = {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"}
-    with duckdb_over(names, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
+    with open_duckdb(names, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
         raw, own, told, found = beside(
             lambda: connection.execute(RAW).fetchall(),
             lambda: measure_tables(connection, "duckdb", TABLES, policy, COLUMNS),
@@ -237,7 +237,7 @@ def _duckdb(folder: Path, policy: Published, size: int) -> tuple[dict[str, Any],
     return row("measure in DuckDB, two cores, 4 GiB", size, own, raw), found
 
 
-def _spark(folder: Path, policy: Published, size: int, known: tuple[Moments, ...]) -> dict[str, Any]:
+def _spark(folder: Path, policy: PublishedPolicy, size: int, known: tuple[Moments, ...]) -> dict[str, Any]:
     from pyspark.sql import SparkSession
 
     session: Any = (
@@ -250,7 +250,7 @@ def _spark(folder: Path, policy: Published, size: int, known: tuple[Moments, ...
     )
     try:
         session.sparkContext.setLogLevel("OFF")
-        spark_over(session, {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"})
+        open_spark(session, {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"})
         raw, own, told, found = beside(
             lambda: session.sql(RAW).collect(), lambda: measure_tables(session, "spark", TABLES, policy, COLUMNS), 1
         )
@@ -282,7 +282,7 @@ def _check(raw: list[Any], own: tuple[Moments, ...]) -> None:
             raise AssertionError(f"the query by hand disagrees in cell {cell.arm} {cell.candidate}")
 
 
-def _apart(folder: Path, policy: Published, size: int) -> None:
+def _apart(folder: Path, policy: PublishedPolicy, size: int) -> None:
     """Make the files; many in another process, whose memory is not to be counted."""
     if size < FEW:
         _write(folder, policy, size)
@@ -296,16 +296,15 @@ def _apart(folder: Path, policy: Published, size: int) -> None:
 
 def _lake(folder: Path, text: str, size: int) -> None:
     """Exposures of every unit and its events, in no order, as two Parquet files."""
-    _write(folder, Published.from_text(text), size)
+    _write(folder, PublishedPolicy.from_text(text), size)
 
 
-def _write(folder: Path, policy: Published, size: int) -> None:
-    from pasto.metrics.sql.assignment import assigned
+def _write(folder: Path, policy: PublishedPolicy, size: int) -> None:
 
     units = size // EVENTS_A_UNIT
-    with duckdb_over({}, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
+    with open_duckdb({}, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
         people = f"(SELECT printf('user-%09d', range) AS unit FROM range({units})) AS people"  # noqa: S608
-        drawn = assigned(policy, "duckdb").query(people)
+        drawn = assignment_query(policy, "duckdb").query(people)
         connection.execute(
             f"COPY (SELECT unit, 7 AS version, arm, candidate FROM ({drawn})) TO '{folder}/seen.parquet'"  # noqa: S608
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pasto
-from pasto.optimize import Program, best_batch
+from pasto.optimize import Program, solve_batch
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress, World
 from pasto.space import Candidates
@@ -67,7 +67,7 @@ def _timed(count: int, hard: bool, rounds: int, *, shared: bool) -> dict[str, An
     blend = perf_counter() - began
     program = Program.of(world.objective.form(), rng.uniform(-1.0, 1.0, (learner.draws, 3, count)))
     began = perf_counter()
-    best_batch(program)
+    solve_batch(program)
     alone = perf_counter() - began
     # The first rounds are cheaper: nothing is believed yet.
     typical = median(spent[len(spent) // 2 :])

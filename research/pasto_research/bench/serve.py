@@ -136,9 +136,9 @@ def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, th
 
 def _events(document: str, batch: int) -> list[dict[str, Any]]:
     """A batch as a recommender sends it: who saw what, and what they did."""
-    from pasto_sdk.policy import Published
+    from pasto_sdk.policy import PublishedPolicy
 
-    policy = Published.from_text(document)
+    policy = PublishedPolicy.from_text(document)
     events: list[dict[str, Any]] = []
     for place in range(BATCH // 4):
         unit = f"user-{batch}-{place}"
@@ -159,13 +159,13 @@ def _policy(port: int) -> str:
 @contextmanager
 def serving(document: dict[str, Any]) -> Iterator[int]:
     """The service in a process of its own, on an embedded store, with one study that learns; yields its port."""
-    from pasto.service.http_client import Remote
+    from pasto.service.http_client import HttpStudyApi
 
     with TemporaryDirectory() as directory:
         port = _free_port()
         words = ["-m", "pasto", "serve", "--store", str(Path(directory) / "store"), "--port", str(port)]
         with _process(words, port, "/readyz"):
-            remote = Remote(f"http://{HOST}:{port}")
+            remote = HttpStudyApi(f"http://{HOST}:{port}")
             remote.create(document, who="bench")
             remote.change(document["name"], "start", who="bench")
             yield port

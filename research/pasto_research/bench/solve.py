@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from pasto.objective import Array, Objective, maximize
-from pasto.optimize import Program, best_batch, solve
+from pasto.optimize import Program, solve, solve_batch
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
 
@@ -113,7 +113,7 @@ def _ours(means: Array, stated: Objective) -> None:
     if len(means) == 1:
         solve(stated.by_metric(means[0]), stated)
     else:
-        best_batch(Program.of(stated.form(), means))
+        solve_batch(Program.of(stated.form(), means))
 
 
 def _highs(means: Array) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pasto.errors import BadInput, BadOption
+from pasto.errors import InputError, OptionError
 from pasto.sim import Progress
 from pasto_research.paper import (
     ads_quotas,
@@ -62,15 +62,15 @@ def run(
     (20, True)
     """
     if name not in EXPERIMENTS:
-        raise BadOption(f"no experiment is called {name!r}; there are {', '.join(EXPERIMENTS)}")
+        raise OptionError(f"no experiment is called {name!r}; there are {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[name]
     for option, value in {"runs": runs, "rounds": rounds}.items():
         if value is not None and value < 1:
-            raise BadOption(f"{option} must be at least 1, got {value}")
+            raise OptionError(f"{option} must be at least 1, got {value}")
     if experiment.needs and data is None:
-        raise BadOption(f"{name} needs {experiment.needs}; name the directory that holds it with --data (or data=)")
+        raise OptionError(f"{name} needs {experiment.needs}; name the directory that holds it with --data (or data=)")
     if data is not None and not Path(data).exists():
-        raise BadInput(f"there is no directory {str(data)!r}")
+        raise InputError(f"there is no directory {str(data)!r}")
     usual = (experiment.quick_runs, experiment.quick_rounds) if quick else (experiment.runs, experiment.rounds)
     return experiment.run(
         Size(

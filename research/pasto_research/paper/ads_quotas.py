@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.objective import Array
 from pasto.report import figures
 from pasto_research.paper.data.ipinyou import load
@@ -27,7 +27,7 @@ SURE = 1.96
 def run(size: Size) -> Outcome:
     """Quotas on a replay of real logs, and those of the demonstration's simulated auctions."""
     if size.data is None:
-        raise BadOption("ads needs data=, a directory with iPinYou's logs in it")
+        raise OptionError("ads needs data=, a directory with iPinYou's logs in it")
     sets = (learn(replayed(load(size.data), size), size), learn(simulated(size), size))
     return Outcome(
         name="ads",
@@ -128,10 +128,10 @@ def _cells(one: Quotas, shares: Array) -> list[str]:
 
 
 def _figure(sets: tuple[Quotas, ...]) -> Figure:
-    sheet, panels = figures.sheet(columns=len(sets), width=10.5, height=4.6)
+    sheet, panels = figures.new_figure(columns=len(sets), width=10.5, height=4.6)
     for axes, one in zip(panels, sets, strict=True):
         _panel(axes, one)
-    figures.legend(panels[0], "upper right")
+    figures.draw_legend(panels[0], "upper right")
     return sheet
 
 
@@ -155,7 +155,7 @@ def _panel(axes: Axes, one: Quotas) -> None:
     for name, shares, shape, colour, side in marks:
         place = (held @ shares, goal @ shares)
         axes.plot(*place, shape, color=colour, markersize=side, label=name, mec="white", mew=0.6, zorder=6)
-    figures.label(
+    figures.label_axes(
         axes,
         title=f"{one.name}: {len(one.shown.candidates)} ways to share out",
         x=f"{first}, percent over the baseline (dashed: {one.shown.kept[first]:g} %)",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.objective import Array, Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend, Value
@@ -104,7 +104,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
 def run(size: Size) -> Outcome:
     """Both spaces, each given as it is and as a grid."""
     if size.data is None:
-        raise BadOption("continuous needs data=, a directory with MovieLens and KuaiRand in it")
+        raise OptionError("continuous needs data=, a directory with MovieLens and KuaiRand in it")
     found = []
     for terrain in (_movies(size), _feed(size)):
         means = terrain.truth(list(map(dict, terrain.grid)))
@@ -194,22 +194,22 @@ def _table(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Table:
 
 
 def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figure:
-    sheet, panels = figures.sheet(columns=2, width=10.5, height=4.4)
+    sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.4)
     for axes, (terrain, best, ways) in zip(panels, found, strict=True):
         for climbed, colour in zip(ways, figures.COLOURS, strict=False):
             marks = MARKS[: climbed.values.shape[1]]
             mean = climbed.values.mean(axis=0)
-            figures.curve(axes, marks, mean, name=f"{climbed.way}: mean", colour=colour)
-            figures.bars(axes, marks, mean, standard_error(climbed.values), colour=colour)
+            figures.draw_curve(axes, marks, mean, name=f"{climbed.way}: mean", colour=colour)
+            figures.draw_bars(axes, marks, mean, standard_error(climbed.values), colour=colour)
             middle = np.median(climbed.values, axis=0)
-            figures.curve(axes, marks, middle, name=f"{climbed.way}: median", colour=colour, dashes=":")
-        figures.level(axes, best.value, "best blend of the grid")
+            figures.draw_curve(axes, marks, middle, name=f"{climbed.way}: median", colour=colour, dashes=":")
+        figures.draw_level(axes, best.value, "best blend of the grid")
         if best.single_value is not None:
-            figures.level(axes, best.single_value, "best single point of the grid", above=False)
+            figures.draw_level(axes, best.single_value, "best single point of the grid", above=False)
         low, high = axes.get_ylim()
         axes.set_ylim(low - 0.3 * (high - low), max(high, best.value) + 0.08 * (high - low))  # room for the legend
-        figures.label(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")
-        figures.legend(axes, "lower right")
+        figures.label_axes(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")
+        figures.draw_legend(axes, "lower right")
     return sheet
 
 

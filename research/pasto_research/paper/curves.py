@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1
-from pasto.sim import Moment, Trace, World, monte_carlo
+from pasto.sim import LearningTrace, RunRound, World, monte_carlo
 from pasto_research.paper.experiment import Size
 from pasto_research.paper.theory_bounds import Constants
 
@@ -136,8 +136,8 @@ def measured(
     setting: Schedules,
     world: World,
     size: Size,
-    wanted: Mapping[str, Callable[[Trace], Array]],
-    totals: Mapping[str, Callable[[Moment], Array]] | None = None,
+    wanted: Mapping[str, Callable[[LearningTrace], Array]],
+    totals: Mapping[str, Callable[[RunRound], Array]] | None = None,
     label: str = "",
 ) -> dict[str, Curve]:
     """Each wanted quantity of a trace, (runs, checkpoints), at every horizon.

@@ -202,11 +202,11 @@ def _table(drawn: Sequence[Drawn], *, soft: bool) -> Table:
 
 
 def _plane(blend: Blend) -> Figure:
-    sheet, (axes,) = figures.sheet(width=6.4, height=4.8)
+    sheet, (axes,) = figures.new_figure(width=6.4, height=4.8)
     first, second = np.array(list(ARMS.values())).T
     middle = np.array([blend.metrics["x"], blend.metrics["y"]])
     axes.axhspan(-2.8, 0.0, color=figures.COLOURS[1], alpha=0.09, linewidth=0)
-    figures.level(axes, 0.0, "guardrail: y ≥ 0", right=False)
+    figures.draw_level(axes, 0.0, "guardrail: y ≥ 0", right=False)
     axes.text(-0.42, -2.6, "guardrail broken", fontsize=9, color=figures.COLOURS[1])
     ends = np.array([first, second])
     axes.plot(ends[:, 0], ends[:, 1], color=figures.COLOURS[0], linewidth=1.8, zorder=2)
@@ -232,7 +232,7 @@ def _plane(blend: Blend) -> Figure:
         )
     axes.set_xlim(-0.5, 3.2)
     axes.set_ylim(-2.8, 2.8)
-    figures.label(
+    figures.label_axes(
         axes,
         title="A blend raises x where no single candidate can",
         x="metric x, to be raised (relative to the baseline)",
@@ -242,7 +242,7 @@ def _plane(blend: Blend) -> Figure:
 
 
 def _gains(drawn: Sequence[Drawn]) -> Figure:
-    sheet, (axes,) = figures.sheet()
+    sheet, (axes,) = figures.new_figure()
     for rails, colour in zip(GUARDRAILS, figures.COLOURS, strict=False):
         gains = np.sort([one.gain for one in drawn if one.soft and one.guardrails == rails])
         share = 100.0 * (1.0 - np.arange(len(gains)) / max(len(gains), 1))
@@ -252,13 +252,13 @@ def _gains(drawn: Sequence[Drawn]) -> Figure:
     axes.set_ylim(0, 100)
     axes.set_xscale("log")
     axes.set_xlim(left=1e-4)
-    figures.label(
+    figures.label_axes(
         axes,
         title=f"What blending gains on random problems (soft guardrails, λ = {PENALTY:g})",
         x="gain of the best blend over the best single candidate, in units of f (means lie in ±1)",
         y="problems with at least that gain, %",
     )
-    figures.legend(axes, "upper right")
+    figures.draw_legend(axes, "upper right")
     return sheet
 
 

@@ -12,7 +12,7 @@ from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1, Learner, Scgd
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.report import figures
-from pasto.sim import Trace, example_a, monte_carlo, spaced
+from pasto.sim import LearningTrace, example_a, monte_carlo, spaced
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def run(size: Size) -> Outcome:
     )
 
 
-def _curve(trace: Trace) -> dict[str, Any]:
+def _curve(trace: LearningTrace) -> dict[str, Any]:
     low, high = np.quantile(trace.answer, (0.25, 0.75), axis=0)
     return {"mean": trace.mean, "error": trace.error, "low": low, "high": high, "served": trace.served.mean(axis=0)}
 
 
-def _converges(trace: Trace) -> Claim:
+def _converges(trace: LearningTrace) -> Claim:
     value, optimum, single = float(trace.mean[-1]), float(trace.optimum[0]), float(trace.single[0])
     return Claim(
         what="Algorithm 1 approaches the best blend, above the best single candidate",
@@ -97,7 +97,7 @@ def _converges(trace: Trace) -> Claim:
     )
 
 
-def _agrees(trace: Trace, mark: int) -> Claim:
+def _agrees(trace: LearningTrace, mark: int) -> Claim:
     values = trace.at(mark)
     mean, error = float(values.mean()), _error(values)
     spread = float(np.hypot(error * sqrt(1.0 + trace.runs / REFERENCE_RUNS), ROUNDING))
@@ -112,7 +112,7 @@ def _agrees(trace: Trace, mark: int) -> Claim:
     )
 
 
-def _faster(traces: dict[str, Trace], rival: str, told: tuple[int, ...]) -> Claim:
+def _faster(traces: dict[str, LearningTrace], rival: str, told: tuple[int, ...]) -> Claim:
     """Where Algorithm 1 leads, trails, or is within two standard errors of the difference."""
     found: dict[str, list[int]] = {"ahead": [], "level": [], "behind": []}
     for mark in told:
@@ -133,7 +133,7 @@ def _error(values: Array) -> float:
     return float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _table(traces: dict[str, Trace], told: tuple[int, ...]) -> Table:
+def _table(traces: dict[str, LearningTrace], told: tuple[int, ...]) -> Table:
     rows = tuple(
         (name, *(f"{trace.at(mark).mean():.3f} ± {_error(trace.at(mark)):.3f}" for mark in told))
         for name, trace in traces.items()
@@ -141,23 +141,25 @@ def _table(traces: dict[str, Trace], told: tuple[int, ...]) -> Table:
     return Table("Mean f(μ p̄) ± standard error", ("learner", *(f"{mark:,} rounds" for mark in told)), rows)
 
 
-def _figure(traces: dict[str, Trace]) -> Figure:
-    sheet, (axes,) = figures.sheet()
+def _figure(traces: dict[str, LearningTrace]) -> Figure:
+    sheet, (axes,) = figures.new_figure()
     for (name, trace), colour in zip(traces.items(), figures.COLOURS, strict=False):
         low, high = np.quantile(trace.answer, (0.25, 0.75), axis=0)
-        figures.curve(axes, trace.checkpoints, trace.mean, name=name, colour=colour, low=low, high=high)
+        figures.draw_curve(axes, trace.checkpoints, trace.mean, name=name, colour=colour, low=low, high=high)
     ours = traces[OURS]
-    figures.level(axes, float(ours.optimum[0]), f"best blend, {ours.optimum[0]:.4f}", right=False)
-    figures.level(axes, float(ours.single[0]), f"best single candidate, {ours.single[0]:g}", above=False, right=False)
+    figures.draw_level(axes, float(ours.optimum[0]), f"best blend, {ours.optimum[0]:.4f}", right=False)
+    figures.draw_level(
+        axes, float(ours.single[0]), f"best single candidate, {ours.single[0]:g}", above=False, right=False
+    )
     figures.rounds_axis(axes, 1, max(2, ours.rounds))
     axes.set_ylim(-0.32, 1.15)
-    figures.label(
+    figures.label_axes(
         axes,
         title=f"Example A: mean of {ours.runs:,} runs, quartiles shaded",
         x="rounds (one draw each)",
         y="objective f of the averaged policy",
     )
-    figures.legend(axes, "lower right")
+    figures.draw_legend(axes, "lower right")
     return sheet
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.sim import Gains, Trace, relative_gain
+from pasto.sim import LearningTrace, RelativeGains, relative_gain
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.figure4_plots import gain_figure, noise_figure, runs_figure
 from pasto_research.paper.figure4_runs import (
@@ -126,7 +126,7 @@ def _turns(level: Level) -> Claim:
     )
 
 
-def _control(level: Level, held: Trace) -> Claim:
+def _control(level: Level, held: LearningTrace) -> Claim:
     answer, served = relative_gain(held, gap=GAP), served_gain(held)
     return Claim(
         what=f"The same long runs at σ = {level.sigma:g} with a floor that does not shrink (ε = {HELD:g})",
@@ -227,7 +227,7 @@ def _header(levels: list[Level], told: tuple[int, ...]) -> tuple[str, ...]:
     return ("σ", *(f"{mark:,} rounds ({runs[mark]:,} runs)" for mark in told))
 
 
-def _evidence_table(levels: list[Level], held: Trace, told: tuple[int, ...]) -> Table:
+def _evidence_table(levels: list[Level], held: LearningTrace, told: tuple[int, ...]) -> Table:
     rows: list[tuple[str, ...]] = []
     traces = {level.name: level.long for level in levels}
     for name, trace in (traces | {f"{levels[-1].name}, floor held at ε = {HELD:g}": held}).items():
@@ -248,7 +248,7 @@ def _evidence_table(levels: list[Level], held: Trace, told: tuple[int, ...]) -> 
     return Table(f"Why it turns ({held.runs} long runs)", header, tuple(rows))
 
 
-def _curves(trace: Trace, gains: Gains) -> dict[str, Any]:
+def _curves(trace: LearningTrace, gains: RelativeGains) -> dict[str, Any]:
     return {
         "rounds": trace.checkpoints,
         "runs": trace.runs,

@@ -9,7 +9,7 @@ import numpy as np
 from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1
 from pasto.optimize.learners.mirror_ascent import constant
-from pasto.sim import Gains, Moment, Trace, monte_carlo, relative_gain, spaced, synthetic_b
+from pasto.sim import LearningTrace, RelativeGains, RunRound, monte_carlo, relative_gain, spaced, synthetic_b
 from pasto_research.paper.experiment import Size
 
 SIGMAS = (0.1, 0.5, 1.0)
@@ -29,11 +29,11 @@ class Level:
     """One noise level: the main part, and fewer runs that go on for longer."""
 
     sigma: float
-    main: Trace
-    long: Trace
-    main_gains: Gains
-    long_gains: Gains
-    served: Gains
+    main: LearningTrace
+    long: LearningTrace
+    main_gains: RelativeGains
+    long_gains: RelativeGains
+    served: RelativeGains
     """Of the policy served in each round of the long part."""
 
     @property
@@ -41,7 +41,7 @@ class Level:
         """The noise, as figures and tables say it."""
         return f"σ = {self.sigma:g}"
 
-    def at(self, mark: int) -> tuple[Gains, Trace, int]:
+    def at(self, mark: int) -> tuple[RelativeGains, LearningTrace, int]:
         """The gains that cover a round, with the trace they belong to and the round's place in it."""
         short = mark <= self.main.rounds
         gains, trace = (self.main_gains, self.main) if short else (self.long_gains, self.long)
@@ -56,19 +56,19 @@ def play_level(sigma: float, size: Size) -> Level:
     return Level(sigma, main, long, relative_gain(main, gap=GAP), relative_gain(long, gap=GAP), served_gain(long))
 
 
-def play_held(level: Level, size: Size) -> Trace:
+def play_held(level: Level, size: Size) -> LearningTrace:
     """A level's long runs again, with the same random numbers and a floor that does not shrink."""
     learner = Algorithm1(floor=constant(HELD))
     runs, rounds = level.long.runs, level.long.rounds
     return _play(learner, level.sigma, runs, rounds, size, f"synthetic-b: {level.name}, floor held")
 
 
-def served_gain(trace: Trace) -> Gains:
+def served_gain(trace: LearningTrace) -> RelativeGains:
     """The gains of the policy served in each round, where the answer is the mean of all of them."""
     return relative_gain(replace(trace, answer=trace.served), gap=GAP)
 
 
-def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size, label: str) -> Trace:
+def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size, label: str) -> LearningTrace:
     return monte_carlo(
         learner,
         lambda rng: synthetic_b(rng, sigma, CANDIDATES),
@@ -83,11 +83,11 @@ def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size,
     )
 
 
-def _smallest(moment: Moment) -> Array:
+def _smallest(moment: RunRound) -> Array:
     """The least likely candidate's probability."""
     return np.asarray(moment.served.min(axis=1))
 
 
-def _error(moment: Moment) -> Array:
+def _error(moment: RunRound) -> Array:
     """The root mean square of V̂ − μ over metrics and candidates."""
     return np.asarray(np.sqrt(np.square(moment.estimate - moment.running).mean(axis=(1, 2))))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.report.figures import save
+from pasto.report.figures import save_figure
 from pasto_research.paper.experiment import Experiment, Outcome
 
 
@@ -53,7 +53,7 @@ def write(outcome: Outcome, directory: str | Path) -> list[Path]:
     page.write_text(markdown(outcome), encoding="utf-8")
     written = [record, page]
     for name, draw in outcome.figures.items():
-        written += save(draw(), place / name)
+        written += save_figure(draw(), place / name)
     return written
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 
 import numpy as np
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array, Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend
@@ -83,7 +83,7 @@ def learn(shown: Shown, size: Size) -> Quotas:
     means = shown.values[:, shown.baseline].mean(axis=1)
     wanted = objective(shown)
     if lacking := [metric for metric in wanted.metrics if not means[shown.metrics.index(metric)] > 0]:
-        raise BadInput(f"{shown.name}: the baseline shows no {lacking[0]}, so nothing can be told in percent of it")
+        raise InputError(f"{shown.name}: the baseline shows no {lacking[0]}, so nothing can be told in percent of it")
     some = means > 0  # real clicks are rare, and small logs may show none
     crowd = Crowd.of(
         [metric for metric, any_ in zip(shown.metrics, some, strict=True) if any_],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto_research.paper.data import Interactions, busiest, core, priced, split
 from pasto_research.paper.data.amazon import holds, load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
@@ -30,7 +30,7 @@ QUICK_USERS = 2_000
 def run(size: Size) -> Outcome:
     """The same for every Amazon data set in the directory, with the items' prices as weights."""
     if size.data is None:
-        raise BadOption("amazon needs data=, a directory with Amazon reviews and prices in it")
+        raise OptionError("amazon needs data=, a directory with Amazon reviews and prices in it")
     settings = Settings(hidden=HIDDEN, epochs=20 if size.quick else 60, patience=5, seed=size.seed)
     played = tuple(
         play(split(_kept(pairs, size), seed=size.seed), "price", METRICS, settings, size) for pairs in found(size.data)

@@ -23,7 +23,7 @@ LOOKS = {SLOW: ("D", figures.COLOURS[2]), "default learner": ("^", figures.COLOU
 
 def trade_off(one: Played) -> Figure:
     """Both metrics for every α, with what is best: one panel soft, one hard."""
-    sheet, panels = figures.sheet(columns=2, width=10.5, height=4.6)
+    sheet, panels = figures.new_figure(columns=2, width=10.5, height=4.6)
     for axes, goal in zip(panels, (one.soft, one.hard), strict=True):
         _panel(axes, one, goal)
     return sheet
@@ -53,8 +53,10 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
     if not goal.soft:
         _closer(axes, np.array([*(at for _, at, *_ in marks), *ends]))
     kind = "λ = 5" if goal.soft else "hard guardrail, closer"
-    figures.label(axes, title=f"{_short(one)}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0])
-    figures.legend(axes, "best")
+    figures.label_axes(
+        axes, title=f"{_short(one)}, {kind}", x=f"{one.metrics[1]} (dashed: at α = 0.5)", y=one.metrics[0]
+    )
+    figures.draw_legend(axes, "best")
 
 
 def _closer(axes: Axes, points: Array) -> None:
@@ -66,12 +68,12 @@ def _closer(axes: Axes, points: Array) -> None:
 
 def learning(one: Played) -> Figure:
     """f of the learners' answers, round by round, beside what is possible."""
-    sheet, (axes,) = figures.sheet()
+    sheet, (axes,) = figures.new_figure()
     goal = one.soft
     for learned in goal.learned:
         values = np.asarray(goal.objective.value(learned.metrics(one.truth)))
         low, high = np.quantile(values, (0.25, 0.75), axis=0)
-        figures.curve(
+        figures.draw_curve(
             axes,
             learned.marks,
             values.mean(axis=0),
@@ -80,22 +82,22 @@ def learning(one: Played) -> Figure:
             low=low,
             high=high,
         )
-    figures.level(axes, goal.best.value, f"best blend, {goal.best.value:.4f}", right=False)
+    figures.draw_level(axes, goal.best.value, f"best blend, {goal.best.value:.4f}", right=False)
     if goal.best.single_value is not None:
-        figures.level(
+        figures.draw_level(
             axes, goal.best.single_value, f"best single α, {goal.best.single_value:.4f}", above=False, right=False
         )
     figures.rounds_axis(
         axes, goal.learned[0].marks[0], max(10, 2 * goal.learned[0].marks[0], goal.learned[0].marks[-1])
     )
     _room(axes, np.array([goal.best.value]))
-    figures.label(
+    figures.label_axes(
         axes,
         title=f"{_short(one)}: mean of {len(goal.learned[0].answers)} repeats, quartiles shaded",
         x="rounds (ten folds of users each)",
         y="f of the answer, λ = 5",
     )
-    figures.legend(axes, "lower right")
+    figures.draw_legend(axes, "lower right")
     return sheet
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto_research.paper.data import Split, busiest, core, split
 from pasto_research.paper.data.movielens import load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
@@ -34,7 +34,7 @@ def run(size: Size) -> Outcome:
 def prepared(size: Size) -> Split:
     """What is trained on and what is tested with."""
     if size.data is None:
-        raise BadOption("movielens needs data=, a directory with MovieLens in it")
+        raise OptionError("movielens needs data=, a directory with MovieLens in it")
     pairs = core(load(size.data))
     return split(core(busiest(pairs, QUICK_USERS)) if size.quick else pairs, seed=size.seed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto_research.paper.data.kuairand import load
 from pasto_research.paper.experiment import Experiment, Outcome, Size
 from pasto_research.paper.table3_replay import play
@@ -12,7 +12,7 @@ from pasto_research.paper.table3_results import tell
 def run(size: Size) -> Outcome:
     """Train on April's impressions, re-rank those of May."""
     if size.data is None:
-        raise BadOption("content needs data=, a directory with KuaiRand in it")
+        raise OptionError("content needs data=, a directory with KuaiRand in it")
     earlier, later = load(size.data)
     return tell(play(earlier, later, size), size)
 

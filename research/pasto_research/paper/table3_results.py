@@ -217,7 +217,7 @@ def _unseen(found: Content) -> Table:
 
 def _figure(found: Content) -> Figure:
     """Likes against watch time for every set of weights, with what is best when likes are kept."""
-    sheet, (axes,) = figures.sheet()
+    sheet, (axes,) = figures.new_figure()
     aim = found.aims[-1]
     time, like = found.crowd.truth[0], found.crowd.truth[1]
     axes.plot(like, time, ".", color=figures.REFERENCE, markersize=6, label="one set of weights for everybody")
@@ -236,11 +236,11 @@ def _figure(found: Content) -> Figure:
         )
     for name, shares, shape, colour, side in marks:
         axes.plot(like @ shares, time @ shares, shape, color=colour, markersize=side, label=name, mec="white", mew=0.6)
-    figures.label(
+    figures.label_axes(
         axes,
         title=f"KuaiRand-Pure: {len(found.candidates)} sets of weights, likes kept",
         x=f"likes, percent over the baseline (dashed: {TARGET:g} %)",
         y="watch time, percent over the baseline",
     )
-    figures.legend(axes, "lower left")
+    figures.draw_legend(axes, "lower left")
     return sheet

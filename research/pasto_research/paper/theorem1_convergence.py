@@ -10,7 +10,7 @@ import numpy as np
 
 from pasto.optimize import solve
 from pasto.report import figures
-from pasto.sim import Trace, World, example_a
+from pasto.sim import LearningTrace, World, example_a
 from pasto_research.paper.curves import ENOUGH, TRUE, Curve, horizons, measured, schedules, told
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.theory_bounds import Constants, convergence_bound
@@ -56,7 +56,7 @@ def run(size: Size) -> Outcome:
     )
 
 
-def _gap(trace: Trace) -> Array:
+def _gap(trace: LearningTrace) -> Array:
     return np.asarray(trace.optimum[:, None] - trace.answer)
 
 
@@ -126,10 +126,10 @@ def _constants(known: Constants, candidates: int) -> Table:
 
 
 def _figure(curves: dict[str, Curve], bounds: list[float], even: float, worst: float, factor: float) -> Figure:
-    sheet, (axes,) = figures.sheet(height=5.0)
+    sheet, (axes,) = figures.new_figure(height=5.0)
     for (name, curve), colour, shape in zip(curves.items(), figures.COLOURS, SHAPES, strict=False):
         low, high = curve.mean - 2 * curve.error, curve.mean + 2 * curve.error
-        figures.curve(axes, curve.rounds, curve.mean, name=name, colour=colour, low=low, high=high)
+        figures.draw_curve(axes, curve.rounds, curve.mean, name=name, colour=colour, low=low, high=high)
         axes.plot(curve.rounds, curve.mean, shape, color=colour, markersize=5)
     rounds = np.array(next(iter(curves.values())).rounds, dtype=float)
     axes.plot(rounds, 2.0 / np.sqrt(rounds), ":", color=figures.INK, linewidth=1.4, label="2/√T, for the slope")
@@ -137,15 +137,15 @@ def _figure(curves: dict[str, Curve], bounds: list[float], even: float, worst: f
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 3e4)  # room for the legend below the even split
-    figures.level(axes, worst, f"the most that any blend can lose, {worst:.2f}", right=False)
-    figures.level(axes, even, f"what the even split loses, {even:.4f}", right=False)
-    figures.label(
+    figures.draw_level(axes, worst, f"the most that any blend can lose, {worst:.2f}", right=False)
+    figures.draw_level(axes, even, f"what the even split loses, {even:.4f}", right=False)
+    figures.label_axes(
         axes,
         title="Distance of the answer from the best blend (bands: ± 2 standard errors)",
         x="rounds T",
         y="f* − mean f(μ p̄_T)",
     )
-    figures.legend(axes, "lower left")
+    figures.draw_legend(axes, "lower left")
     return sheet
 
 

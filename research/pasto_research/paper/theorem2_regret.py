@@ -10,7 +10,7 @@ import numpy as np
 
 from pasto.objective import Array
 from pasto.report import figures
-from pasto.sim import Moment, Trace, World, drift, example_a
+from pasto.sim import LearningTrace, RunRound, World, drift, example_a
 from pasto_research.paper.curves import ENOUGH, TRUE, Curve, horizons, measured, schedules
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 from pasto_research.paper.theory_bounds import Constants, empirical_regret_bound, regret_bound
@@ -133,16 +133,16 @@ def _regrets(name: str, world: World, known: Constants, size: Size) -> dict[str,
     return found
 
 
-def _total(kind: str, trace: Trace) -> Array:
+def _total(kind: str, trace: LearningTrace) -> Array:
     return trace.totals[kind]
 
 
-def _ideal(moment: Moment) -> Array:
+def _ideal(moment: RunRound) -> Array:
     """f(V_t p_t)."""
     return moment.value(moment.running, moment.served)
 
 
-def _seen(moment: Moment) -> Array:
+def _seen(moment: RunRound) -> Array:
     """f(V̂_t p_t)."""
     return moment.value(moment.estimate, moment.served)
 
@@ -197,28 +197,28 @@ def _constants_table(known: Mapping[str, Constants]) -> Table:
 
 def _scaled(curves: Curves) -> Figure:
     """Every regret divided by √T: what grows like √T is level."""
-    sheet, panels = figures.sheet(columns=len(curves), rows=2, width=11.0, height=6.8)
+    sheet, panels = figures.new_figure(columns=len(curves), rows=2, width=11.0, height=6.8)
     for row, (kind, title) in enumerate(REGRETS.items()):
         for column, (name, kinds) in enumerate(curves.items()):
             axes = panels[row * len(curves) + column]
             for (setting, curve), colour, shape in zip(kinds[kind].items(), figures.COLOURS, SHAPES, strict=False):
                 root = np.sqrt(curve.rounds)
                 mean, error = curve.mean / root, 2 * curve.error / root
-                figures.curve(
+                figures.draw_curve(
                     axes, curve.rounds, mean, name=setting, colour=colour, low=mean - error, high=mean + error
                 )
                 axes.plot(curve.rounds, mean, shape, color=colour, markersize=4)
             axes.set_xscale("log")
             axes.axhline(0.0, color=figures.REFERENCE, linewidth=1.0)
-            figures.label(axes, title="" if row else name, x="rounds T" if row else "", y="" if column else title)
-    figures.legend(panels[-1], "lower left")
+            figures.label_axes(axes, title="" if row else name, x="rounds T" if row else "", y="" if column else title)
+    figures.draw_legend(panels[-1], "lower left")
     sheet.suptitle("Regret divided by √T (level: grows like √T; bands: ± 2 standard errors)", fontsize=12)
     return sheet
 
 
 def _bounded(curves: Curves, ceilings: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     """Both regrets of the theorem's schedules under their bounds, where the truth stands still."""
-    sheet, (axes,) = figures.sheet()
+    sheet, (axes,) = figures.new_figure()
     name = next(iter(curves))
     for kind, colour, shape in zip(REGRETS, figures.COLOURS, SHAPES, strict=False):
         curve = curves[name][kind][TRUE]
@@ -229,13 +229,13 @@ def _bounded(curves: Curves, ceilings: Mapping[str, Mapping[str, Sequence[float]
     axes.plot(rounds, ceilings[name]["second"], "--", color=figures.INK, linewidth=1.4, label="bound of Theorem 2")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    figures.label(
+    figures.label_axes(
         axes,
         title="Both regrets under the theorem's schedules, the truth standing still",
         x="rounds T",
         y="mean regret, in units of f",
     )
-    figures.legend(axes, "center right")
+    figures.draw_legend(axes, "center right")
     return sheet
 
 

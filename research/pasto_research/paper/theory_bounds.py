@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from pasto.errors import BadOption, BadTruth, Unsupported
-from pasto.objective import Array, Form, LinearGoal, Objective
+from pasto.errors import MeansError, OptionError, UnsupportedError
+from pasto.objective import Array, LinearGoal, NormalForm, Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Constants:
     def __post_init__(self) -> None:
         for f in fields(self):
             if not (isfinite(value := getattr(self, f.name)) and value >= 0):
-                raise BadOption(f"{f.name}= must be a finite number, 0 or more, got {value!r}")
+                raise OptionError(f"{f.name}= must be a finite number, 0 or more, got {value!r}")
         if not self.gradient > 0:
-            raise BadOption("gradient= must be more than 0, since both bounds divide by it; any larger bound will do")
+            raise OptionError("gradient= must be more than 0, since both bounds divide by it; any larger bound will do")
 
     @classmethod
     def of(cls, objective: Objective, truth: Any, baseline: Any = None) -> Self:
@@ -82,7 +82,7 @@ class Constants:
         75.49...
         """
         if candidates < 1:
-            raise BadOption(f"candidates= must be 1 or more, got {candidates}")
+            raise OptionError(f"candidates= must be 1 or more, got {candidates}")
         curvature = self.slope**2 + (self.size * self.smoothness) ** 2
         return log(candidates) + 4 * e * self.gradient**2 + 32 * curvature * self.size**2 / self.gradient
 
@@ -121,29 +121,29 @@ def empirical_regret_bound(constants: Constants, candidates: int, rounds: int) -
 
 def _counted(rounds: int) -> int:
     if rounds < 1:
-        raise BadOption(f"rounds= must be 1 or more, got {rounds}")
+        raise OptionError(f"rounds= must be 1 or more, got {rounds}")
     return rounds
 
 
-def _checked(objective: Objective, form: Form, truth: Any) -> Array:
+def _checked(objective: Objective, form: NormalForm, truth: Any) -> Array:
     if form.hard.any():
-        raise Unsupported(
+        raise UnsupportedError(
             f"the bounds need a finite slope, and the hard guardrail on {objective.hard[0]!r} has none; give it a "
             "penalty=, which makes it soft"
         )
     if not isinstance(form.goal, LinearGoal):
-        raise Unsupported(
+        raise UnsupportedError(
             "the constants are worked out for a goal that is a weighted sum of metrics; for any other, bound its slope "
             "yourself and give Constants(gradient=, slope=, size=, smoothness=)"
         )
     means = np.asarray(truth, dtype=float)
     if means.ndim < 2 or means.shape[-2] != len(objective.metrics) or not means.size:
-        raise BadTruth(
+        raise MeansError(
             f"expected means of the shape (..., {len(objective.metrics)}, candidates), one row each for "
             f"{', '.join(objective.metrics)}, got {means.shape}"
         )
     if not np.isfinite(means).all():
-        raise BadTruth("the truth must be finite, and some of these means are not")
+        raise MeansError("the truth must be finite, and some of these means are not")
     return means
 
 

@@ -13,10 +13,10 @@ import click
 from click.core import ParameterSource
 
 from pasto.cli.output import echo
-from pasto.errors import BadInput, StoreRefused
+from pasto.errors import InputError, UnsafeStoreError
 
 if TYPE_CHECKING:
-    from pasto.service.api import Desk
+    from pasto.service.api import StudyApi
     from pasto.store import Store
 
 STORE = "pasto-data"
@@ -50,7 +50,7 @@ def desk_options(command: Command) -> Command:
 
 
 @contextmanager
-def opened(store: str, *, restoring: bool = False) -> Iterator[Store]:
+def open_service(store: str, *, restoring: bool = False) -> Iterator[Store]:
     """A store for as long as the command runs."""
     from pasto.store import open_store
 
@@ -62,40 +62,40 @@ def opened(store: str, *, restoring: bool = False) -> Iterator[Store]:
 
 
 @contextmanager
-def reached(
+def open_api(
     store: str, url: str | None, key: str | None, archive: Path | None = None, *, begins: bool = False
-) -> Iterator[Desk]:
+) -> Iterator[StudyApi]:
     """Whoever answers for the studies: the service at `url`, the one running on the store, or the store itself.
 
     `archive` is where the store's archive is, if not in its directory; a service knows that of its own. Only a command
     that `begins` something makes a directory where there is none. Which of them it is goes to stderr.
     """
     from pasto.service.archive import Archive
-    from pasto.service.http_client import Remote
+    from pasto.service.http_client import HttpStudyApi
     from pasto.service.service import Service
     from pasto.service.settings import without_password
 
     if url:
         _refuse_archive(archive)
-        remote = Remote(url, key)
+        remote = HttpStudyApi(url, key)
         echo(f"using the service at {without_password(remote.url)}", err=True)
         yield remote
         return
     from pasto.store import open_store
 
     if not begins and store != "memory:" and "://" not in store and not Path(store).exists():
-        raise BadInput(
+        raise InputError(
             f"there is no store in {_place(store)}; name another with --store, or a running service with --url or "
             "PASTO_URL (`pasto study create` or `pasto serve` begins a store)"
         )
     try:
         kept = open_store(store)
-    except StoreRefused:
+    except UnsafeStoreError:
         if (running := _running(store)) is None:
             raise
         _refuse_archive(archive)
         echo(f"using the service at {running}, which runs on the store {_place(store)}", err=True)
-        yield Remote(running, key)
+        yield HttpStudyApi(running, key)
         return
     print_store(store)
     service = Service(kept, archive=None if archive is None else Archive(archive))
@@ -105,7 +105,7 @@ def reached(
         service.shutdown()
 
 
-def warn_unserved(desk: Desk, store: str) -> None:
+def warn_unserved(desk: StudyApi, store: str) -> None:
     """Note that a study was started where no service runs: a directory's lock tells, and a database has none."""
     from pasto.service.service import Service
 
@@ -133,7 +133,7 @@ def _refuse_archive(archive: Path | None) -> None:
     """A flag that would be ignored is refused; the variable is the service's too, and says nothing here."""
     source = click.get_current_context().get_parameter_source("folder")
     if archive is not None and source is not ParameterSource.ENVIRONMENT:
-        raise BadInput("--archive is for a store that no service runs on; the service was told by its own --archive")
+        raise InputError("--archive is for a store that no service runs on; the service was told by its own --archive")
 
 
 def _running(store: str) -> str | None:

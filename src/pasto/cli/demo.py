@@ -12,12 +12,12 @@ import click
 
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.threads import one_thread
-from pasto.errors import BadInput
+from pasto.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pasto.demo.scenario import Result
+    from pasto.demo.scenario import DemoResult
 
 STORIES = {
     "feed": "A short-video feed orders clips by watch time, likes and shares predicted, with two weights: {count} "
@@ -84,23 +84,23 @@ def demo(
     """
     one_thread()
     from pasto import sim
-    from pasto.demo.display import view
-    from pasto.demo.environment import serving
-    from pasto.demo.scenario import PLANS, Plan, limits, play
+    from pasto.demo.display import display_update
+    from pasto.demo.environment import run_service
+    from pasto.demo.scenario import PLANS, DemoPlan, limits, run_demo
 
     application = sim.APPLICATIONS[world]()
     usual = PLANS[world]
     users = users or usual.users
-    plan = Plan(rounds or (round(FAST * usual.rounds) if fast else usual.rounds), users, 6 * users)
+    plan = DemoPlan(rounds or (round(FAST * usual.rounds) if fast else usual.rounds), users, 6 * users)
     conditions = sim.Conditions(night=application.night)
     if rough:
         conditions = sim.Conditions(night=max(0.2, application.night), late=0.05, lost=0.02)
     screen = console(stderr=True)
     screen.print(STORIES[world].format(count=len(application.candidates)))
-    with TemporaryDirectory(prefix="pasto-demo-") as folder, serving(Path(folder)) as stage:
+    with TemporaryDirectory(prefix="pasto-demo-") as folder, run_service(Path(folder)) as stage:
         screen.print(f"The service runs at {stage.address}, on a store in {folder}. Open it in a browser to watch.\n")
-        with view(screen, stage.address, limits(application)) as report:
-            result = play(application, stage, plan=plan, seed=seed, conditions=conditions, report=report)
+        with display_update(screen, stage.address, limits(application)) as report:
+            result = run_demo(application, stage, plan=plan, seed=seed, conditions=conditions, report=report)
         if html is not None:
             _write(html, result.report)
         if as_json:
@@ -123,7 +123,7 @@ def demo(
         raise click.exceptions.Exit(1)
 
 
-def _print(screen: Console, result: Result) -> None:
+def _print(screen: Console, result: DemoResult) -> None:
     screen.print(f"Learned from {result.users:,} users and {result.events:,} events", style="bold")
     for name, share in result.shares.items():
         if share >= 0.0005:
@@ -160,10 +160,10 @@ def _print(screen: Console, result: Result) -> None:
 
 
 def _write(file: Path, report: Any) -> None:
-    from pasto.report.html import page
+    from pasto.report.html import render_html
 
     try:
-        file.write_text(page(report), encoding="utf-8")
+        file.write_text(render_html(report), encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+        raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     echo(f"wrote {file}", err=True)

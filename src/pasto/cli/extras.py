@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 
 EXTRA_BY_MODULE = {
     "ax": "peers",
@@ -25,7 +25,7 @@ EXTRA_BY_MODULE = {
 }
 
 
-def missing_extra(command: str, error: ModuleNotFoundError) -> MissingExtra | None:
+def missing_extra(command: str, error: ModuleNotFoundError) -> MissingExtraError | None:
     """Return the error that names the install; None if no extra brings the module.
 
     >>> print(missing_extra("pasto study", ModuleNotFoundError("No module named 'yaml'", name="yaml")))
@@ -33,4 +33,4 @@ def missing_extra(command: str, error: ModuleNotFoundError) -> MissingExtra | No
     """
     module = (error.name or "").partition(".")[0]
     extra = EXTRA_BY_MODULE.get(module)
-    return None if extra is None else MissingExtra(f"`{command}` needs {module}, which is not installed", extra)
+    return None if extra is None else MissingExtraError(f"`{command}` needs {module}, which is not installed", extra)

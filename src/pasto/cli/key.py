@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, reached
+from pasto.cli.connection import desk_options, me, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option, when
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 
 SCOPES = ("admin", "evaluate", "ingest", "read")
 
@@ -48,8 +48,8 @@ def create(
 ) -> None:
     """Make a key and print it: the only time it is shown, since only its hash is kept."""
     if days is not None and not days > 0:
-        raise BadOption(f"--days must be more than 0, got {days:g}")
-    with reached(store, url, key, begins=True) as desk:
+        raise OptionError(f"--days must be more than 0, got {days:g}")
+    with open_api(store, url, key, begins=True) as desk:
         made = desk.create_key(name, scopes, expires_in=None if days is None else days * 86400.0, who=me())
     if as_json:
         print_json(made)
@@ -63,7 +63,7 @@ def create(
 @as_json_option
 def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """List every key by its prefix, with its scopes and whether it still works."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.keys()
     if as_json:
         print_json(found)
@@ -88,7 +88,7 @@ def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> No
 def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the audit log of all keys, oldest first."""
     lines: list[dict[str, Any]] = []
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         while page := desk.key_audit(after=lines[-1]["sequence"] if lines else 0, limit=1000):
             lines += page
     if as_json:
@@ -106,9 +106,9 @@ def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
 @desk_options
 def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
     """Revoke a key by its prefix; running services refuse it within seconds."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         if not desk.revoke_key(prefix, who=me()):
-            raise BadOption(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
+            raise OptionError(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
     echo(f"revoked {prefix}", err=True)
 
 
@@ -122,7 +122,7 @@ def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
 @as_json_option
 def rotate(prefix: str, hours: float, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Make a key with the same name and scopes and print it; the old one stops when the grace is over."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         made = desk.rotate_key(prefix, grace=hours * 3600.0, who=me())
     if as_json:
         print_json(made)

@@ -21,10 +21,10 @@ from pasto.cli.simulate import simulate
 from pasto.cli.solve import solve
 from pasto.cli.store import store
 from pasto.cli.study import study
-from pasto.errors import PastoError, PastoWarning, SolverFailed
+from pasto.errors import PastoError, PastoWarning, SolverError
 
 
-class Refused(click.ClickException):
+class CommandInputError(click.ClickException):
     """Bad input, as one line on stderr."""
 
     exit_code = 2
@@ -34,7 +34,7 @@ class Refused(click.ClickException):
         echo(f"error: {self.message}", err=True)
 
 
-class Failed(Refused):
+class CommandError(CommandInputError):
     """A failure that is not the input's fault, as one line on stderr."""
 
     exit_code = 1
@@ -76,19 +76,19 @@ class CommandGroup(click.Group):
             try:
                 return super().invoke(ctx)
             except PastoError as error:
-                raise (Failed if isinstance(error, SolverFailed) else Refused)(str(error)) from error
+                raise (CommandError if isinstance(error, SolverError) else CommandInputError)(str(error)) from error
             except ModuleNotFoundError as error:
                 missing = missing_extra(f"pasto {ctx.invoked_subcommand}", error)
                 if missing is None:
                     raise
-                raise Refused(str(missing)) from error
+                raise CommandInputError(str(missing)) from error
 
 
 def _missing_research(name: str) -> click.Command:
     @click.command(name, help=RESEARCH_COMMANDS[name], context_settings={"ignore_unknown_options": True})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: tuple[str, ...]) -> None:
-        raise Refused(
+        raise CommandInputError(
             f"`pasto {name}` needs the distribution pasto-research, which is not installed; "
             "install it in a clone of PASTO with: pip install ./clients/python . ./research"
         )

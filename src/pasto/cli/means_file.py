@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pasto.errors import BadInput, BadTruth, MissingExtra, PastoWarning
+from pasto.errors import InputError, MeansError, MissingExtraError, PastoWarning
 
 NAMES = ("name", "candidate", "")
 """Headers that make the first column hold the candidates' names whatever is in it."""
@@ -24,7 +24,7 @@ EXCEL = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class MeansTable:
     """Mean metrics of named candidates."""
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Means:
     """Columns that were written with percent signs; their numbers are shares."""
 
 
-def read_means(source: str, name: str | None = None) -> Means:
+def read_means(source: str, name: str | None = None) -> MeansTable:
     """Read a CSV, JSON or Parquet file, or stdin for "-"; `name` is the column that holds the candidates' names."""
     shown = "stdin" if source == "-" else source
     raw = _bytes(source)
@@ -44,10 +44,10 @@ def read_means(source: str, name: str | None = None) -> Means:
     else:
         text = _text(raw, shown)
         if not text.strip():
-            raise BadTruth(f"{shown} is empty; it needs a header and one row for each candidate")
+            raise MeansError(f"{shown} is empty; it needs a header and one row for each candidate")
         columns, places = _from_json(text, shown) if text.lstrip()[0] in "{[" else _from_csv(text, shown)
     if name is not None and name not in columns:
-        raise BadTruth(f"{shown} has no column {name!r} to take names from; it has {_list(columns)}")
+        raise MeansError(f"{shown} has no column {name!r} to take names from; it has {_list(columns)}")
     columns = _without_row_numbers(columns, name)
     label = name if name is not None else _name_column(columns)
     names = _names([str(cell).strip() for cell in columns.pop(label)] if label is not None else None, places, shown)
@@ -58,15 +58,15 @@ def read_means(source: str, name: str | None = None) -> Means:
         for column, cells in written.items()
     }
     if not metrics:
-        raise BadTruth(
+        raise MeansError(
             f"{shown} has no column of numbers{_first_cell(columns, places)}; every metric is a column with one mean "
             "for each candidate, such as 6.5"
         )
     percent = tuple(column for column, cells in written.items() if _all_percent(cells, column, places, shown))
-    return Means(names, metrics, ignored, percent)
+    return MeansTable(names, metrics, ignored, percent)
 
 
-def note_percent(means: Means) -> None:
+def note_percent(means: MeansTable) -> None:
     """Warn that percentages were read as shares, because a guardrail's percentage is one of the baseline."""
     if means.percent:
         warnings.warn(
@@ -81,11 +81,11 @@ def _bytes(source: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except FileNotFoundError as error:
-        raise BadInput(
+        raise InputError(
             f"there is no file {source!r}; name a CSV, JSON or Parquet file of means, or - for stdin"
         ) from error
     except OSError as error:
-        raise BadInput(f"cannot read {source!r}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {source!r}: {error.strerror or error}") from error
 
 
 def _text(raw: bytes, shown: str) -> str:
@@ -94,26 +94,26 @@ def _text(raw: bytes, shown: str) -> str:
     except UnicodeDecodeError as error:
         kind = "an Excel file or another archive" if raw.startswith(EXCEL) else "not a text file in UTF-8"
         where = "" if raw.startswith(EXCEL) else f": byte {error.start} cannot be read"
-        raise BadTruth(f"{shown} is {kind}{where}; save it as CSV in UTF-8, as JSON or as Parquet") from error
+        raise MeansError(f"{shown} is {kind}{where}; save it as CSV in UTF-8, as JSON or as Parquet") from error
 
 
 def _from_parquet(source: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
     """Columns by name, read by DuckDB."""
     if source == "-":
-        raise BadTruth("Parquet cannot be read from stdin; save it and name the file")
+        raise MeansError("Parquet cannot be read from stdin; save it and name the file")
     try:
         import duckdb
     except ImportError as error:
-        raise MissingExtra(f"{shown} is a Parquet file, which needs duckdb", "serve") from error
+        raise MissingExtraError(f"{shown} is a Parquet file, which needs duckdb", "serve") from error
     try:
         with duckdb.connect() as connection:
             found = connection.execute("SELECT * FROM read_parquet(?)", [source])
             header = [column[0] for column in found.description]
             rows = found.fetchall()
     except duckdb.Error as error:
-        raise BadTruth(f"{shown} cannot be read as Parquet: {' '.join(str(error).split())[:300]}") from error
+        raise MeansError(f"{shown} cannot be read as Parquet: {' '.join(str(error).split())[:300]}") from error
     if not rows:
-        raise BadTruth(f"{shown} has no rows; it needs one row for each candidate")
+        raise MeansError(f"{shown} has no rows; it needs one row for each candidate")
     cells = [
         [float(cell) if isinstance(cell, Decimal) else cell for cell in column] for column in zip(*rows, strict=True)
     ]
@@ -135,20 +135,20 @@ def _from_csv(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
                 header = [cell.strip() for cell in row]
                 continue
             if len(row) != len(header):
-                raise BadTruth(
+                raise MeansError(
                     f"line {reader.line_num} of {shown} has {len(row)} fields where the header has {len(header)}"
                 )
             rows.append(row)
             places.append(f"row {len(rows)} (line {reader.line_num})")
     except csv.Error as error:
-        raise BadTruth(f"line {reader.line_num} of {shown} is not CSV: {error}") from error
+        raise MeansError(f"line {reader.line_num} of {shown} is not CSV: {error}") from error
     for place, column in enumerate(header):
         if header.index(column) < place:
-            raise BadTruth(f"{shown} has two columns called {column!r}; every column needs a name of its own")
+            raise MeansError(f"{shown} has two columns called {column!r}; every column needs a name of its own")
         if place and not column:
-            raise BadTruth(f"column {place + 1} of {shown} has no name in the header")
+            raise MeansError(f"column {place + 1} of {shown} has no name in the header")
     if not rows:
-        raise BadTruth(f"{shown} has a header but no rows; it needs one row for each candidate")
+        raise MeansError(f"{shown} has a header but no rows; it needs one row for each candidate")
     return {column: [row[place] for row in rows] for place, column in enumerate(header)}, places
 
 
@@ -157,28 +157,28 @@ def _from_json(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadTruth(f"{shown} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+        raise MeansError(f"{shown} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
     if isinstance(value, dict) and value and all(isinstance(cells, list) for cells in value.values()):
         columns: dict[str, list[Any]] = value
         lengths = {column: len(cells) for column, cells in columns.items()}
         first, count = next(iter(lengths.items()))
         if odd := [column for column, length in lengths.items() if length != count]:
-            raise BadTruth(f"in {shown}, {first!r} has {count} means and {odd[0]!r} has {lengths[odd[0]]}")
+            raise MeansError(f"in {shown}, {first!r} has {count} means and {odd[0]!r} has {lengths[odd[0]]}")
     elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         count = len(value)
         for place, row in enumerate(value, start=1):
             if odd := sorted(set(row) ^ set(value[0])):
-                raise BadTruth(
+                raise MeansError(
                     f"row {place} of {shown} and row 1 differ in {odd[0]!r}; every row needs the same metrics"
                 )
         columns = {column: [row[column] for row in value] for column in value[0]}
     else:
-        raise BadTruth(
+        raise MeansError(
             f'{shown} must hold lists of means by metric, {{"x": [2, 0], "y": [-2, 2]}}, or a list of rows, '
             '[{"x": 2, "y": -2}, {"x": 0, "y": 2}]'
         )
     if not count or not columns:
-        raise BadTruth(f"{shown} has no candidates; every metric needs one mean for each")
+        raise MeansError(f"{shown} has no candidates; every metric needs one mean for each")
     return columns, [f"row {place}" for place in range(1, count + 1)]
 
 
@@ -199,9 +199,9 @@ def _names(given: list[str] | None, places: list[str], shown: str) -> tuple[str,
     seen: dict[str, str] = {}
     for label, place in zip(given, places, strict=True):
         if not label:
-            raise BadTruth(f"{place} of {shown} has no name")
+            raise MeansError(f"{place} of {shown} has no name")
         if label in seen:
-            raise BadTruth(f"{seen[label]} and {place} of {shown} are both called {label!r}; names must differ")
+            raise MeansError(f"{seen[label]} and {place} of {shown} are both called {label!r}; names must differ")
         seen[label] = place
     return tuple(given)
 
@@ -240,7 +240,7 @@ def _all_percent(cells: list[Any], column: str, places: list[str], shown: str) -
     written = [_is_percent(cell) for cell in cells]
     if any(written) and not all(written):
         odd = written.index(False)
-        raise BadTruth(
+        raise MeansError(
             f"{places[odd]}, column {column!r} of {shown} is {cells[odd]!r}, while {places[written.index(True)]} has "
             f"{cells[written.index(True)]!r}; write every number of the column with a percent sign, or none"
         )
@@ -261,9 +261,9 @@ def _checked(cell: Any, column: str, place: str, shown: str) -> float:
         cure = f"if {column!r} holds the candidates' names, say --name {column}"
         if isinstance(cell, str) and _number(cell.replace(",", "")) is not None:
             cure = "write it without commas, with a point before the decimals"
-        raise BadTruth(f"{place}, column {column!r} of {shown}: a number was expected, got {found}; {cure}")
+        raise MeansError(f"{place}, column {column!r} of {shown}: a number was expected, got {found}; {cure}")
     if not math.isfinite(value):
-        raise BadTruth(f"{place}, column {column!r} of {shown} is {cell}; every mean must be a finite number")
+        raise MeansError(f"{place}, column {column!r} of {shown} is {cell}; every mean must be a finite number")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.means_file import Means
+from pasto.cli.means_file import MeansTable
 from pasto.control_characters import escape_control, escape_json
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def print_table(
                 screen.print(f"  {name} {cell}")
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number with five digits that matter; rounding errors are shown as 0.
 
-    >>> number(0.031254789), number(-1e-17), number(1234567.8), number(2.0)
+    >>> number(0.031254789), number(-1e-17), number(1234567.8), format_number(2.0)
     ('0.031255', '0', '1,234,568', '2')
     """
     if abs(value) < 1e-12 or not math.isfinite(value):
@@ -184,7 +184,7 @@ def as_value(blend: Blend, objective: Objective) -> dict[str, Any]:
     }
 
 
-def print_answer(screen: Console, blend: Blend, objective: Objective, table: Means, baseline: str | None) -> None:
+def print_answer(screen: Console, blend: Blend, objective: Objective, table: MeansTable, baseline: str | None) -> None:
     """Print a blend that was solved from a table of means."""
     from rich.text import Text
 
@@ -196,10 +196,12 @@ def print_answer(screen: Console, blend: Blend, objective: Objective, table: Mea
         lifts = ", ".join(f"{metric} {lift:+.3g}%" for metric, lift in blend.lifts.items())
         screen.print(f"The blend against {baseline}: {lifts}.")
     for name, rail in zip(objective.names, objective.guardrails, strict=True):
-        screen.print(Text.assemble(f"{rail}: ", *standing_in_words(name, rail, blend, objective)))
-    screen.print(gain_in_words(blend, objective))
+        screen.print(Text.assemble(f"{rail}: ", *describe_standing(name, rail, blend, objective)))
+    screen.print(describe_gain(blend, objective))
     if not blend.feasible:
-        missed = [f"{name} by {number(blend.shortfalls[name])}" for name in objective.hard if name in blend.shortfalls]
+        missed = [
+            f"{name} by {format_number(blend.shortfalls[name])}" for name in objective.hard if name in blend.shortfalls
+        ]
         screen.print(
             "No blend of these candidates meets every hard guardrail. The one above comes nearest; it misses "
             f"{' and '.join(missed)}.",
@@ -207,11 +209,13 @@ def print_answer(screen: Console, blend: Blend, objective: Objective, table: Mea
         )
 
 
-def _print_candidates(screen: Console, blend: Blend, objective: Objective, table: Means, baseline: str | None) -> None:
+def _print_candidates(
+    screen: Console, blend: Blend, objective: Objective, table: MeansTable, baseline: str | None
+) -> None:
     """The blend, each candidate in it, the best single one and the baseline, with their metrics and what they miss."""
     import numpy as np
 
-    from pasto.optimize import describe
+    from pasto.optimize import summarize_blend
 
     means = np.array([table.metrics[metric] for metric in objective.metrics])
     others = {name: np.array(row) for name, row in table.metrics.items() if name not in objective.metrics}
@@ -220,7 +224,7 @@ def _print_candidates(screen: Console, blend: Blend, objective: Objective, table
     def alone(candidate: int) -> Blend:
         one = np.zeros(len(table.names))
         one[candidate] = 1.0
-        return describe(one, means, objective, names=table.names, baseline=place, others=others)
+        return summarize_blend(one, means, objective, names=table.names, baseline=place, others=others)
 
     lines = [("blend", "100%", blend, "bold")]
     for candidate in blend.support:
@@ -230,7 +234,7 @@ def _print_candidates(screen: Console, blend: Blend, objective: Objective, table
     if place is not None:
         lines.append((f"baseline: {baseline}", "", alone(place), "dim"))
     rows = [
-        [label, share, *(number(one.metrics[metric]) for metric in blend.metrics), ", ".join(one.shortfalls)]
+        [label, share, *(format_number(one.metrics[metric]) for metric in blend.metrics), ", ".join(one.shortfalls)]
         for label, share, one, _ in lines
     ]
     header = ["", "share", *blend.metrics, "misses"]
@@ -239,19 +243,19 @@ def _print_candidates(screen: Console, blend: Blend, objective: Objective, table
     print_table(screen, header, rows, styles=[style for *_, style in lines], text={0, len(blend.metrics) + 2})
 
 
-def standing_in_words(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
+def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
     """Whether the blend meets a guardrail, with the colour for it, and what relaxing it would buy."""
     missed = blend.shortfalls.get(name)
-    price = "; " + price_in_words(blend.prices[name], rail, objective) + "."
+    price = "; " + describe_price(blend.prices[name], rail, objective) + "."
     if missed is None:
         return ("met", "green"), price if blend.feasible else "."
-    amount = number(missed) + (" percentage points" if rail.relative else "")
+    amount = format_number(missed) + (" percentage points" if rail.relative else "")
     if rail.penalty is None:
         return (f"missed by {amount}", "red"), "."
     return (f"short by {amount}, which its penalty allows", "yellow"), price if blend.feasible else "."
 
 
-def price_in_words(price: float, rail: Guardrail, objective: Objective) -> str:
+def describe_price(price: float, rail: Guardrail, objective: Objective) -> str:
     """What relaxing a guardrail buys, for a step that suits its threshold."""
     if abs(price) < 1e-9:
         return f"relaxing {rail.label} buys nothing"
@@ -259,28 +263,30 @@ def price_in_words(price: float, rail: Guardrail, objective: Objective) -> str:
     label = "of the goal" if goal is None else goal if isinstance(goal, str) else goal.name
     verb = "buys" if objective.sign > 0 else "saves"
     if objective.relative:
-        worth = f"{number(price)}% " + (label if goal is None else f"of {label}")
+        worth = f"{format_number(price)}% " + (label if goal is None else f"of {label}")
         return f"relaxing {rail.label} by one {'percentage point' if rail.relative else 'unit'} {verb} {worth}"
     size = abs(rail.at)
     step = 1.0 if size >= 1 or size == 0 else 10.0 ** (math.floor(math.log10(size)) - 1)
     amount = "one unit" if step == 1 else f"{step:g}"
-    return f"relaxing {rail.label} by {amount} {verb} {number(price * step)} {label}"
+    return f"relaxing {rail.label} by {amount} {verb} {format_number(price * step)} {label}"
 
 
-def gain_in_words(blend: Blend, objective: Objective) -> str:
+def describe_gain(blend: Blend, objective: Objective) -> str:
     """What mixing is worth against the best single candidate."""
     over = blend.names[blend.gain.candidate]
     if blend.gain.value is None:
-        breaks = " and ".join(f"{name} by {number(amount)}" for name, amount in blend.gain.violations.items())
+        breaks = " and ".join(f"{name} by {format_number(amount)}" for name, amount in blend.gain.violations.items())
         told = f"No single candidate meets every hard guardrail; {over}, the least bad one, misses {breaks}."
         if len(blend.support) == 1:
             return told
         better = "better" if blend.gain.goal >= 0 else "worse"
-        return f"{told} The blend's goal is {number(abs(blend.gain.goal))} {better} than its."
+        return f"{told} The blend's goal is {format_number(abs(blend.gain.goal))} {better} than its."
     if len(blend.support) == 1:
-        return f"Mixing buys nothing here: the single candidate {over} is the best blend, f = {number(blend.value)}."
+        best = format_number(blend.value)
+        return f"Mixing buys nothing here: the single candidate {over} is the best blend, f = {best}."
     return (
-        f"Mixing is worth {number(blend.gain.value)}{' percent' if objective.relative else ''}: f = "
-        f"{number(blend.value)} for the blend, {number(blend.value - blend.gain.value)} for the best single "
+        f"Mixing is worth {format_number(blend.gain.value)}{' percent' if objective.relative else ''}: f = "
+        f"{format_number(blend.value)} for the blend, "
+        f"{format_number(blend.value - blend.gain.value)} for the best single "
         f"candidate, {over}."
     )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.connection import desk_options, reached
-from pasto.cli.output import console, echo, number, print_json, print_table
-from pasto.errors import BadInput, BadOption
+from pasto.cli.connection import desk_options, open_api
+from pasto.cli.output import console, echo, format_number, print_json, print_table
+from pasto.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from pasto.inference.power import Plan
+    from pasto.inference.power import PowerPlan
 
 
 @click.command(
@@ -67,16 +67,16 @@ def plan(
 
     Traffic and the metric's spread are given, or taken from what a study has measured so far.
     """
-    from pasto.inference.power import plan as simulate
+    from pasto.inference.power import plan_power as simulate
 
     share = read_share(control, "--control")
     if study is not None:
-        with reached(store, url, key) as desk:
+        with open_api(store, url, key) as desk:
             known = _measured(desk.report(study), metric)
         units, mean, deviation = units or known["units"], known["mean"], deviation or known["deviation"]
         share = known["control"]
     if units is None or deviation is None:
-        raise BadOption("a plan needs --units and --deviation, or --study to take them from")
+        raise OptionError("a plan needs --units and --deviation, or --study to take them from")
     size = _effect(effect, mean)
     found = simulate(
         size,
@@ -111,7 +111,8 @@ def plan(
         return
     screen = console()
     screen.print(
-        f"An effect of {number(size)} among {units:,.0f} units a round (deviation {number(deviation)}, control "
+        f"An effect of {format_number(size)} among {units:,.0f} units a round "
+        f"(deviation {format_number(deviation)}, control "
         f"{share:.0%}), found with a chance of {found.power:.0%}:"
     )
     rows = [
@@ -122,15 +123,15 @@ def plan(
     print_table(screen, ["", "rounds"], rows)
 
 
-def _draw(found: Plan, figure: Path) -> None:
-    from pasto.report.figures import save
+def _draw(found: PowerPlan, figure: Path) -> None:
+    from pasto.report.figures import save_figure
     from pasto.report.power_figure import draw_plan
 
     try:
-        for path in save(draw_plan(found), figure):
+        for path in save_figure(draw_plan(found), figure):
             echo(f"wrote {path}", err=True)
     except OSError as error:
-        raise BadInput(f"{str(figure)!r} cannot be written: {error.strerror}") from error
+        raise InputError(f"{str(figure)!r} cannot be written: {error.strerror}") from error
 
 
 def read_share(text: str, option: str) -> float:
@@ -144,7 +145,7 @@ def read_share(text: str, option: str) -> float:
     except ValueError:
         share = math.nan
     if not 0.0 < share < 1.0:
-        raise BadOption(f"{option} is a share between 0 and 1, such as 10% or 0.1, got {text!r}")
+        raise OptionError(f"{option} is a share between 0 and 1, such as 10% or 0.1, got {text!r}")
     return share
 
 
@@ -155,11 +156,11 @@ def _effect(text: str, mean: float | None) -> float:
     except ValueError:
         size = math.nan
     if not math.isfinite(size) or size == 0.0:
-        raise BadOption(f"--effect is a number in the metric's own units, or a percentage of its mean, got {text!r}")
+        raise OptionError(f"--effect is a number in the metric's own units, or a percentage of its mean, got {text!r}")
     if not text.endswith("%"):
         return abs(size)
     if mean is None or mean == 0.0:
-        raise BadOption(f"--effect is {text}, a part of the metric's mean; say it with --mean, or name a --study")
+        raise OptionError(f"--effect is {text}, a part of the metric's mean; say it with --mean, or name a --study")
     return abs(size * mean)
 
 
@@ -167,10 +168,10 @@ def _measured(report: dict[str, Any], metric: str | None) -> dict[str, float]:
     """What a plan needs of a study: units a round, the control's mean and deviation, and its share."""
     known: dict[str, dict[str, float]] = report.get("spreads") or {}
     if not known:
-        raise BadOption(f"study {report['name']!r} has measured no round yet; give --units and --deviation")
+        raise OptionError(f"study {report['name']!r} has measured no round yet; give --units and --deviation")
     name = next(iter(known)) if metric is None else metric
     if name not in known:
-        raise BadOption(f"study {report['name']!r} has no metric {name!r}; it measures {', '.join(known)}")
+        raise OptionError(f"study {report['name']!r} has no metric {name!r}; it measures {', '.join(known)}")
     return known[name]
 
 

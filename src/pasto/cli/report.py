@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, reached
+from pasto.cli.connection import desk_options, open_api
 from pasto.cli.output import echo, print_json
-from pasto.errors import BadInput, BadOption
+from pasto.errors import InputError, OptionError
 
 
 @click.command(
@@ -59,28 +59,28 @@ def report(
     asked = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
     asking: dict[str, list[str]] = {part: list(words) for part, words in asked.items() if words}
     if asking and html is not None:
-        raise BadOption("--html writes the report; another question is answered in text or with --json")
-    with reached(store, url, key) as desk:
+        raise OptionError("--html writes the report; another question is answered in text or with --json")
+    with open_api(store, url, key) as desk:
         found: dict[str, Any] = desk.what_if(name, **asking) if asking else desk.report(name)
     if html is not None:
         _write(html, found)
     if as_json:
         print_json(found)
     elif asking:
-        from pasto.report.text import what_if
+        from pasto.report.text import render_what_if
 
-        echo(what_if(found), nl=False)
+        echo(render_what_if(found), nl=False)
     elif html is None:
-        from pasto.report.text import text
+        from pasto.report.text import render_text
 
-        echo(text(found), nl=False)
+        echo(render_text(found), nl=False)
 
 
 def _write(file: Path, found: dict[str, Any]) -> None:
-    from pasto.report.html import page
+    from pasto.report.html import render_html
 
     try:
-        file.write_text(page(found), encoding="utf-8")
+        file.write_text(render_html(found), encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+        raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     echo(f"wrote {file}", err=True)

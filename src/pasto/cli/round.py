@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, reached
+from pasto.cli.connection import desk_options, me, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
 
@@ -23,7 +23,7 @@ def round_() -> None:
 @as_json_option
 def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Close the open round: learn from the rounds that have matured, and publish the next policy."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.close_round(name, who=me(), reason=reason)
     if as_json:
         print_json(found)
@@ -55,7 +55,7 @@ def resolve(
     `learn` takes it as it is: units without events count 0. `discard` leaves it out for good. The next close carries it
     out. A round whose events come late needs no decision: it is learned once they are there.
     """
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.resolve_round(name, round, resolution, who=me(), reason=reason)
     if as_json:
         print_json(found)
@@ -72,7 +72,7 @@ def resolve(
 @as_json_option
 def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """List closed rounds: what each measured, and the policy that followed."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.rounds(name, after=after, limit=limit)
     if as_json:
         print_json(found)

@@ -51,9 +51,9 @@ def serve(**given: str | None) -> None:
     one_thread()
     sys.setswitchinterval(SWITCH_SECONDS)
     from pasto.dashboard import Dashboard
-    from pasto.service.http.server import Running, start_logging
+    from pasto.service.http.server import ServiceProcess, start_logging
 
-    running = Running(settings, pages=lambda service: Dashboard(service).routes)
+    running = ServiceProcess(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
     running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))
     if running.is_busy:  # everything is written; a thread that computes for nobody would hold up the end of the process

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.means_file import note_percent, read_means
-from pasto.cli.output import console, number, print_json, print_table, progress_bar
-from pasto.errors import BadOption
+from pasto.cli.output import console, format_number, print_json, print_table, progress_bar
+from pasto.errors import OptionError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,13 +117,13 @@ def simulate(
     deviations = _deviations(noise)
     if world in BUILT_IN:
         if maximize or minimize or keep or name:
-            raise BadOption(
+            raise OptionError(
                 f"{world} has its own goal and guardrails; --maximize, --minimize, --keep and --name are for files"
             )
         place: Worlds = _built_in(world, deviations)
     else:
         if world != "-" and not Path(world).exists():
-            raise BadOption(
+            raise OptionError(
                 f"there is no world and no file {world!r}; the worlds are {' and '.join(BUILT_IN)}, and a file of "
                 "means needs --maximize or --minimize as well"
             )
@@ -163,7 +163,7 @@ def simulate(
     screen.print()
     header = ["rounds", "f of the answer", "f of what is served"]
     rows = [
-        [f"{mark:,}", _within(mean, error), number(served)]
+        [f"{mark:,}", _within(mean, error), format_number(served)]
         for mark, mean, error, served in zip(
             trace.checkpoints, trace.mean, trace.error, trace.served.mean(axis=0), strict=True
         )
@@ -183,8 +183,8 @@ def simulate(
     else:
         alone = "no single candidate meets every hard guardrail"
         if not math.isnan(single):
-            alone = f"the best single candidate {number(single)}"
-        screen.print(f"The best blend reaches f = {number(best)}, {alone}.")
+            alone = f"the best single candidate {format_number(single)}"
+        screen.print(f"The best blend reaches f = {format_number(best)}, {alone}.")
     if held is not None:
         screen.print(
             "Hard guardrails held: in how many of the runs the answer truly meets them. f does not charge for a miss.",
@@ -203,12 +203,12 @@ def _learner(name: str, step: float | None, floor: float | None) -> Any:
     settings: dict[str, Any] = {}
     if step is not None:
         if not 0 < step < float("inf"):
-            raise BadOption(f"--step must be a positive number, got {step}")
+            raise OptionError(f"--step must be a positive number, got {step}")
         settings["step"] = step
     if floor is not None:
         settings["floor"] = floor if kind is Thompson else Schedule(floor, offset=10)
     if missing := settings.keys() - {field.name for field in fields(kind)}:
-        raise BadOption(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
+        raise OptionError(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
     return kind(**settings)
 
 
@@ -220,11 +220,11 @@ def _deviations(texts: tuple[str, ...]) -> float | dict[str, float] | None:
         try:
             named[metric.strip()] = float(amount)
         except ValueError as error:
-            raise BadOption(f"--noise takes a number or METRIC=NUMBER, got {text!r}") from error
+            raise OptionError(f"--noise takes a number or METRIC=NUMBER, got {text!r}") from error
     if "" not in named:
         return named or None
     if len(texts) > 1:
-        raise BadOption("--noise is either one number for all metrics, or METRIC=NUMBER for each")
+        raise OptionError("--noise is either one number for all metrics, or METRIC=NUMBER for each")
     return named[""]
 
 
@@ -232,9 +232,9 @@ def _built_in(world: str, noise: float | dict[str, float] | None) -> Worlds:
     from pasto.sim import example_a, synthetic_b
 
     if isinstance(noise, dict):
-        raise BadOption(f"{world} takes one --noise for all its metrics")
+        raise OptionError(f"{world} takes one --noise for all its metrics")
     if noise is not None and not 0 <= noise < float("inf"):
-        raise BadOption(f"--noise is a standard deviation, which is not negative, got {noise}")
+        raise OptionError(f"--noise is a standard deviation, which is not negative, got {noise}")
     if world == "example-a":
         return example_a() if noise is None else example_a(variance=noise**2)
     return lambda rng: synthetic_b(rng, sigma=0.5 if noise is None else noise)
@@ -259,4 +259,4 @@ def _checkpoints(rounds: int) -> list[int]:
 
 
 def _within(value: float, error: float) -> str:
-    return number(value) if math.isnan(error) else f"{number(value)} ± {error if error > 1e-9 else 0:.2g}"
+    return format_number(value) if math.isnan(error) else f"{format_number(value)} ± {error if error > 1e-9 else 0:.2g}"

@@ -8,7 +8,7 @@ import click
 
 from pasto.cli.means_file import note_percent, read_means
 from pasto.cli.output import as_value, console, print_answer, print_json
-from pasto.errors import BadOption, BadTruth
+from pasto.errors import MeansError, OptionError
 
 
 @click.command(
@@ -62,14 +62,14 @@ def solve(
 
     objective = parse_objective(maximize=maximize, minimize=minimize, keep=keep)
     if text := [metric for metric in objective.metrics if metric in table.ignored]:
-        raise BadTruth(f"column {text[0]!r} holds no numbers, so it cannot be a metric")
+        raise MeansError(f"column {text[0]!r} holds no numbers, so it cannot be a metric")
     if unknown := [metric for metric in objective.metrics if metric not in table.metrics]:
         close = get_close_matches(unknown[0], table.metrics, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         has = ", ".join(map(repr, table.metrics))
-        raise BadTruth(f"{'stdin' if means == '-' else means} has no metric {unknown[0]!r}; it has {has}{hint}")
+        raise MeansError(f"{'stdin' if means == '-' else means} has no metric {unknown[0]!r}; it has {has}{hint}")
     if baseline is None and any(rail.relative for rail in objective.guardrails):
-        raise BadOption(
+        raise OptionError(
             "a guardrail in percent is relative to a baseline, and none was named; name the candidate that is "
             "served today with --baseline, or write the threshold in the metric's own units"
         )

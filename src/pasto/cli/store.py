@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pasto.cli.connection import desk_options, me, opened, print_store, reached, store_option
+from pasto.cli.connection import desk_options, me, open_api, open_service, print_store, store_option
 from pasto.cli.output import echo
-from pasto.errors import BadInput
+from pasto.errors import InputError
 
 
 @click.group(
@@ -29,11 +29,11 @@ def store() -> None:
 def backup(file: Path, store: str) -> None:
     """Write everything into one new file; consistent, also while the service goes on writing."""
     if file.exists():
-        raise BadInput(f"{str(file)!r} is there already; a backup never writes over a file")
-    from pasto.store.read_only_store import looking
+        raise InputError(f"{str(file)!r} is there already; a backup never writes over a file")
+    from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with looking(store) as kept:
+    with open_read_only(store) as kept:
         kept.backup(file)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
@@ -46,7 +46,7 @@ def backup(file: Path, store: str) -> None:
 @store_option
 def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
-    with opened(store, restoring=True) as kept:
+    with open_service(store, restoring=True) as kept:
         kept.restore(file)
     echo(f"restored {file} into {store}", err=True)
 
@@ -58,10 +58,10 @@ def check(store: str) -> None:
 
     Every row is read and compared with its checksum, and the end of the store with what was acknowledged.
     """
-    from pasto.store.read_only_store import looking
+    from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with looking(store) as kept:
+    with open_read_only(store) as kept:
         findings = list(kept.check())
     for finding in findings:
         echo(finding)
@@ -74,10 +74,10 @@ def check(store: str) -> None:
 @store_option
 def show(store: str) -> None:
     """Show how much a store holds and how much room that takes, also while a service writes it."""
-    from pasto.store.read_only_store import looking
+    from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with looking(store) as kept:
+    with open_read_only(store) as kept:
         size = kept.size()
     free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
     lines = [
@@ -102,8 +102,8 @@ def compact(store: str) -> None:
     service may go on, and what is freed is kept for new events.
     """
     if store != "memory:" and "://" not in store and not Path(store).exists():
-        raise BadInput(f"there is no store in {store!r}; name another with --store")
-    with opened(store) as kept:
+        raise InputError(f"there is no store in {store!r}; name another with --store")
+    with open_service(store) as kept:
         before = kept.size().bytes
         kept.compact()
         after = kept.size().bytes
@@ -141,13 +141,13 @@ def archive(
     A round is final when it was learned and no late event can correct it any more. About 24 bytes an event stay in the
     store, by which a repeat is recognised; `pasto study replay` reads the files. If it is interrupted, run it again.
     """
-    from pasto.durations import YEAR, read_span
-    from pasto.validation import Problems
+    from pasto.durations import YEAR, parse_duration
+    from pasto.validation import ProblemList
 
-    problems = Problems()
-    older = None if delete_older is None else read_span(problems, "--delete-older", delete_older, high=100 * YEAR)
+    problems = ProblemList()
+    older = None if delete_older is None else parse_duration(problems, "--delete-older", delete_older, high=100 * YEAR)
     problems.refuse()
-    with reached(store, url, key, folder) as desk:
+    with open_api(store, url, key, folder) as desk:
         done = desk.archive_events(study, who=me(), delete_older=older)
     gone = done["deleted_rounds"]
     echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
@@ -172,6 +172,6 @@ def forget(
     What rounds measured stays, and the audit log says how much was deleted, not of whom: `pasto study replay` then
     says identical except for deleted units.
     """
-    with reached(store, url, key, folder) as desk:
+    with open_api(store, url, key, folder) as desk:
         done = desk.forget(study, unit, who=me(), reason=reason)
     echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)

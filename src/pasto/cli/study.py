@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, reached, warn_unserved
+from pasto.cli.connection import desk_options, me, open_api, warn_unserved
 from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
-from pasto.errors import BadInput, BadOption
+from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
 from pasto.report.replay_text import describe_exceptions
 
@@ -64,11 +64,11 @@ def init(file: Path | None, force: bool) -> None:
         return
     file = file or Path("study.yaml")
     if file.exists() and not force:
-        raise BadInput(f"{str(file)!r} is there already; name another file, or pass --force to write over it")
+        raise InputError(f"{str(file)!r} is there already; name another file, or pass --force to write over it")
     try:
         file.write_text(EXAMPLE, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"{str(file)!r} cannot be written: {error.strerror}") from error
+        raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
 
 
@@ -95,7 +95,7 @@ def create(file: Path, start: bool, reason: str, store: str, url: str | None, ke
     spec = load_spec(file)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
-    with reached(store, url, key, begins=True) as desk:
+    with open_api(store, url, key, begins=True) as desk:
         made = desk.create(spec.document, who=me(), reason=reason)
         for warning in made["warnings"][len(spec.warnings) :]:
             echo(f"note: {warning}", err=True)
@@ -122,7 +122,7 @@ def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, 
     spec = load_spec(file)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         edited = desk.edit(spec.name, spec.document, who=me(), reason=reason)
     for warning in edited["warnings"][len(spec.warnings) :]:
         echo(f"note: {warning}", err=True)
@@ -139,7 +139,7 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
 
     A study that was started cannot be deleted: `pasto study archive` ends it, and frees its name too.
     """
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         deleted = desk.delete(name, who=me(), reason=reason)
     if as_json:
         print_json(deleted)
@@ -155,7 +155,7 @@ study.add_command(check)
 @as_json_option
 def list_studies(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """List every study with its state, round and policy."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.studies()
     if as_json:
         print_json(found)
@@ -173,7 +173,7 @@ def list_studies(store: str, url: str | None, key: str | None, as_json: bool) ->
 @as_json_option
 def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Show one study: its state, what it serves, and the answer so far."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.show(name)
     _tell(found, as_json)
 
@@ -186,7 +186,7 @@ def _action(
     def move(
         study_name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool, **given: Any
     ) -> None:
-        with reached(store, url, key) as desk:
+        with open_api(store, url, key) as desk:
             found = desk.change(
                 study_name,
                 name,
@@ -260,7 +260,7 @@ _action("archive", "End a study for good; its records stay, and its name is free
 def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the audit log, oldest first."""
     lines: list[dict[str, Any]] = []
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         while more := desk.audit(name, after=lines[-1]["sequence"] if lines else 0, limit=1000):
             lines += more
     if as_json:
@@ -278,7 +278,7 @@ def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool
 @as_json_option
 def replay(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Compute every policy again from the log and say whether each is identical; exit code 1 where one is not."""
-    with reached(store, url, key) as desk:
+    with open_api(store, url, key) as desk:
         found = desk.replay(name)
     if as_json:
         print_json(found)
@@ -314,7 +314,7 @@ def read_shares(text: str) -> dict[str, float]:
         try:
             shares[arm] = float(share[:-1]) / 100 if share.endswith("%") else float(share)
         except ValueError:
-            raise BadOption(f"--shares is written control=0.2,single=0.2,blend=0.6, got {part.strip()!r}") from None
+            raise OptionError(f"--shares is written control=0.2,single=0.2,blend=0.6, got {part.strip()!r}") from None
     return shares
 
 

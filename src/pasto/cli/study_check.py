@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.connection import desk_options, reached
+from pasto.cli.connection import desk_options, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
-    from pasto.service.api import Desk
+    from pasto.service.api import StudyApi
 
 ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark": "Spark"}
 
@@ -44,10 +44,10 @@ def check(file: Path, store: str, url: str | None, key: str | None, as_json: boo
         _print(file, found)
 
 
-def _service(store: str, url: str | None, key: str | None) -> AbstractContextManager[Desk | None]:
+def _service(store: str, url: str | None, key: str | None) -> AbstractContextManager[StudyApi | None]:
     """Return what answers for the studies; None if there is neither a service nor a store."""
     exists = "://" in store or store == "memory:" or Path(store).exists()
-    return reached(store, url, key) if url or exists else nullcontext()
+    return open_api(store, url, key) if url or exists else nullcontext()
 
 
 def _print(file: Path, found: dict[str, Any]) -> None:

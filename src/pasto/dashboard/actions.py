@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl, quote
 
 import yaml
 
-from pasto.dashboard.pages import Views
-from pasto.dashboard.renderer import page, redirect
-from pasto.dashboard.sessions import Visitor, Visitors
-from pasto.errors import BadSpec, PastoError
+from pasto.dashboard.pages import Pages
+from pasto.dashboard.renderer import redirect, render_page
+from pasto.dashboard.sessions import Session, Sessions
+from pasto.errors import PastoError, StudyFileError
 from pasto.report.replay_text import describe_exceptions
 from pasto.service.http.body import content_type
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer, Refused, explained
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, HttpResponse, explained
 from pasto.service.http.studies import replayed
 from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
@@ -26,18 +26,18 @@ FIELDS = 50
 """Fields that a form has at most."""
 
 
-async def read_form(call: Call) -> dict[str, str]:
+async def read_form(call: HttpRequest) -> dict[str, str]:
     """A form's fields; line ends are as on Unix."""
     sent = content_type(call.headers)
     if sent != "application/x-www-form-urlencoded":
-        raise Refused(415, "unsupported_type", f"a form of these pages was expected, got {sent[:60]!r}", rest=True)
+        raise ApiError(415, "unsupported_type", f"a form of these pages was expected, got {sent[:60]!r}", rest=True)
     body = await call.body()
     try:
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict", encoding="utf-8"
         )
     except ValueError:
-        raise Refused(400, "bad_request", "the form cannot be read; load the page again and repeat") from None
+        raise ApiError(400, "bad_request", "the form cannot be read; load the page again and repeat") from None
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
@@ -58,19 +58,19 @@ def kind_of(text: str) -> str:
 KINDS = ("yaml", "json", "toml")
 
 
-class Deeds:
+class Actions:
     """Forms that change something; every one of them carries the visitor's token."""
 
-    def __init__(self, visitors: Visitors, views: Views) -> None:
+    def __init__(self, visitors: Sessions, views: Pages) -> None:
         self._visitors = visitors
         self._views = views
 
-    async def blank(self, call: Call, visitor: Visitor) -> Answer:
+    async def blank(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The form for a new study, filled with an example."""
         self._check_may(visitor)
         return self._form(visitor, EXAMPLE, {})
 
-    async def create(self, call: Call, visitor: Visitor) -> Answer:
+    async def create(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """Create a study, or show what is wrong with its file by field."""
 
         def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Deeds:
 
         return await self._save(call, visitor, save)
 
-    async def draft(self, call: Call, visitor: Visitor) -> Answer:
+    async def draft(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The form for a draft's file, filled with what it is now."""
         self._check_may(visitor)
         name = call.path("name")
@@ -89,7 +89,7 @@ class Deeds:
         )
         return self._form(visitor, text, {}, editing=name)
 
-    async def edit(self, call: Call, visitor: Visitor) -> Answer:
+    async def edit(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """Put a file in the place of a draft's, or show what is wrong with it by field."""
         name = call.path("name")
 
@@ -99,14 +99,18 @@ class Deeds:
         return await self._save(call, visitor, save, editing=name)
 
     async def _save(
-        self, call: Call, visitor: Visitor, save: Callable[[dict[str, Any], str], dict[str, Any]], editing: str = ""
-    ) -> Answer:
+        self,
+        call: HttpRequest,
+        visitor: Session,
+        save: Callable[[dict[str, Any], str], dict[str, Any]],
+        editing: str = "",
+    ) -> HttpResponse:
         form = await self._form_of(call, visitor)
         text, reason = form.get("text", ""), form.get("reason", "")
         kind: Any = kind_of(text)
         try:
             saved = await call.run(lambda: save(read_document(text, kind), reason))
-        except BadSpec as error:
+        except StudyFileError as error:
             return self._form(visitor, text, error.problems, reason, status=422, editing=editing)
         except PastoError as error:
             told = explained(error, call.settings.retry_after)
@@ -114,7 +118,7 @@ class Deeds:
             return self._form(visitor, text, {"": str(error)}, reason, status=status, editing=editing)
         return redirect(f"/studies/{quote(str(saved['name']), safe='')}")
 
-    async def change(self, call: Call, visitor: Visitor) -> Answer:
+    async def change(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """One step in a study's life, or why not."""
         name = call.path("name")
         form = await self._form_of(call, visitor)
@@ -145,38 +149,40 @@ class Deeds:
             return await self._views.shown(call, visitor, name, str(error), told.status)
         return redirect("/" if action == "delete" else f"/studies/{quote(name, safe='')}")
 
-    async def replay(self, call: Call, visitor: Visitor) -> Answer:
+    async def replay(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """Compute every policy again, and say whether each is the same; whoever may look may ask for it."""
         name = call.path("name")
         form = await read_form(call)
         self._visitors.check_form(call, visitor, form.get("token", ""))
         try:
             told = json.loads((await replayed(call, name)).body)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.code != "too_busy":
                 raise
-            return page("parts/replay.html", {"busy": True, "told": None})
-        return page("parts/replay.html", {"busy": False, "told": told, "exceptions": list(describe_exceptions(told))})
+            return render_page("parts/replay.html", {"busy": True, "told": None})
+        return render_page(
+            "parts/replay.html", {"busy": False, "told": told, "exceptions": list(describe_exceptions(told))}
+        )
 
-    async def _form_of(self, call: Call, visitor: Visitor) -> dict[str, str]:
+    async def _form_of(self, call: HttpRequest, visitor: Session) -> dict[str, str]:
         form = await read_form(call)
         self._visitors.check_form(call, visitor, form.get("token", ""))
         self._check_may(visitor)
         return form
 
-    def _check_may(self, visitor: Visitor) -> None:
+    def _check_may(self, visitor: Session) -> None:
         if not visitor.may_act:
-            raise Refused(403, "forbidden", "this needs a key with the scope admin; log out, and in again with one")
+            raise ApiError(403, "forbidden", "this needs a key with the scope admin; log out, and in again with one")
 
     def _form(
         self,
-        visitor: Visitor,
+        visitor: Session,
         text: str,
         problems: dict[str, str] | Any,
         reason: str = "",
         status: int = 200,
         editing: str = "",
-    ) -> Answer:
+    ) -> HttpResponse:
         values = {
             **self._views.frame(visitor),
             "text": text,
@@ -185,4 +191,4 @@ class Deeds:
             "editing": editing,
             "place": f"/studies/{quote(editing, safe='')}" if editing else "",
         }
-        return page("new.html", values, status)
+        return render_page("new.html", values, status)

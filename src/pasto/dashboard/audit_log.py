@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from pasto.dashboard.renderer import lasting
-from pasto.service.policy_cache import Standing
-from pasto.service.serializers import audited
+from pasto.dashboard.renderer import format_elapsed
+from pasto.service.policy_cache import StudySnapshot
+from pasto.service.serializers import audit_entry
 from pasto.store import Store
 
 SHOWN = 200
@@ -18,7 +18,7 @@ SHOWN = 200
 
 
 @dataclass(slots=True)
-class Tail:
+class AuditTail:
     """One study's latest lines."""
 
     after: int = 0
@@ -27,22 +27,22 @@ class Tail:
     """Without the closes of rounds, of which there are many."""
 
 
-class Logbook:
+class AuditLogReader:
     """Follows the audit logs, reading each line once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tails: dict[int, Tail] = {}
+        self._tails: dict[int, AuditTail] = {}
         self._lock = Lock()
 
     def lines(self, study: int, *, deeds: bool = True) -> list[dict[str, Any]]:
         """The latest lines, the newest first; `deeds` leaves out the closes that went as they should."""
         with self._lock:
-            tail = self._tails.setdefault(study, Tail())
+            tail = self._tails.setdefault(study, AuditTail())
             while rows := self._store.audit(study, after=tail.after, limit=1000):
                 for row in rows:
                     tail.after = row.sequence
-                    line = audited(row)
+                    line = audit_entry(row)
                     tail.lines.append(line)
                     if row.action != "close" or line["detail"].get("problems") or _pauses(line):
                         tail.deeds.append(line)
@@ -77,17 +77,17 @@ class Alarm:
     text: str
 
 
-def tripped(line: Mapping[str, Any]) -> bool:
+def tripped_guardrails(line: Mapping[str, Any]) -> bool:
     """Whether the breaker, and no person, paused a study."""
     return bool(line["action"] == "trip" or line["reason"].startswith("breaker: "))
 
 
-def alarms(standing: Standing, shown: Mapping[str, Any], logbook: Logbook, now: float) -> list[Alarm]:
+def find_alarms(standing: StudySnapshot, shown: Mapping[str, Any], logbook: AuditLogReader, now: float) -> list[Alarm]:
     """Everything that is wrong with a study as far as its own books know; nothing where all is well."""
     found = []
     row = standing.row
     if row.state == "paused" and (line := logbook.pause(row.number)) is not None:
-        if tripped(line):
+        if tripped_guardrails(line):
             found.append(Alarm("alarm", f"Stopped by the breaker: {line['reason'].removeprefix('breaker: ')}"))
         else:
             found.append(Alarm("warning", f"Paused by {line['who']}: {line['reason'] or 'no reason was given'}"))
@@ -96,7 +96,7 @@ def alarms(standing: Standing, shown: Mapping[str, Any], logbook: Logbook, now: 
         found.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))
     closes_at = shown["closes_at"]
     if closes_at is not None and now > closes_at + max(PATIENCE, 0.1 * (closes_at - shown["opened_at"])):
-        late = lasting(now - closes_at)
+        late = format_elapsed(now - closes_at)
         found.append(Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?"))
     if row.state != "archived":
         held = [one["text"] for one in shown["held"] if one["resolution"] is None]

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.inference import Quantity
-from pasto.inference.lift import Target, history
-from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+from pasto.inference.lift import LiftTarget, estimate_history
+from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.report.guardrail_text import basis_text
 from pasto.service.close_record import clipped_of, whole_of
-from pasto.service.policy_cache import Standing
-from pasto.service.reports.lift_report import aimed, finite
-from pasto.service.study_file import Rail, Spec
+from pasto.service.policy_cache import StudySnapshot
+from pasto.service.reports.lift_report import aimed_quantities, finite
+from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.quantities import floor_basis, quantities
 from pasto.store import Store
-from pasto_sdk.policy_document import WHOLE
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 POINTS = 150
 """Rounds that one picture shows at most."""
@@ -40,7 +40,7 @@ BATCH = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PolicySample:
     """Who got what under one policy, without its control: the leaders, and all others together."""
 
     version: int
@@ -53,7 +53,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RoundSample:
     """What one learning round measured: its control, and all that the learner served, as one cell each."""
 
     round: int
@@ -62,12 +62,12 @@ class Seen:
     clipped: int
 
 
-def sampled(first: int, last: int, points: int = POINTS) -> tuple[int, list[int]]:
+def sample_rounds(first: int, last: int, points: int = POINTS) -> tuple[int, list[int]]:
     """The stride and the numbers to look at, both ends among them; strides double, so that points are met again.
 
-    >>> sampled(1, 5)
+    >>> sample_rounds(1, 5)
     (1, [1, 2, 3, 4, 5])
-    >>> sampled(1, 10, points=4)
+    >>> sample_rounds(1, 10, points=4)
     (4, [1, 4, 8, 10])
     """
     stride = 1
@@ -77,22 +77,24 @@ def sampled(first: int, last: int, points: int = POINTS) -> tuple[int, list[int]
     return stride, sorted({first, *inner, last}) if last >= first else []
 
 
-class Samples:
+class RoundSamples:
     """Reads sampled policies and closes, and remembers them: both are written once and never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._served: OrderedDict[tuple[int, int], Served] = OrderedDict()
-        self._seen: OrderedDict[tuple[int, int], tuple[tuple[Seen, ...], tuple[Seen, ...]]] = OrderedDict()
+        self._served: OrderedDict[tuple[int, int], PolicySample] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, int], tuple[tuple[RoundSample, ...], tuple[RoundSample, ...]]] = (
+            OrderedDict()
+        )
         """What closes learned from, and what they corrected of rounds before."""
         self._lock = Lock()
 
-    def served(self, study: int, versions: Sequence[int]) -> list[Served]:
+    def served(self, study: int, versions: Sequence[int]) -> list[PolicySample]:
         """The policies of these versions, as far as there are such."""
         found = self._all(self._served, study, versions, self._read_policies)
         return [found[version] for version in versions if version in found]
 
-    def seen(self, study: int, rounds: Sequence[int]) -> list[Seen]:
+    def seen(self, study: int, rounds: Sequence[int]) -> list[RoundSample]:
         """What the closes of these rounds learned from, in order of the rounds learned."""
         found = self._all(self._seen, study, rounds, self._read_closes)
         closes = [found[close] for close in rounds if close in found]
@@ -112,10 +114,10 @@ class Samples:
                     kept.popitem(last=False)
         return found
 
-    def _read_policies(self, study: int, first: int, count: int) -> dict[int, Served]:
+    def _read_policies(self, study: int, first: int, count: int) -> dict[int, PolicySample]:
         return {row.version: _served(row.text) for row in self._store.policies(study, after=first - 1, limit=count)}
 
-    def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[Seen, ...], ...]]:
+    def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
         found = {}
         for row in self._store.closes(study, after=first - 1, limit=count):
             told = json.loads(row.observed)
@@ -138,7 +140,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _served(text: str) -> Served:
+def _served(text: str) -> PolicySample:
     document = json.loads(text)
     names = {one["index"]: one["name"] for one in document["candidates"]}
     shares: dict[int, float] = {}
@@ -146,17 +148,17 @@ def _served(text: str) -> Served:
     for cell in document["cells"]:
         width, before = cell["until"] - before, cell["until"]
         if cell["arm"] != "control":
-            shares[cell["candidate"]] = shares.get(cell["candidate"], 0.0) + width / WHOLE
+            shares[cell["candidate"]] = shares.get(cell["candidate"], 0.0) + width / BUCKET_TOTAL
     whole = sum(shares.values()) or 1.0
     largest = sorted(shares.items(), key=lambda share: (-share[1], share[0]))
     leaders = tuple((names[k], share / whole) for k, share in largest[:LEADERS])
     others = sum(share for _, share in largest[LEADERS:]) / whole
-    return Served(document["version"], document["state"], leaders, others, len(shares))
+    return PolicySample(document["version"], document["state"], leaders, others, len(shares))
 
 
-def _seen(one: dict[str, Any]) -> Seen:
+def _seen(one: dict[str, Any]) -> RoundSample:
     cells = one["moments"]
-    return Seen(one["round"], whole_of(cells, "control"), whole_of(cells, "learner"), sum(clipped_of(cells)))
+    return RoundSample(one["round"], whole_of(cells, "control"), whole_of(cells, "learner"), sum(clipped_of(cells)))
 
 
 NAMED = 7
@@ -166,11 +168,13 @@ FEWEST = 50
 """Units on a side below which a level's interval says nothing."""
 
 
-def series(samples: Samples, standing: Standing, first: int = 1, last: int | None = None) -> dict[str, Any]:
+def build_series(
+    samples: RoundSamples, standing: StudySnapshot, first: int = 1, last: int | None = None
+) -> dict[str, Any]:
     """Policies and metrics over a range of rounds, in plain JSON."""
     row = standing.row
     last = row.version if last is None else min(last, row.version)
-    stride, numbers = sampled(max(1, first), last, POINTS)
+    stride, numbers = sample_rounds(max(1, first), last, POINTS)
     served = samples.served(row.number, numbers)
     seen = [one for one in samples.seen(row.number, numbers) if one.round >= first]
     return {
@@ -178,12 +182,12 @@ def series(samples: Samples, standing: Standing, first: int = 1, last: int | Non
         "last": last,
         "stride": stride,
         "rounds": row.version,
-        "policy": policy_series(served),
-        "metrics": metric_series(standing.spec, seen),
+        "policy": build_policy_series(served),
+        "metrics": build_metric_series(standing.spec, seen),
     }
 
 
-def policy_series(served: Sequence[Served]) -> dict[str, Any]:
+def build_policy_series(served: Sequence[PolicySample]) -> dict[str, Any]:
     """Shares of the leaders by version; a candidate leads by what it has now, and by what it had."""
     weight: dict[str, float] = {}
     for place, one in enumerate(served):
@@ -209,16 +213,18 @@ def policy_series(served: Sequence[Served]) -> dict[str, Any]:
     return found
 
 
-def metric_series(spec: Spec, seen: Sequence[Seen]) -> list[dict[str, Any]]:
+def build_metric_series(spec: StudySpec, seen: Sequence[RoundSample]) -> list[dict[str, Any]]:
     """The goal's metrics and every guardrail's, each in the unit it is judged in."""
     known = quantities(spec)
     rails = {rail.metric: rail for rail in spec.guardrails}
-    goals = [name for name in aimed(spec) if name not in rails]
+    goals = [name for name in aimed_quantities(spec) if name not in rails]
     found = [_line(spec, known[name], name, None, seen) for name in goals if name in known]
     return found + [_line(spec, known[rail.metric], rail.metric, rail, seen) for rail in spec.guardrails]
 
 
-def _line(spec: Spec, quantity: Quantity, name: str, rail: Rail | None, seen: Sequence[Seen]) -> dict[str, Any]:
+def _line(
+    spec: StudySpec, quantity: Quantity, name: str, rail: GuardrailSpec | None, seen: Sequence[RoundSample]
+) -> dict[str, Any]:
     controlled = any(one.control is not None for one in seen) or not seen
     relative = controlled and (rail is None or rail.at.relative)
     rounds = [one for one in seen if one.learner is not None and (one.control is not None or not relative)]
@@ -247,21 +253,23 @@ def _line(spec: Spec, quantity: Quantity, name: str, rail: Rail | None, seen: Se
     return found
 
 
-def _lifts(spec: Spec, quantity: Quantity, rounds: Sequence[Seen]) -> dict[str, list[float | None]]:
+def _lifts(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
     """Percent over the control, each round alone."""
     if not rounds:
         return {"value": [], "low": [], "high": []}
     measured = [MeasuredRound(one.round, {}, [c for c in (one.control, one.learner) if c]) for one in rounds]
     try:
-        told = history(recorded(measured), quantity, Target("served"), confidence=spec.confidence).by_round
-    except (BadMeasurement, ArithmeticError, ValueError):
+        told = estimate_history(
+            record_rounds(measured), quantity, LiftTarget("served"), confidence=spec.confidence
+        ).by_round
+    except (MeasurementError, ArithmeticError, ValueError):
         empty: list[float | None] = [None] * len(rounds)
         return {"value": empty, "low": empty, "high": empty}
     ends = (("value", told.estimate), ("low", told.low), ("high", told.high))
     return {end: [finite(100.0 * value) for value in values.tolist()] for end, values in ends}
 
 
-def _levels(spec: Spec, quantity: Quantity, rounds: Sequence[Seen]) -> dict[str, list[float | None]]:
+def _levels(spec: StudySpec, quantity: Quantity, rounds: Sequence[RoundSample]) -> dict[str, list[float | None]]:
     """What was served in the metric's own unit, each round alone."""
     z = NormalDist().inv_cdf(0.5 + spec.confidence / 2)
     found: dict[str, list[float | None]] = {"value": [], "low": [], "high": []}

@@ -7,59 +7,61 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from pasto.dashboard.audit_log import Logbook, alarms
-from pasto.dashboard.chart_data import Samples, series
-from pasto.dashboard.renderer import HTML, page
-from pasto.dashboard.sessions import Visitor, Visitors
-from pasto.report.html import page as told_page
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer, Refused, answer
-from pasto.service.reports.tradeoff import Tradeoffs, tradeoff
+from pasto.dashboard.audit_log import AuditLogReader, find_alarms
+from pasto.dashboard.chart_data import RoundSamples, build_series
+from pasto.dashboard.renderer import HTML, render_page
+from pasto.dashboard.sessions import Session, Sessions
+from pasto.report.html import render_html as told_page
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, HttpResponse, json_response
+from pasto.service.reports.tradeoff import TradeoffCache, compute_tradeoff
 from pasto.service.service import Service
-from pasto.service.study_file import Spec
+from pasto.service.study_file import StudySpec
 
 NO_STORE = ((b"cache-control", b"no-store"),)
 MOST_CANDIDATES = 100
 """Lines of the books by candidate that are shown."""
 
 
-class Views:
+class Pages:
     """Everything that is read of a service for its pages."""
 
-    def __init__(self, service: Service, visitors: Visitors, clock: Callable[[], float]) -> None:
+    def __init__(self, service: Service, visitors: Sessions, clock: Callable[[], float]) -> None:
         self._service = service
         self._visitors = visitors
         self._clock = clock
-        self._logbook = Logbook(service.store)
-        self._samples = Samples(service.store)
-        self._tradeoffs = Tradeoffs(service.store)
+        self._logbook = AuditLogReader(service.store)
+        self._samples = RoundSamples(service.store)
+        self._tradeoffs = TradeoffCache(service.store)
 
-    async def studies(self, call: Call, visitor: Visitor) -> Answer:
+    async def studies(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The front page."""
-        return page("studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+        return render_page("studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
 
-    async def listed(self, call: Call, visitor: Visitor) -> Answer:
+    async def listed(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The list alone."""
-        return page("parts/studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
+        return render_page("parts/studies.html", {**self.frame(visitor), "rows": await call.run(self._rows)})
 
-    async def study(self, call: Call, visitor: Visitor) -> Answer:
+    async def study(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """One study's page."""
         return await self.shown(call, visitor, call.path("name"))
 
-    async def shown(self, call: Call, visitor: Visitor, name: str, problem: str = "", status: int = 200) -> Answer:
+    async def shown(
+        self, call: HttpRequest, visitor: Session, name: str, problem: str = "", status: int = 200
+    ) -> HttpResponse:
         """One study's page, with what went wrong where something was tried."""
         values = await call.run(lambda: self._standing(name))
-        return page("study.html", {**self.frame(visitor), **values, "problem": problem}, status)
+        return render_page("study.html", {**self.frame(visitor), **values, "problem": problem}, status)
 
-    async def head(self, call: Call, visitor: Visitor) -> Answer:
+    async def head(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The top of a study's page, asked for every few seconds."""
         return await self._part(call, visitor, "parts/head.html", lambda: self._standing(call.path("name")))
 
-    async def actions(self, call: Call, visitor: Visitor) -> Answer:
+    async def actions(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """What can be done now."""
         return await self._part(call, visitor, "parts/actions.html", lambda: self._standing(call.path("name")))
 
-    async def answer(self, call: Call, visitor: Visitor) -> Answer:
+    async def answer(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The blend with its certificate and prices, and the books."""
         name = call.path("name")
 
@@ -79,14 +81,14 @@ class Views:
 
         return await self._part(call, visitor, "parts/answer.html", work)
 
-    async def report(self, call: Call, visitor: Visitor) -> Answer:
+    async def report(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The report as one file to keep."""
         name = call.path("name")
         text = await call.run(lambda: told_page(self._service.report(name)))
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
-        return Answer(200, text.encode(), (*HTML, saved))
+        return HttpResponse(200, text.encode(), (*HTML, saved))
 
-    async def log(self, call: Call, visitor: Visitor) -> Answer:
+    async def log(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The audit log's end."""
         everything = call.query("all").get("all") == "1"
         name = call.path("name")
@@ -98,39 +100,43 @@ class Views:
 
         return await self._part(call, visitor, "parts/log.html", work)
 
-    async def series(self, call: Call, visitor: Visitor) -> Answer:
+    async def series(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """Shares and metrics over rounds, in JSON."""
         sent = call.query("first", "last")
         first = call.number(sent, "first", 1, 1, 2**53)
         last = call.number(sent, "last", 2**53, 1, 2**53)
         name = call.path("name")
-        found = await call.run(lambda: series(self._samples, self._service.board.reread(name), first, last))
-        return answer(found, headers=NO_STORE)
+        found = await call.run(lambda: build_series(self._samples, self._service.board.reread(name), first, last))
+        return json_response(found, headers=NO_STORE)
 
-    async def tradeoff(self, call: Call, visitor: Visitor) -> Answer:
+    async def tradeoff(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """Singles, blend and curve at the limits asked for, in JSON."""
         limits, across = _limits(call)
         name = call.path("name")
 
-        def work() -> Answer:
+        def work() -> HttpResponse:
             belief = self._tradeoffs.belief(self._service.board.reread(name))
-            return answer({"tradeoff": None if belief is None else tradeoff(belief, limits, across)}, headers=NO_STORE)
+            return json_response(
+                {"tradeoff": None if belief is None else compute_tradeoff(belief, limits, across)}, headers=NO_STORE
+            )
 
         return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
 
-    def frame(self, visitor: Visitor) -> dict[str, Any]:
+    def frame(self, visitor: Session) -> dict[str, Any]:
         """What every page needs."""
         return {"visitor": visitor, "token": self._visitors.token(visitor), "now": self._clock()}
 
-    async def _part(self, call: Call, visitor: Visitor, template: str, work: Callable[[], dict[str, Any]]) -> Answer:
+    async def _part(
+        self, call: HttpRequest, visitor: Session, template: str, work: Callable[[], dict[str, Any]]
+    ) -> HttpResponse:
         values = await call.run(work)
-        return page(template, {**self.frame(visitor), **values})
+        return render_page(template, {**self.frame(visitor), **values})
 
     def _standing(self, name: str) -> dict[str, Any]:
         shown = self._service.show(name)
         standing = self._service.board.standing(name)
         now = self._clock()
-        return {"study": shown, "alarms": alarms(standing, shown, self._logbook, now), "now": now}
+        return {"study": shown, "alarms": find_alarms(standing, shown, self._logbook, now), "now": now}
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]
@@ -144,13 +150,13 @@ class Views:
         return served[0].shares[0] if served and served[0].shares else None
 
 
-def _parts(spec: Spec) -> set[str]:
+def _parts(spec: StudySpec) -> set[str]:
     """Columns that are only halves of a ratio."""
     ratios = [metric for metric in spec.metrics.values() if metric.denominator is not None]
     return {column.name for m in ratios for column in (m.numerator, m.denominator) if column} - set(spec.metrics)
 
 
-def _limits(call: Call) -> tuple[dict[int, float], int]:
+def _limits(call: HttpRequest) -> tuple[dict[int, float], int]:
     """Limits by the guardrail's place, and which guardrail the picture is drawn across."""
     sent = call.query("across", *(f"at{place}" for place in range(64)))
     found = {}
@@ -162,6 +168,6 @@ def _limits(call: Call) -> tuple[dict[int, float], int]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or abs(number) > 1e15:
-            raise Refused(400, "bad_request", f"{name} is a number, got {text[:40]!r}", field=name)
+            raise ApiError(400, "bad_request", f"{name} is a number, got {text[:40]!r}", field=name)
         found[int(name[2:])] = number
     return found, call.number(sent, "across", 0, 0, 63)

@@ -12,11 +12,11 @@ from typing import Any
 
 import jinja2
 
-from pasto.formatting import stated
+from pasto.formatting import format_confidence
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
 from pasto.report.sender_text import departure_text
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer, Headers, Refused
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, Headers, HttpResponse
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -39,10 +39,10 @@ NONE = "–"
 """What stands where there is no number."""
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     """A number as people read it.
 
-    >>> number(12345.678), number(0.034567), number(None), number(1234567)
+    >>> number(12345.678), number(0.034567), number(None), format_number(1234567)
     ('12,346', '0.03457', '–', '1,234,567')
     """
     if value is None or not math.isfinite(value):
@@ -54,10 +54,10 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def percent(value: float | None, digits: int = 1) -> str:
+def format_percent(value: float | None, digits: int = 1) -> str:
     """A share in percent; a small one is not told as none, nor one that is nearly all as all.
 
-    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0), percent(0.99999), percent(1.0)
+    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0), percent(0.99999), format_percent(1.0)
     ('25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%')
     """
     if value is None or not math.isfinite(value):
@@ -69,10 +69,10 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{value:.{digits}%}"
 
 
-def signed(value: float | None, unit: str = "") -> str:
+def format_signed(value: float | None, unit: str = "") -> str:
     """A number with its sign, in whatever unit is given.
 
-    >>> signed(3.14159, "%"), signed(-2.0, "%"), signed(None)
+    >>> signed(3.14159, "%"), signed(-2.0, "%"), format_signed(None)
     ('+3.14%', '−2%', '–')
     """
     if value is None or not math.isfinite(value):
@@ -80,10 +80,10 @@ def signed(value: float | None, unit: str = "") -> str:
     return f"{value:+.3g}{unit}".replace("-", "−")
 
 
-def lasting(seconds: float | None) -> str:
+def format_elapsed(seconds: float | None) -> str:
     """A time span in one or two words.
 
-    >>> lasting(42), lasting(3900), lasting(200000), lasting(None)
+    >>> lasting(42), lasting(3900), lasting(200000), format_elapsed(None)
     ('42 s', '1 h 5 min', '2 d 7 h', '–')
     """
     if seconds is None:
@@ -98,10 +98,10 @@ def lasting(seconds: float | None) -> str:
     return NONE
 
 
-def moment(at: float | None) -> str:
+def format_time(at: float | None) -> str:
     """A time in UTC.
 
-    >>> moment(0)
+    >>> format_time(0)
     '1970-01-01 00:00:00'
     """
     if at is None:
@@ -123,13 +123,13 @@ TEMPLATES = jinja2.Environment(
 )
 
 TEMPLATES.filters.update(
-    number=number,
-    percent=percent,
-    signed=signed,
-    lasting=lasting,
-    moment=moment,
+    number=format_number,
+    percent=format_percent,
+    signed=format_signed,
+    lasting=format_elapsed,
+    moment=format_time,
     pretty=_pretty,
-    stated=stated,
+    stated=format_confidence,
     basis=basis_text,
     certificate=certificate_text,
     verdict=verdict_text,
@@ -137,14 +137,16 @@ TEMPLATES.filters.update(
 )
 
 
-def page(template: str, values: dict[str, Any], status: int = 200, headers: Headers = ()) -> Answer:
+def render_page(template: str, values: dict[str, Any], status: int = 200, headers: Headers = ()) -> HttpResponse:
     """A page, or a part of one."""
-    return Answer(status, TEMPLATES.get_template(template).render(values).encode(), HTML + headers)
+    return HttpResponse(status, TEMPLATES.get_template(template).render(values).encode(), HTML + headers)
 
 
-def redirect(to: str, headers: Headers = ()) -> Answer:
+def redirect(to: str, headers: Headers = ()) -> HttpResponse:
     """Send the browser elsewhere on this site, with a GET."""
-    return Answer(303, b"", ((b"location", to.encode("latin-1")), (b"cache-control", b"no-store"), *SAFE, *headers))
+    return HttpResponse(
+        303, b"", ((b"location", to.encode("latin-1")), (b"cache-control", b"no-store"), *SAFE, *headers)
+    )
 
 
 KINDS = {".css": b"text/css; charset=utf-8", ".js": b"text/javascript; charset=utf-8", ".svg": b"image/svg+xml"}
@@ -163,18 +165,18 @@ NAMES = (
 
 
 @cache
-def content(name: str) -> tuple[bytes, str]:
+def render_part(name: str) -> tuple[bytes, str]:
     """A file and its digest."""
     body = files("pasto.dashboard").joinpath("static", *name.split("/")).read_bytes()
     return body, sha256(body).hexdigest()[:16]
 
 
-async def static(call: Call) -> Answer:
+async def serve_static(call: HttpRequest) -> HttpResponse:
     """One file; a browser that has it already is told so."""
     name = str(call.scope["path"]).removeprefix("/static/")
     if name not in NAMES:
-        raise Refused(404, "not_found", "there is no such file")
-    body, digest = content(name)
+        raise ApiError(404, "not_found", "there is no such file")
+    body, digest = render_part(name)
     etag = f'"{digest}"'
     headers = (
         (b"content-type", KINDS[name[name.rindex(".") :]]),
@@ -183,5 +185,5 @@ async def static(call: Call) -> Answer:
         *SAFE,
     )
     if call.header(b"if-none-match") == etag:
-        return Answer(304, b"", headers)
-    return Answer(200, body, headers)
+        return HttpResponse(304, b"", headers)
+    return HttpResponse(200, body, headers)

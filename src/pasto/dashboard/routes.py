@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
-from pasto.dashboard.actions import Deeds, read_form
-from pasto.dashboard.pages import Views
-from pasto.dashboard.renderer import page, redirect, static
-from pasto.dashboard.sessions import Visitor, Visitors, cookie, forgotten
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer
+from pasto.dashboard.actions import Actions, read_form
+from pasto.dashboard.pages import Pages
+from pasto.dashboard.renderer import redirect, render_page, serve_static
+from pasto.dashboard.sessions import Session, Sessions, clear_cookie, set_cookie
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import HttpResponse
 from pasto.service.http.routes import Route
 from pasto.service.http.worker_pools import PoolName
 from pasto.service.service import Service
 
-Work = Callable[[Call, Visitor], Awaitable[Answer]]
+Work = Callable[[HttpRequest, Session], Awaitable[HttpResponse]]
 STUDY = "/studies/{name}"
 
 
@@ -33,9 +33,9 @@ class Dashboard:
     """
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
-        self.visitors = Visitors(service.store, clock)
-        views = Views(service, self.visitors, clock)
-        deeds = Deeds(self.visitors, views)
+        self.visitors = Sessions(service.store, clock)
+        views = Pages(service, self.visitors, clock)
+        deeds = Actions(self.visitors, views)
         self.routes = (
             self._shown("/", "List every study.", views.studies),
             self._shown("/parts/studies", "The list again.", views.listed),
@@ -58,8 +58,8 @@ class Dashboard:
             Route("GET", "/login", (), "Ask for a key.", self._login_page, errors=_told),
             Route("POST", "/login", (), "Log in with a key.", self._log_in, errors=_told),
             Route("POST", "/logout", (), "Log out.", self._log_out, errors=_told),
-            Route("GET", "/static/{file}", (), "A file of the pages.", static, errors=_told),
-            Route("GET", "/static/vendor/{file}", (), "A file of others.", static, errors=_told),
+            Route("GET", "/static/{file}", (), "A file of the pages.", serve_static, errors=_told),
+            Route("GET", "/static/vendor/{file}", (), "A file of others.", serve_static, errors=_told),
         )
 
     def _shown(self, path: str, summary: str, work: Work) -> Route:
@@ -68,23 +68,23 @@ class Dashboard:
     def _told(self, path: str, summary: str, work: Work, pool: PoolName = "general") -> Route:
         return Route("POST", path, (), summary, self._around(work), errors=_told, pool=pool)
 
-    def _around(self, work: Work) -> Callable[[Call], Awaitable[Answer]]:
-        async def endpoint(call: Call) -> Answer:
+    def _around(self, work: Work) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+        async def endpoint(call: HttpRequest) -> HttpResponse:
             visitor = await self.visitors.meet(call)
             if not visitor.may_read:
                 return _to_login(call, visitor)
             found = await work(call, visitor)
-            return found._replace(headers=found.headers + cookie(call, visitor)) if visitor.fresh else found
+            return found._replace(headers=found.headers + set_cookie(call, visitor)) if visitor.fresh else found
 
         return endpoint
 
-    async def _login_page(self, call: Call) -> Answer:
+    async def _login_page(self, call: HttpRequest) -> HttpResponse:
         visitor = await self.visitors.meet(call)
         if visitor.may_read:
             return redirect("/")
         return self._asking(call, visitor, _inside(call.query("next").get("next", "/")))
 
-    async def _log_in(self, call: Call) -> Answer:
+    async def _log_in(self, call: HttpRequest) -> HttpResponse:
         visitor = await self.visitors.meet(call)
         form = await read_form(call)
         self.visitors.check_form(call, visitor, form.get("token", ""))
@@ -94,30 +94,32 @@ class Dashboard:
         entered = self.visitors.log_in(call, form.get("key", ""))
         if entered is None:
             return self._asking(call, visitor, goal, "This key is not valid here, or may not look at studies.")
-        return redirect(goal, cookie(call, entered))
+        return redirect(goal, set_cookie(call, entered))
 
-    async def _log_out(self, call: Call) -> Answer:
+    async def _log_out(self, call: HttpRequest) -> HttpResponse:
         visitor = await self.visitors.meet(call)
         self.visitors.check_form(call, visitor, (await read_form(call)).get("token", ""))
         await self.visitors.log_out(call, visitor)
-        return redirect("/login", forgotten(call))
+        return redirect("/login", clear_cookie(call))
 
-    def _asking(self, call: Call, visitor: Visitor, goal: str, problem: str = "") -> Answer:
+    def _asking(self, call: HttpRequest, visitor: Session, goal: str, problem: str = "") -> HttpResponse:
         values: dict[str, Any] = {
             "visitor": visitor,
             "token": self.visitors.token(visitor),
             "next": goal,
             "problem": problem,
         }
-        return page("login.html", values, 403 if problem else 200, cookie(call, visitor) if visitor.fresh else ())
+        return render_page(
+            "login.html", values, 403 if problem else 200, set_cookie(call, visitor) if visitor.fresh else ()
+        )
 
 
-def _to_login(call: Call, visitor: Visitor) -> Answer:
+def _to_login(call: HttpRequest, visitor: Session) -> HttpResponse:
     """Whoever is a stranger logs in first; a part of a page asks its page to go there."""
     if call.header(b"hx-request") or call.scope["method"] != "GET":
-        return Answer(401, b"", ((b"hx-redirect", b"/login"), (b"cache-control", b"no-store")))
+        return HttpResponse(401, b"", ((b"hx-redirect", b"/login"), (b"cache-control", b"no-store")))
     found = redirect("/login?next=" + quote(call.scope["path"], safe="/"))
-    return found._replace(headers=found.headers + cookie(call, visitor)) if visitor.fresh else found
+    return found._replace(headers=found.headers + set_cookie(call, visitor)) if visitor.fresh else found
 
 
 def _inside(path: str) -> str:
@@ -130,12 +132,12 @@ def _inside(path: str) -> str:
     return quote(path, safe="/") if good else "/"
 
 
-def _told(found: Answer) -> Answer:
+def _told(found: HttpResponse) -> HttpResponse:
     """An error as a page."""
     if not found.body:
         return found
     error = json.loads(found.body)["error"]
     kept = tuple(each for each in found.headers if each[0] in (b"retry-after", b"connection"))
-    return page(
+    return render_page(
         "error.html", {"status": found.status, "error": error, "visitor": None, "token": ""}, found.status, kept
     )

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pasto.service.api_keys import permits
-from pasto.service.http.auth import LOCAL, who
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Headers, Refused
+from pasto.service.api_keys import is_permitted
+from pasto.service.http.auth import LOCAL, identify_caller
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, Headers
 from pasto.store import KeyRow, Store
 
 COOKIE = "pasto_session"
@@ -26,7 +26,7 @@ LOGIN = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43}))\.([0-9
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Session:
     """Whoever asks for a page."""
 
     session: str
@@ -41,7 +41,7 @@ class Visitor:
     @property
     def may_read(self) -> bool:
         """Whether they may look at studies."""
-        return self.open or (self.key is not None and permits(self.key, ("read",)))
+        return self.open or (self.key is not None and is_permitted(self.key, ("read",)))
 
     @property
     def may_act(self) -> bool:
@@ -51,10 +51,10 @@ class Visitor:
     @property
     def name(self) -> str:
         """As the audit log names them."""
-        return LOCAL if self.open else who(self.key)
+        return LOCAL if self.open else identify_caller(self.key)
 
 
-class Visitors:
+class Sessions:
     """Logins that every node of a service understands.
 
     The cookie holds the key's prefix, its expiry and a random number, signed with the installation's own secret, which
@@ -68,7 +68,7 @@ class Visitors:
         self._clock = clock
         self._secret = store.session_secret().encode()
 
-    async def meet(self, call: Call) -> Visitor:
+    async def meet(self, call: HttpRequest) -> Session:
         """Return who sent a request; a host that is not ours is refused if nobody needs a key."""
         guard = call.context.guard
         is_open = guard.open
@@ -78,13 +78,13 @@ class Visitors:
         key = None if is_open else await self._key(call, sent)
         if key is None and LOGIN.fullmatch(sent):  # it ended, or was never ours
             sent = ""
-        return Visitor(sent or secrets.token_urlsafe(32), not sent, key, is_open)
+        return Session(sent or secrets.token_urlsafe(32), not sent, key, is_open)
 
-    def token(self, visitor: Visitor) -> str:
+    def token(self, visitor: Session) -> str:
         """What every form of this visitor carries."""
         return self._sign("form", visitor.session)
 
-    def check_form(self, call: Call, visitor: Visitor, token: str) -> None:
+    def check_form(self, call: HttpRequest, visitor: Session, token: str) -> None:
         """Refuse a form that is not one of ours."""
         site = call.header(b"sec-fetch-site")
         origin, host = call.header(b"origin"), call.header(b"host") or ""
@@ -92,26 +92,26 @@ class Visitors:
             origin is not None and origin.lower().partition("://")[2] != host.lower()
         )
         if foreign or visitor.fresh or not hmac.compare_digest(token.encode(), self.token(visitor).encode()):
-            raise Refused(
+            raise ApiError(
                 403, "forged_form", "this form is out of date or was not made here; load the page again and repeat"
             )
 
-    def log_in(self, call: Call, text: str) -> Visitor | None:
+    def log_in(self, call: HttpRequest, text: str) -> Session | None:
         """A new cookie for whoever shows a key; None where the key does not let anyone look."""
         key = call.context.keys.check(text.strip())
-        if key is None or not permits(key, ("read",)):
+        if key is None or not is_permitted(key, ("read",)):
             return None
         content = f"{key.prefix}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(32)}"
-        return Visitor(f"{content}.{self._sign('login', content)}", True, key, False)
+        return Session(f"{content}.{self._sign('login', content)}", True, key, False)
 
-    async def log_out(self, call: Call, visitor: Visitor) -> None:
+    async def log_out(self, call: HttpRequest, visitor: Session) -> None:
         """End a visitor's login on every node; its cookie opens nothing any more."""
         if visitor.key is None or (login := LOGIN.fullmatch(visitor.session)) is None:
             return
         _, prefix, until, number, _ = login.groups()
         await call.run(lambda: self._store.end_session(prefix, int(until), number, self._clock()))
 
-    async def _key(self, call: Call, sent: str) -> KeyRow | None:
+    async def _key(self, call: HttpRequest, sent: str) -> KeyRow | None:
         """Return the key of a login's cookie if both are valid and nobody logged out."""
         if (login := LOGIN.fullmatch(sent)) is None:
             return None
@@ -128,17 +128,17 @@ class Visitors:
         return hmac.new(self._secret, f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
 
 
-def cookie(call: Call, visitor: Visitor) -> Headers:
+def set_cookie(call: HttpRequest, visitor: Session) -> Headers:
     """The header that sets a visitor's cookie; only encrypted connections carry it where the request came by one."""
     return _set(call, visitor.session)
 
 
-def forgotten(call: Call) -> Headers:
+def clear_cookie(call: HttpRequest) -> Headers:
     """The header that takes the cookie back."""
     return _set(call, "gone; Max-Age=0")
 
 
-def _set(call: Call, value: str) -> Headers:
+def _set(call: HttpRequest, value: str) -> Headers:
     secure = call.scope.get("scheme") == "https" or call.header(b"x-forwarded-proto") == "https"
     text = f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
     return ((b"set-cookie", text.encode()),)

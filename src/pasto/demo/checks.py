@@ -9,7 +9,7 @@ from statistics import NormalDist
 from numpy.typing import ArrayLike
 
 from pasto.inference.lift import Lift
-from pasto.sim.application import Figure, Known
+from pasto.sim.application import KnownMeans, MetricTruth
 
 CONFIDENCE = 0.999
 """With which all that is checked holds together."""
@@ -49,8 +49,8 @@ class Check:
     """What it rests on."""
 
 
-def checks(
-    truth: Known, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, Limit]
+def build_checks(
+    truth: KnownMeans, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, Limit]
 ) -> tuple[Check, ...]:
     """Whether the blend truly beats the best single candidate, holds every guardrail, and was measured as it truly is.
 
@@ -87,5 +87,5 @@ def checks(
     return tuple(found)
 
 
-def _told(figure: Figure, reach: float) -> str:
+def _told(figure: MetricTruth, reach: float) -> str:
     return f"{figure.value:+.2%} ± {reach * figure.error:.2%}"

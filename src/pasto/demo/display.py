@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pasto.demo.checks import Limit
-from pasto.demo.scenario import Update
-from pasto.demo.users import leading
+from pasto.demo.scenario import DemoUpdate
+from pasto.demo.users import leading_candidate
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,7 +21,9 @@ BAR = 30
 
 
 @contextmanager
-def view(screen: Console, address: str, limits: Mapping[str, Limit]) -> Iterator[Callable[[Update], None]]:
+def display_update(
+    screen: Console, address: str, limits: Mapping[str, Limit]
+) -> Iterator[Callable[[DemoUpdate], None]]:
     """Show updates as they come; `limits` are the lifts that the guardrails allow, by metric."""
     from rich.live import Live
 
@@ -29,10 +31,10 @@ def view(screen: Console, address: str, limits: Mapping[str, Limit]) -> Iterator
         yield lambda update: _line(screen, update)
         return
     with Live(console=screen, transient=True, refresh_per_second=8) as live:
-        yield lambda update: live.update(picture(update, address, limits))
+        yield lambda update: live.update(draw_demo(update, address, limits))
 
 
-def picture(update: Update, address: str, limits: Mapping[str, Limit]) -> RenderableType:
+def draw_demo(update: DemoUpdate, address: str, limits: Mapping[str, Limit]) -> RenderableType:
     """One moment of the demonstration."""
     from rich.console import Group
     from rich.table import Table
@@ -54,24 +56,24 @@ def picture(update: Update, address: str, limits: Mapping[str, Limit]) -> Render
             f"{holds[metric]:.3%}" if metric in holds else "",
         )
     shares = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    for name, share in leading(update.shares, SHOWN):
+    for name, share in leading_candidate(update.shares, SHOWN):
         shares.add_row(name, f"{share:.0%}", "█" * round(BAR * share))
     clock = f"{update.phase}: round {update.round} of {update.rounds}" if update.phase == "learning" else update.phase
     return Group(
         Text(f"{clock}   {update.users:,} users, {update.events:,} events   {address}", style="bold"),
-        Text(gain(update)),
+        Text(describe_gain(update)),
         metrics,
         Text("served now", style="bold"),
         shares,
     )
 
 
-def gain(update: Update) -> str:
+def describe_gain(update: DemoUpdate) -> str:
     """How far the blend so far truly is from the best single setting, in words.
 
-    >>> gain(Update("learning", 1, 2, 10, 20, {}, {}, None, None))
+    >>> describe_gain(DemoUpdate("learning", 1, 2, 10, 20, {}, {}, None, None))
     'nothing is learned yet'
-    >>> gain(Update("learning", 1, 2, 10, 20, {}, {}, {}, -0.012))
+    >>> describe_gain(DemoUpdate("learning", 1, 2, 10, 20, {}, {}, {}, -0.012))
     'the blend so far is in truth 1.2% behind the best single setting'
     """
     if update.ahead is None:
@@ -80,10 +82,10 @@ def gain(update: Update) -> str:
     return f"the blend so far is in truth {abs(update.ahead):.1%} {way} the best single setting"
 
 
-def _line(screen: Console, update: Update) -> None:
+def _line(screen: Console, update: DemoUpdate) -> None:
     before = (update.round - 1) * LINES // update.rounds
     if update.phase == "learning" and update.round * LINES // update.rounds == before:
         return
     served = ", ".join(f"{metric} {lift:+.1%}" for metric, lift in update.served.items())
     clock = f"round {update.round} of {update.rounds}" if update.phase == "learning" else update.phase
-    screen.print(f"{clock}: {update.users:,} users; served {served}; {gain(update)}")
+    screen.print(f"{clock}: {update.users:,} users; served {served}; {describe_gain(update)}")

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from pasto.errors import StoreError
-from pasto.service.http_client import Remote
+from pasto.service.http_client import HttpStudyApi
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk import Client
@@ -30,7 +30,7 @@ PATIENCE = 30.0
 WHO = "demo"
 
 
-class Stage(Protocol):
+class Environment(Protocol):
     """A running system that a study can be played on."""
 
     @property
@@ -60,10 +60,10 @@ class Stage(Protocol):
         """The store, to read what was measured."""
 
 
-class Inside:
+class InProcessEnvironment:
     """The service in this process on a store in memory, with the SDK in front of it and no network between.
 
-    >>> with Inside() as stage:
+    >>> with InProcessEnvironment() as stage:
     ...     stage.address
     'inside'
     """
@@ -122,13 +122,13 @@ class Inside:
         return Response(200, {}, json.dumps(taken).encode())
 
 
-class Outside:
-    """`pasto serve` in a process of its own on an embedded store, asked over HTTP; made by `serving`."""
+class ServiceEnvironment:
+    """`pasto serve` in a process of its own on an embedded store, asked over HTTP; made by `run_service`."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
         self._port = port
-        self._remote = Remote(self.address)
+        self._remote = HttpStudyApi(self.address)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -226,9 +226,9 @@ class Outside:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Outside]:
+def run_service(folder: Path) -> Iterator[ServiceEnvironment]:
     """A real service on a free port, its store in that folder; it ends with the block."""
-    stage = Outside(folder / "store", _free_port())
+    stage = ServiceEnvironment(folder / "store", _free_port())
     stage.start()
     try:
         yield stage
@@ -236,7 +236,7 @@ def serving(folder: Path) -> Iterator[Outside]:
         stage.stop()
 
 
-def hear(client: Client, version: int) -> None:
+def read_line(client: Client, version: int) -> None:
     """Wait until a client decides by that policy or a later one."""
     until = monotonic() + PATIENCE
     while client.status()["version"] < version:

@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from pasto.demo.checks import CONFIDENCE, Check, Limit, checks
-from pasto.demo.environment import Stage, hear
-from pasto.demo.users import Crowd
-from pasto.inference.lift import Lift, Target, lifts
-from pasto.inference.round_data import MeasuredRound, recorded
+from pasto.demo.checks import CONFIDENCE, Check, Limit, build_checks
+from pasto.demo.environment import Environment, read_line
+from pasto.demo.users import SimulatedUsers
+from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
+from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
 from pasto.objective import Array
 from pasto.service.round_history import shares
-from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import quantities
-from pasto.sim.application import USERS, Application, Conditions, Known, known
+from pasto.sim.application import USERS, Application, Conditions, KnownMeans, known_means
 from pasto.store import Store
 
 ARMS = {"single": "best single", "blend": "probabilistic"}
 
 
-def confirmed(store: Store, spec: Spec, *, confidence: float, together: bool = True) -> tuple[Lift, ...]:
+def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together: bool = True) -> tuple[Lift, ...]:
     """Return every arm's lifts in the confirmation that a study is in.
 
     All the intervals hold together with that confidence, or each of them by itself. The horizon of the confirmation was
@@ -45,12 +45,12 @@ def confirmed(store: Store, spec: Spec, *, confidence: float, together: bool = T
             columns=spec.columns,
         )
     served = shares(json.loads(policy.text))
-    record = recorded([MeasuredRound(row.version, served, cells)])
+    record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
-    targets = [Target(name, arm) for arm, name in ARMS.items() if arm in present]
+    targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]
     asked = quantities(spec)
     each = 1.0 - (1.0 - confidence) / (len(targets) * len(asked) if together else 1)
-    return lifts(record, asked, targets, confidence=each, sequential=False)
+    return estimate_lifts(record, asked, targets, confidence=each, sequential=False)
 
 
 CERTAIN = 0.99999
@@ -61,7 +61,7 @@ CONTROL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """How long it plays."""
 
     rounds: int = 30
@@ -73,16 +73,16 @@ class Plan:
     """Simulated under every candidate, for the truth."""
 
 
-PLANS: Mapping[str, Plan] = {
-    "feed": Plan(),
-    "ads": Plan(),
-    "shop": Plan(rounds=12, users=15_000, confirming=90_000),  # revenue needs many users in each round's control
+PLANS: Mapping[str, DemoPlan] = {
+    "feed": DemoPlan(),
+    "ads": DemoPlan(),
+    "shop": DemoPlan(rounds=12, users=15_000, confirming=90_000),  # revenue needs many users in each round's control
 }
 """The usual length, by application."""
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class DemoUpdate:
     """How far it has come."""
 
     phase: str
@@ -102,7 +102,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DemoState:
     """How one way of serving does in truth."""
 
     label: str
@@ -112,7 +112,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DemoResult:
     """What was learned, what was confirmed, and whether it is true."""
 
     application: str
@@ -126,7 +126,7 @@ class Result:
     certificate: Mapping[str, Any] | None
     lifts: tuple[Lift, ...]
     """Of the confirmation."""
-    standings: tuple[Standing, ...]
+    standings: tuple[DemoState, ...]
     """In truth: baseline, best single setting, the blend, and the best blend there is."""
     checks: tuple[Check, ...]
     report: Mapping[str, Any] = field(repr=False)
@@ -164,30 +164,30 @@ def limits(application: Application) -> dict[str, Limit]:
     return {rail.metric: Limit(rail.at.number / 100.0, rail.lower) for rail in rails}
 
 
-def play(
+def run_demo(
     application: Application,
-    stage: Stage,
+    stage: Environment,
     *,
-    plan: Plan | None = None,
+    plan: DemoPlan | None = None,
     seed: int = 1,
     conditions: Conditions | None = None,
-    report: Callable[[Update], None] | None = None,
-) -> Result:
+    report: Callable[[DemoUpdate], None] | None = None,
+) -> DemoResult:
     """Learn the application's blend on a stage, confirm it, and hold both against the truth."""
-    plan = plan or Plan()
+    plan = plan or DemoPlan()
     spec = parse_spec(study_file(application))
     name = spec.name
-    truth = known(application, plan.truth)
+    truth = known_means(application, plan.truth)
     stage.create(study_file(application), seed)
-    crowd = Crowd(application, seed, conditions or Conditions(night=application.night))
+    crowd = SimulatedUsers(application, seed, conditions or Conditions(night=application.night))
     with stage.client(name) as client:
-        hear(client, 1)
+        read_line(client, 1)
         for round in range(1, plan.rounds + 1):
             crowd.come(client, plan.users, round)
-            hear(client, stage.close_round(name))
+            read_line(client, stage.close_round(name))
             if report is not None:
                 report(_update(stage, crowd, truth, "learning", round, plan.rounds))
-        hear(client, stage.confirm(name))
+        read_line(client, stage.confirm(name))
         crowd.forget()
         crowd.come(client, plan.confirming, plan.rounds + 1)
         stage.close_round(name)  # a look at the confirmation, for the service's own report
@@ -195,15 +195,17 @@ def play(
             report(_update(stage, crowd, truth, "confirming", plan.rounds, plan.rounds))
     told, frozen = stage.report(name), stage.show(name)["frozen"]
     with stage.books() as store:
-        lifts = confirmed(store, spec, confidence=CONFIDENCE)
+        lifts = confirm_blend(store, spec, confidence=CONFIDENCE)
     return _result(application, seed, crowd, frozen, lifts, truth, told)
 
 
-def _update(stage: Stage, crowd: Crowd, truth: Known, phase: str, round: int, rounds: int) -> Update:
+def _update(
+    stage: Environment, crowd: SimulatedUsers, truth: KnownMeans, phase: str, round: int, rounds: int
+) -> DemoUpdate:
     name = crowd.application.name
     shown = stage.show(name)
     blend = shown.get("frozen") or stage.report(name).get("blend")
-    return Update(
+    return DemoUpdate(
         phase=phase,
         round=round,
         rounds=rounds,
@@ -219,12 +221,12 @@ def _update(stage: Stage, crowd: Crowd, truth: Known, phase: str, round: int, ro
 def _result(
     application: Application,
     seed: int,
-    crowd: Crowd,
+    crowd: SimulatedUsers,
     frozen: Mapping[str, Any],
     lifts: tuple[Lift, ...],
-    truth: Known,
+    truth: KnownMeans,
     told: Mapping[str, Any],
-) -> Result:
+) -> DemoResult:
     names = application.candidates.names
     shares = _shares(application, frozen["probabilities"])
     confirmed_single = any(lift.target == "best single" for lift in lifts)
@@ -236,7 +238,7 @@ def _result(
         ("the blend", "", shares),
         ("best possible", "", np.array(best.probabilities)),
     )
-    return Result(
+    return DemoResult(
         application=application.name,
         seed=seed,
         users=crowd.users,
@@ -246,15 +248,15 @@ def _result(
         certificate=frozen["certificate"],
         lifts=lifts,
         standings=tuple(
-            Standing(label, setting, {metric: figure.value for metric, figure in truth.lifts(way).items()})
+            DemoState(label, setting, {metric: figure.value for metric, figure in truth.lifts(way).items()})
             for label, setting, way in ways
         ),
-        checks=checks(truth, shares, single, lifts, limits(application)),
+        checks=build_checks(truth, shares, single, lifts, limits(application)),
         report=told,
     )
 
 
-def _ahead(truth: Known, probabilities: Mapping[str, float]) -> float:
+def _ahead(truth: KnownMeans, probabilities: Mapping[str, float]) -> float:
     application = truth.application
     goal = next(iter(application.measures))
     single = truth.alone(truth.best().gain.candidate)

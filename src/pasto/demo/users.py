@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 @dataclass(slots=True)
-class Crowd:
+class SimulatedUsers:
     """Users who come round by round; a seed fixes who they are and what they do."""
 
     application: Application
@@ -89,10 +89,10 @@ class Crowd:
             self.sums[arm] = self.sums.get(arm, np.zeros(own.shape[1])) + own.sum(axis=0)
 
 
-def leading(shares: Mapping[str, float], shown: int) -> list[tuple[str, float]]:
+def leading_candidate(shares: Mapping[str, float], shown: int) -> list[tuple[str, float]]:
     """The largest shares by name, and the rest as one.
 
-    >>> leading({"a": 0.5, "b": 0.2, "c": 0.3, "d": 0.0}, 2)
+    >>> leading_candidate({"a": 0.5, "b": 0.2, "c": 0.3, "d": 0.0}, 2)
     [('a', 0.5), ('c', 0.3), ('2 others', 0.2)]
     """
     ranked = sorted(shares.items(), key=lambda item: -item[1])

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
 from pasto.estimate.gaussian_process import Kernel, parameter_errors
 from pasto.estimate.overdispersion import Overdispersion
@@ -248,7 +248,7 @@ class ContrastModel:
     def add(self, cells: RoundMeans) -> ContrastModel:
         """Add the round and learn the spread of the candidates again."""
         if cells.covariances is None:
-            raise BadMeasurement(
+            raise MeasurementError(
                 "learning contrasts needs the standard errors (or covariances) of every measurement, the control's "
                 "among them; without them the control's noise cannot be separated from the candidates'"
             )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.estimate.posterior import (
     FREE_MEAN_VARIANCE,
     MAX_SHARED_CANDIDATES,
@@ -96,7 +96,7 @@ class ControlContrasts:
         units, covariances = cells.units, cells.covariances
         assert units is not None and covariances is not None  # noqa: S101, PT018 -- `ContrastModel.add` checks
         if not self.rounds and not (cells.candidates == baseline).any():
-            raise BadMeasurement("the first round needs a control to contrast with; tell its assignments too")
+            raise MeasurementError("the first round needs a control to contrast with; tell its assignments too")
         scale = self._scale(cells.means, units, None if effects is None else effects[:, cells.candidates])
         new = self._with_scale(cells, scale)
         for _ in range(SCALE_STEPS if self.percent.any() else 0):
@@ -109,7 +109,7 @@ class ControlContrasts:
         expected = np.ones(means.T.shape) if effects is None else 1.0 + effects / 100.0
         scale = (units @ means) / np.maximum(expected @ units, 1e-12)
         if (self.percent & (scale < 0.0)).any():
-            raise BadMeasurement(
+            raise MeasurementError(
                 f"the means of the round are {(units @ means / units.sum()).tolist()}, and a contrast in percent needs "
                 "positive ones; learn differences instead (contrast='difference')"
             )

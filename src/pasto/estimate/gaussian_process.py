@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 
 Array = NDArray[np.float64]
 MIN_CANDIDATES = 8
@@ -213,7 +213,7 @@ def available() -> bool:
     """Whether the library behind this file is installed."""
     try:
         _library()
-    except MissingExtra:
+    except MissingExtraError:
         return False
     return True
 
@@ -222,5 +222,7 @@ def _library() -> tuple[Any, Any]:
     try:
         from sklearn import gaussian_process
     except ImportError as error:
-        raise MissingExtra("sharing strength between neighbouring candidates needs scikit-learn", "process") from error
+        raise MissingExtraError(
+            "sharing strength between neighbouring candidates needs scikit-learn", "process"
+        ) from error
     return gaussian_process.GaussianProcessRegressor, gaussian_process.kernels

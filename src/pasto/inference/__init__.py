@@ -1,23 +1,30 @@
 """Intervals that hold: at one look set beforehand, or at every look; for means, differences and relative lifts."""
 
 from pasto.inference.betting import (
-    Range,
+    ValueRange,
     bounded_difference,
     bounded_mean,
     bounded_relative,
+    contrast_increments,
     log_bounded_evidence,
-    pulls_of_contrast,
-    pulls_of_mean,
+    mean_increments,
     sums_of,
 )
-from pasto.inference.cell_statistics import Cells, Pooled, Side, running_covariances, side, unit_covariances
-from pasto.inference.change_detection import Starts, bounded_evidence_since, evidence_since
+from pasto.inference.cell_statistics import (
+    CellStatistics,
+    ComparisonSide,
+    PooledStatistics,
+    running_covariances,
+    side,
+    unit_covariances,
+)
+from pasto.inference.change_detection import ChangeDetectorState, bounded_evidence_since, evidence_since
 from pasto.inference.comparison import Comparison, Quantity, Weights, compare
 from pasto.inference.intervals import (
     TIGHT,
     Interval,
-    around,
     chance_of_error,
+    interval_around,
     log_evidence,
     progress_of,
     reach_at_any_time,
@@ -28,28 +35,28 @@ from pasto.inference.intervals import (
 
 __all__ = [
     "TIGHT",
-    "Cells",
+    "CellStatistics",
+    "ChangeDetectorState",
     "Comparison",
+    "ComparisonSide",
     "Interval",
-    "Pooled",
+    "PooledStatistics",
     "Quantity",
-    "Range",
-    "Side",
-    "Starts",
+    "ValueRange",
     "Weights",
-    "around",
     "bounded_difference",
     "bounded_evidence_since",
     "bounded_mean",
     "bounded_relative",
     "chance_of_error",
     "compare",
+    "contrast_increments",
     "evidence_since",
+    "interval_around",
     "log_bounded_evidence",
     "log_evidence",
+    "mean_increments",
     "progress_of",
-    "pulls_of_contrast",
-    "pulls_of_mean",
     "reach_at_any_time",
     "reach_at_horizon",
     "relative_lift",

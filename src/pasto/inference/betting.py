@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.inference.intervals import Array, Interval
 
 BETS = 4.0 * 0.5 ** np.arange(12)
@@ -23,10 +23,10 @@ EDGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """Between which a unit's value lies, declared before the study.
 
-    >>> Range(0.0, 7200.0).width
+    >>> ValueRange(0.0, 7200.0).width
     7200.0
     """
 
@@ -35,7 +35,7 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise BadOption(f"a range needs two finite ends, the lower first, got [{self.low}, {self.high}]")
+            raise OptionError(f"a range needs two finite ends, the lower first, got [{self.low}, {self.high}]")
 
     @property
     def width(self) -> float:
@@ -44,7 +44,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pulls:
+class BetIncrements:
     """What every round adds to a bounded process: (…, rounds) each.
 
     The upward sum Σ(ξ − E ξ) is `gain` − `counted` · θ, with θ the mean that is asked for.
@@ -66,23 +66,23 @@ Sums = tuple[Array, Array]
 """Units so far and the sum of what they measured, (…) each."""
 
 
-def pulls_of_mean(
+def mean_increments(
     units: Array,
     mean: Array,
     cross: Array,
-    within: Range,
+    within: ValueRange,
     *,
     upward: bool = True,
     start: float | None = None,
     before: Sums | None = None,
-) -> Pulls:
+) -> BetIncrements:
     """A metric's rounds as pulls on its mean, (…, rounds) each.
 
     The first round is centred at `start`; without one, it sets the centre and tells nothing else. `before` is what
     earlier rounds have left.
 
     >>> units, mean, cross = np.array([10.0, 10.0]), np.array([0.2, 0.4]), np.array([1.6, 2.4])
-    >>> pulls_of_mean(units, mean, cross, Range(0, 1)).squares.round(6).tolist()
+    >>> mean_increments(units, mean, cross, ValueRange(0, 1)).squares.round(6).tolist()
     [0.0, 2.8]
     """
     centre = centres(units, mean, before)
@@ -93,7 +93,7 @@ def pulls_of_mean(
     middle = np.where(counted > 0, centre, within.low)
     offset = np.where(counted > 0, mean - middle, 0.0)
     scale = middle - within.low if upward else within.high - middle
-    return Pulls(
+    return BetIncrements(
         gain=sign * counted * np.where(counted > 0, mean, 0.0),
         counted=sign * counted,
         squares=np.where(counted > 0, cross + units * offset**2, 0.0),
@@ -102,20 +102,20 @@ def pulls_of_mean(
     )
 
 
-def pulls_of_contrast(
+def contrast_increments(
     treated: tuple[Array, Array, Array],
     control: tuple[Array, Array, Array],
     factor: float | Array,
-    within: Range,
+    within: ValueRange,
     before: tuple[Sums, Sums] | None = None,
-) -> Pulls:
+) -> BetIncrements:
     """Two arms' (units, mean, cross) as pulls on factor · control − treated: evidence that the treated falls short.
 
     Every unit counts by its arm's share of the round's information, 1/(1/n₁ + factor²/n₀); θ is the shortfall, and the
     first round of both arms only sets their centres.
 
     >>> arm = (np.array([10.0, 10.0]), np.array([0.2, 0.4]), np.array([1.6, 2.4]))
-    >>> pulls_of_contrast(arm, arm, 1.0, Range(0, 1)).scale.round(3).tolist()
+    >>> contrast_increments(arm, arm, 1.0, ValueRange(0, 1)).scale.round(3).tolist()
     [1.0, 0.4]
     """
     left = (None, None) if before is None else before
@@ -131,7 +131,7 @@ def pulls_of_contrast(
         room = np.where(np.less(sign, 0.0), within.high - centre, centre - within.low)
         parts.append((sign * information * mean, squares, each * room))
     scale = np.where(usable, np.maximum(parts[0][2], parts[1][2]), within.width)
-    return Pulls(
+    return BetIncrements(
         gain=np.where(usable, parts[0][0] + parts[1][0], 0.0),
         counted=np.where(usable, information, 0.0),
         squares=np.where(usable, parts[0][1] + parts[1][1], 0.0),
@@ -169,7 +169,7 @@ def _running(first: Array, values: Array) -> Array:
     return np.asarray(np.cumsum(np.concatenate([np.asarray(first)[..., None], values], axis=-1), axis=-1))
 
 
-def log_growth(pulls: Pulls, theta: float | Array) -> Array:
+def log_growth(pulls: BetIncrements, theta: float | Array) -> Array:
     """What every round adds to each bet's logarithm of evidence that the mean lies beyond θ: (…, rounds, bets)."""
     bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
     reduced = bets * pulls.scale[..., None]
@@ -179,12 +179,12 @@ def log_growth(pulls: Pulls, theta: float | Array) -> Array:
     return np.asarray(bets * deviation[..., None] - cost * pulls.squares[..., None])
 
 
-def log_wealth(pulls: Pulls, theta: float | Array) -> Array:
+def log_wealth(pulls: BetIncrements, theta: float | Array) -> Array:
     """Each bet's logarithm of evidence that the mean lies beyond θ, added up round by round: (…, rounds, bets)."""
     return np.asarray(np.cumsum(log_growth(pulls, theta), axis=-2))
 
 
-def slopes(pulls: Pulls) -> Array:
+def slopes(pulls: BetIncrements) -> Array:
     """How fast each bet's wealth falls as θ rises, (…, rounds, bets)."""
     bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
     return np.asarray(np.cumsum(bets * pulls.counted[..., None], axis=-2))
@@ -200,37 +200,37 @@ def log_sum(values: Array) -> Array:
     return np.asarray(np.log(np.exp(values - most).sum(axis=-1)) + most[..., 0])
 
 
-def log_bounded_evidence(pulls: Pulls, theta: float | Array) -> Array:
+def log_bounded_evidence(pulls: BetIncrements, theta: float | Array) -> Array:
     """The bets' evidence together, (…, rounds): that it ever exceeds 1/α has a chance of at most α.
 
     >>> rng = np.random.default_rng(1)
     >>> draws = (rng.random((20, 500)) < 0.03).astype(float)
-    >>> pulls = pulls_of_mean(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), Range(0, 1))
+    >>> pulls = mean_increments(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), ValueRange(0, 1))
     >>> (log_bounded_evidence(pulls, np.array([[0.01], [0.03]]))[:, -1] > np.log(20)).tolist()
     [True, False]
     """
     return np.asarray(log_sum(log_wealth(pulls, theta)) - np.log(len(BETS)))
 
 
-def bounded_mean(units: Array, mean: Array, cross: Array, within: Range, error: float) -> Interval:
+def bounded_mean(units: Array, mean: Array, cross: Array, within: ValueRange, error: float) -> Interval:
     """A confidence sequence for a bounded metric's mean after every round, (…, rounds) each, the mean standing still.
 
     >>> rng = np.random.default_rng(1)
     >>> draws = (rng.random((20, 500)) < 0.03).astype(float)
-    >>> found = bounded_mean(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), Range(0, 1), 0.05)
+    >>> found = bounded_mean(np.full(20, 500.0), draws.mean(axis=1), 500 * draws.var(axis=1), ValueRange(0, 1), 0.05)
     >>> [round(float(end[-1]), 3) for end in (found.low, found.high)], float(found.high[0])
     ([0.023, 0.036], 1.0)
     """
     ends = []
     for upward in (True, False):
-        pulls = pulls_of_mean(units, mean, cross, within, upward=upward)
+        pulls = mean_increments(units, mean, cross, within, upward=upward)
         ends.append(_last_refused(pulls, within, np.log(2.0 / error), upward=upward))
     total = np.cumsum(units, axis=-1)
     estimate = np.cumsum(units * np.where(units > 0, mean, 0.0), axis=-1) / np.maximum(total, 1.0)
     return Interval(np.asarray(estimate), *ends)
 
 
-def _last_refused(pulls: Pulls, within: Range, enough: float, *, upward: bool) -> Array:
+def _last_refused(pulls: BetIncrements, within: ValueRange, enough: float, *, upward: bool) -> Array:
     """The θ nearest to the estimate against which there is enough evidence after each round, by halving."""
     fixed, slope = log_wealth(pulls, 0.0), slopes(pulls)
     outer = np.full(pulls.gain.shape, within.low if upward else within.high)
@@ -249,19 +249,19 @@ Arm = tuple[Array, Array, Array]
 HALVINGS = 50
 
 
-def bounded_difference(treated: Arm, control: Arm, within: Range, error: float) -> Interval:
+def bounded_difference(treated: Arm, control: Arm, within: ValueRange, error: float) -> Interval:
     """A confidence sequence for treated less control after every round, the difference standing still.
 
     >>> rng = np.random.default_rng(1)
     >>> arms = [(rng.random((20, 500)) < rate).astype(float) for rate in (0.10, 0.05)]
     >>> treated, control = ((np.full(20, 500.0), arm.mean(axis=1), 500 * arm.var(axis=1)) for arm in arms)
-    >>> found = bounded_difference(treated, control, Range(0, 1), 0.05)
+    >>> found = bounded_difference(treated, control, ValueRange(0, 1), 0.05)
     >>> [round(float(end[-1]), 3) for end in (found.low, found.high)]
     [0.034, 0.062]
     """
-    high = -_refused_shortfall(pulls_of_contrast(treated, control, 1.0, within), within.width, error)
+    high = -_refused_shortfall(contrast_increments(treated, control, 1.0, within), within.width, error)
     low = _refused_shortfall(
-        pulls_of_contrast(_turned(treated), _turned(control), 1.0, _turn(within)), within.width, error
+        contrast_increments(_turned(treated), _turned(control), 1.0, _turn(within)), within.width, error
     )
     usable = (treated[0] > 0) & (control[0] > 0)
     weight = np.where(usable, 1.0 / (1.0 / np.maximum(treated[0], 1.0) + 1.0 / np.maximum(control[0], 1.0)), 0.0)
@@ -270,7 +270,7 @@ def bounded_difference(treated: Arm, control: Arm, within: Range, error: float) 
     return Interval(np.asarray(estimate), low, high)
 
 
-def bounded_relative(treated: Arm, control: Arm, within: Range, error: float, most: float = 10.0) -> Interval:
+def bounded_relative(treated: Arm, control: Arm, within: ValueRange, error: float, most: float = 10.0) -> Interval:
     """The relative lift after the last round, up to `most`, of a metric that is never negative.
 
     It holds every r for which treated = (1 + r) · control is not refuted.
@@ -278,17 +278,19 @@ def bounded_relative(treated: Arm, control: Arm, within: Range, error: float, mo
     >>> rng = np.random.default_rng(1)
     >>> arms = [(rng.random((20, 500)) < rate).astype(float) for rate in (0.10, 0.05)]
     >>> treated, control = ((np.full(20, 500.0), arm.mean(axis=1), 500 * arm.var(axis=1)) for arm in arms)
-    >>> found = bounded_relative(treated, control, Range(0, 1), 0.05)
+    >>> found = bounded_relative(treated, control, ValueRange(0, 1), 0.05)
     >>> [round(float(end), 2) for end in (found.low, found.high)]
     [0.58, 1.31]
     """
     enough = np.log(2.0 / error)
 
     def below(factor: Array) -> Array:
-        return _evidence(lambda one: pulls_of_contrast(treated, control, one, within), factor)
+        return _evidence(lambda one: contrast_increments(treated, control, one, within), factor)
 
     def above(factor: Array) -> Array:
-        return _evidence(lambda one: pulls_of_contrast(_turned(treated), _turned(control), one, _turn(within)), factor)
+        return _evidence(
+            lambda one: contrast_increments(_turned(treated), _turned(control), one, _turn(within)), factor
+        )
 
     shape = treated[0].shape[:-1]
     with np.errstate(divide="ignore", invalid="ignore"):  # an arm may have had no units at all
@@ -302,7 +304,7 @@ def bounded_relative(treated: Arm, control: Arm, within: Range, error: float, mo
     )
 
 
-def _refused_shortfall(pulls: Pulls, width: float, error: float) -> Array:
+def _refused_shortfall(pulls: BetIncrements, width: float, error: float) -> Array:
     """The largest shortfall of the treated side that there is enough evidence for, after every round."""
     fixed, slope = log_wealth(pulls, 0.0), slopes(pulls)
     refused = np.full(pulls.gain.shape, -width)
@@ -314,7 +316,7 @@ def _refused_shortfall(pulls: Pulls, width: float, error: float) -> Array:
     return np.asarray(refused)
 
 
-def _evidence(pulls: Callable[[Array], Pulls], factor: Array) -> Array:
+def _evidence(pulls: Callable[[Array], BetIncrements], factor: Array) -> Array:
     return log_bounded_evidence(pulls(factor[..., None]), 0.0)[..., -1]
 
 
@@ -333,5 +335,5 @@ def _turned(arm: Arm) -> Arm:
     return arm[0], -arm[1], arm[2]
 
 
-def _turn(within: Range) -> Range:
-    return Range(-within.high, -within.low)
+def _turn(within: ValueRange) -> ValueRange:
+    return ValueRange(-within.high, -within.low)

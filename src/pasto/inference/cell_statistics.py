@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 
 Array = NDArray[np.float64]
 POOL = 100.0
@@ -22,11 +22,11 @@ BORROWED = 200.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class CellStatistics:
     """Moments by round and cell; any axes before those are separate studies.
 
     >>> import numpy as np
-    >>> cells = Cells(np.array([[2.0, 2.0]]), np.array([[[1.0], [3.0]]]), np.array([[[[0.5]], [[0.5]]]]))
+    >>> cells = CellStatistics(np.array([[2.0, 2.0]]), np.array([[[1.0], [3.0]]]), np.array([[[[0.5]], [[0.5]]]]))
     >>> both = cells.joined([0, 1])
     >>> both.units[0, 2].item(), both.mean[0, 2, 0].item(), both.cross[0, 2, 0, 0].item()
     (4.0, 2.0, 5.0)
@@ -42,12 +42,12 @@ class Cells:
     def __post_init__(self) -> None:
         columns = self.mean.shape[-1]
         if self.mean.shape != (*self.units.shape, columns) or self.cross.shape != (*self.mean.shape, columns):
-            raise BadMeasurement(
+            raise MeasurementError(
                 "moments need units (rounds, cells), means (rounds, cells, columns) and cross-products (rounds, cells, "
                 f"columns, columns), got {self.units.shape}, {self.mean.shape} and {self.cross.shape}"
             )
 
-    def joined(self, places: Sequence[int]) -> Cells:
+    def joined(self, places: Sequence[int]) -> CellStatistics:
         """With one more cell at the end: the units of several, put together within each round."""
         chosen = list(places)
         units, mean, cross = self.units[..., chosen], self.mean[..., chosen, :], self.cross[..., chosen, :, :]
@@ -55,14 +55,14 @@ class Cells:
         middle = np.einsum("...k,...km->...m", units, mean) / np.maximum(total, 1.0)[..., None]
         apart = mean - middle[..., None, :]
         whole = cross.sum(axis=-3) + np.einsum("...k,...ki,...kj->...ij", units, apart, apart)
-        return Cells(
+        return CellStatistics(
             np.concatenate([self.units, total[..., None]], axis=-1),
             np.concatenate([self.mean, middle[..., None, :]], axis=-2),
             np.concatenate([self.cross, whole[..., None, :, :]], axis=-3),
         )
 
 
-def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
+def unit_covariances(cells: CellStatistics, *, running: bool = False) -> Array:
     """The covariance of one unit in every round and cell, drawn toward what the cell showed over all rounds.
 
     A cell of few units cannot tell its own variance; where it tries, a low mean of a skewed metric comes with a small
@@ -74,7 +74,7 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
 
     >>> import numpy as np
     >>> units, mean = np.array([[4.0], [400.0]]), np.zeros((2, 1, 1))
-    >>> cells = Cells(units, mean, np.array([[[[0.3]]], [[[399.0]]]]))
+    >>> cells = CellStatistics(units, mean, np.array([[[[0.3]]], [[[399.0]]]]))
     >>> unit_covariances(cells)[:, 0, 0, 0].round(2).tolist()
     [0.94, 1.0]
     """
@@ -82,7 +82,7 @@ def unit_covariances(cells: Cells, *, running: bool = False) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pooled:
+class PooledStatistics:
     """What rounds leave to the running covariances of those behind them."""
 
     spread: Array
@@ -95,12 +95,14 @@ class Pooled:
     """(…, cells)."""
 
 
-def running_covariances(cells: Cells, before: Pooled | None = None) -> tuple[Array, Pooled]:
+def running_covariances(
+    cells: CellStatistics, before: PooledStatistics | None = None
+) -> tuple[Array, PooledStatistics]:
     """The running covariance of one unit in every round and cell, and what to go on from.
 
     >>> import numpy as np
-    >>> cells = Cells(np.full((2, 1), 50.0), np.zeros((2, 1, 1)), np.array([[[[40.0]]], [[[90.0]]]]))
-    >>> first, second = (Cells(*(part[at] for part in (cells.units, cells.mean, cells.cross)))
+    >>> cells = CellStatistics(np.full((2, 1), 50.0), np.zeros((2, 1, 1)), np.array([[[[40.0]]], [[[90.0]]]]))
+    >>> first, second = (CellStatistics(*(part[at] for part in (cells.units, cells.mean, cells.cross)))
     ...                  for at in (slice(0, 1), slice(1, 2)))
     >>> alone = running_covariances(second, running_covariances(first)[1])[0]
     >>> bool(np.allclose(alone, running_covariances(cells)[0][1:]))
@@ -109,7 +111,9 @@ def running_covariances(cells: Cells, before: Pooled | None = None) -> tuple[Arr
     return _covariances(cells, True, before)
 
 
-def _covariances(cells: Cells, running: bool, before: Pooled | None) -> tuple[Array, Pooled]:
+def _covariances(
+    cells: CellStatistics, running: bool, before: PooledStatistics | None
+) -> tuple[Array, PooledStatistics]:
     left = (None,) * 4 if before is None else (before.spread, before.count, before.cross, before.freedom)
     freedom = np.maximum(cells.units - 1.0, 0.0)
     spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
@@ -131,7 +135,9 @@ def _covariances(cells: Cells, running: bool, before: Pooled | None) -> tuple[Ar
         rise = np.sqrt(np.maximum(own / np.where(less > 0, less, 1.0), 1.0))
         mixed = mixed * rise[..., :, None] * rise[..., None, :]
     found = np.asarray((cells.cross + POOL * outer * mixed) / (freedom[..., None, None] + POOL))
-    after = Pooled(gathered[0][..., -1, :], gathered[1][..., -1, :], pooled[..., -1, :, :, :], count[..., -1, :])
+    after = PooledStatistics(
+        gathered[0][..., -1, :], gathered[1][..., -1, :], pooled[..., -1, :, :, :], count[..., -1, :]
+    )
     return found, after
 
 
@@ -155,7 +161,7 @@ def _gather(values: Array, axis: int, running: bool, before: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class ComparisonSide:
     """One side of a comparison, round by round: an arm, a candidate, or a blend of candidates at fixed shares."""
 
     units: Array
@@ -167,32 +173,32 @@ class Side:
     freedom: Array
     """(…, rounds): degrees of freedom behind the covariance."""
 
-    def alone(self) -> Side:
+    def alone(self) -> ComparisonSide:
         """Every round as a study of its own: (…, rounds, 1)."""
-        return Side(
+        return ComparisonSide(
             self.units[..., None], self.mean[..., None, :], self.covariance[..., None, :, :], self.freedom[..., None]
         )
 
 
-def side(cells: Cells, covariances: Array, shares: Mapping[int, float] | int) -> Side:
+def side(cells: CellStatistics, covariances: Array, shares: Mapping[int, float] | int) -> ComparisonSide:
     """A side of fixed shares over cells, by their place; one place is that cell alone.
 
     >>> import numpy as np
-    >>> cells = Cells(np.array([[50.0, 50.0]]), np.array([[[1.0], [3.0]]]), np.full((1, 2, 1, 1), 49.0))
+    >>> cells = CellStatistics(np.array([[50.0, 50.0]]), np.array([[[1.0], [3.0]]]), np.full((1, 2, 1, 1), 49.0))
     >>> half = side(cells, unit_covariances(cells), {0: 0.5, 1: 0.5})
     >>> half.units.tolist(), half.mean.ravel().tolist(), half.covariance.ravel().tolist()
     ([100.0], [2.0], [0.01])
     """
     wanted = {shares: 1.0} if isinstance(shares, int) else {place: share for place, share in shares.items() if share}
     if not wanted:
-        raise BadMeasurement("a side of a comparison needs at least one cell with a share")
+        raise MeasurementError("a side of a comparison needs at least one cell with a share")
     places, parts = list(wanted), np.array(list(wanted.values()))
     units = cells.units[..., places]
     usable = (units > 0).all(axis=-1)
     filled = np.where(units > 0, units, 1.0)
     inverse = (parts**2 / filled).sum(axis=-1)
     covariance = np.einsum("...k,...kij->...ij", parts**2 / filled, covariances[..., places, :, :])
-    return Side(
+    return ComparisonSide(
         units=np.where(usable, 1.0 / inverse, 0.0),
         mean=np.einsum("k,...km->...m", parts, cells.mean[..., places, :]),
         covariance=covariance,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from pasto.inference.betting import BETS, Pulls, log_growth
+from pasto.inference.betting import BETS, BetIncrements, log_growth
 from pasto.inference.intervals import Array
 
 MIXTURE = 2.0
@@ -39,7 +39,7 @@ LOG_WEIGHTS = _log_weights()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Starts:
+class ChangeDetectorState:
     """What has been gathered from every start, in logarithms by bet: all that is needed to go on."""
 
     rounds: int
@@ -59,7 +59,7 @@ class Starts:
     """The rounds that they started in."""
 
     @classmethod
-    def none(cls, shape: tuple[int, ...], bets: int) -> Starts:
+    def none(cls, shape: tuple[int, ...], bets: int) -> ChangeDetectorState:
         """Before the first round."""
         empty = np.full((*shape, bets), -np.inf)
         since = np.zeros((*shape, bets), dtype=np.intp)
@@ -89,9 +89,9 @@ def evidence_since(
     deviation: Array,
     variance: Array,
     units: Array,
-    before: Starts | None = None,
+    before: ChangeDetectorState | None = None,
     numbers: Sequence[int] | None = None,
-) -> tuple[Array, Starts]:
+) -> tuple[Array, ChangeDetectorState]:
     """The logarithm of the evidence that a sum drifts upward since some round, and what to go on from.
 
     Rounds' own deviations, variances and units go in, (…, rounds) each; evidence after every round comes out: the mean
@@ -103,7 +103,7 @@ def evidence_since(
     >>> (evidence[:, -1] > np.log(20)).tolist(), starts.likely(LOG_WEIGHTS)[1].item()
     ([False, True], 40)
     """
-    starts = Starts.none(deviation.shape[:-1], len(STEPS)) if before is None else before
+    starts = ChangeDetectorState.none(deviation.shape[:-1], len(STEPS)) if before is None else before
     evidence = np.empty(deviation.shape)
     added = np.stack([deviation, np.maximum(variance, 0.0), units], axis=-1)
     for place in range(deviation.shape[-1]):
@@ -113,7 +113,7 @@ def evidence_since(
     return evidence, starts
 
 
-def _waited(starts: Starts, number: int) -> Starts:
+def _waited(starts: ChangeDetectorState, number: int) -> ChangeDetectorState:
     """With a start at the next round; after a round without any unit, it is the one before."""
     share = np.log(_share(starts.rounds))
     if starts.numbers and not starts.waiting[..., -1, :].any():
@@ -128,7 +128,7 @@ def _waited(starts: Starts, number: int) -> Starts:
     )
 
 
-def _asked(starts: Starts, added: Array) -> Starts:
+def _asked(starts: ChangeDetectorState, added: Array) -> ChangeDetectorState:
     """After one more round: bets on what counted grow, and starts that now have units enough join them."""
     waiting = starts.waiting + added[..., None, :]
     ripe = (waiting[..., 2] >= FEW) & (starts.shares > -np.inf)
@@ -147,7 +147,7 @@ def _asked(starts: Starts, added: Array) -> Starts:
         best = np.maximum(best, joined)
     shares = np.where(ripe, -np.inf, starts.shares)
     left = np.flatnonzero((shares > -np.inf).any(axis=tuple(range(shares.ndim - 1))))
-    return Starts(
+    return ChangeDetectorState(
         starts.rounds + 1,
         held,
         best,
@@ -159,7 +159,7 @@ def _asked(starts: Starts, added: Array) -> Starts:
     )
 
 
-def _parted(starts: Starts, now: NDArray[np.bool_]) -> Starts:
+def _parted(starts: ChangeDetectorState, now: NDArray[np.bool_]) -> ChangeDetectorState:
     """With all that was gathered so far parted among the bets anew, in studies whose bets change their scale now."""
     if not now.any():
         return starts
@@ -174,8 +174,11 @@ def _parted(starts: Starts, now: NDArray[np.bool_]) -> Starts:
 
 
 def bounded_evidence_since(
-    pulls: Pulls, theta: float | Array, before: Starts | None = None, numbers: Sequence[int] | None = None
-) -> tuple[Array, Starts]:
+    pulls: BetIncrements,
+    theta: float | Array,
+    before: ChangeDetectorState | None = None,
+    numbers: Sequence[int] | None = None,
+) -> tuple[Array, ChangeDetectorState]:
     """The same for a bounded process: evidence beyond θ since some round.
 
     >>> from pasto.inference.betting import Range, pulls_of_mean
@@ -186,7 +189,7 @@ def bounded_evidence_since(
     (False, True, 40)
     """
     grown = log_growth(pulls, theta)
-    starts = Starts.none(grown.shape[:-2], len(BETS)) if before is None else before
+    starts = ChangeDetectorState.none(grown.shape[:-2], len(BETS)) if before is None else before
     evidence = np.empty(grown.shape[:-1])
     for place in range(grown.shape[-2]):
         number = starts.rounds if numbers is None else numbers[place]

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from pasto.errors import BadOption
-from pasto.inference.cell_statistics import Array, Side
+from pasto.errors import OptionError
+from pasto.inference.cell_statistics import Array, ComparisonSide
 from pasto.inference.intervals import (
     TIGHT,
     Interval,
     Sides,
-    around,
+    interval_around,
     progress_of,
     reach_at_any_time,
     reach_at_horizon,
@@ -77,7 +77,7 @@ class Comparison:
 
     def lift(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Interval:
         """The difference, with its interval."""
-        return around(
+        return interval_around(
             self.difference, self.variance, self.reach(error, sequential=sequential, tight=tight, sides=sides)
         )
 
@@ -96,8 +96,8 @@ class Comparison:
 
 
 def compare(
-    treated: Side,
-    control: Side,
+    treated: ComparisonSide,
+    control: ComparisonSide,
     quantity: Quantity,
     *,
     weights: Weights = "traffic",
@@ -113,7 +113,7 @@ def compare(
     their sides: it takes noise away.
     """
     if weights not in ("traffic", "even"):
-        raise BadOption(f"rounds are weighed by 'traffic' or 'even', got {weights!r}")
+        raise OptionError(f"rounds are weighed by 'traffic' or 'even', got {weights!r}")
     usable = (treated.units > 0) & (control.units > 0)
     inverse = np.where(usable, 1.0 / np.maximum(treated.units, 1e-300) + 1.0 / np.maximum(control.units, 1e-300), 1.0)
     weight = np.where(usable, treated.units if weights == "traffic" else 1.0 / np.sqrt(inverse), 0.0)

@@ -44,7 +44,7 @@ Kind = Literal["no_events", "none", "fell"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class EventShortage:
     """One finding: what was expected of some units, and what came."""
 
     kind: Kind
@@ -176,7 +176,7 @@ class _Levels:
         return np.asarray(stdtr(self.degrees, self.mean(self.ratios) / np.sqrt(self.spread**2 + noise)))
 
 
-def find_shortages(now: RoundTotals, earlier: Sequence[RoundTotals], events: Sequence[str]) -> list[Shortage]:
+def find_shortages(now: RoundTotals, earlier: Sequence[RoundTotals], events: Sequence[str]) -> list[EventShortage]:
     """Return what is missing in a round; nothing if it has the events that its units let expect.
 
     `events` names the event that each column reads. Of many earlier rounds, pass the latest MAX_EARLIER_ROUNDS.
@@ -200,14 +200,14 @@ def find_shortages(now: RoundTotals, earlier: Sequence[RoundTotals], events: Seq
     return found
 
 
-def _no_events(units: float, earlier: Sequence[RoundTotals], events: Sequence[str]) -> Shortage | None:
+def _no_events(units: float, earlier: Sequence[RoundTotals], events: Sequence[str]) -> EventShortage | None:
     """Judge a round in which no event of any metric came; candidates do not matter then."""
     columns = [[place for place, event in enumerate(events) if event == name] for name in sorted(set(events))]
     counts = np.array([sum(one.events.sum(axis=0)[places].max() for places in columns) for one in earlier])
     before = np.array([one.units.sum() for one in earlier])
     if not counts.any():
         first = before.sum() < MIN_FIRST_UNITS <= before.sum() + units  # asked once: then a person said that it is so
-        return Shortage("no_events", None, int(units), 0.0, 0.0, 0.0, len(earlier)) if first else None
+        return EventShortage("no_events", None, int(units), 0.0, 0.0, 0.0, len(earlier)) if first else None
     expected = (counts * units / np.maximum(before, 1.0))[:, None]
     levels = _Levels.compare(
         np.zeros_like(expected), expected, expected, np.full_like(expected, units), before[:, None]
@@ -215,7 +215,7 @@ def _no_events(units: float, earlier: Sequence[RoundTotals], events: Sequence[st
     if not levels.enough[0]:
         return None
     number = float(levels.expected_events[0])
-    return Shortage("no_events", None, int(units), number, 0.0, number, len(earlier))
+    return EventShortage("no_events", None, int(units), number, 0.0, number, len(earlier))
 
 
 def _control_has_events(now: RoundTotals, earlier: Sequence[RoundTotals]) -> set[int]:
@@ -231,7 +231,7 @@ def _control_has_events(now: RoundTotals, earlier: Sequence[RoundTotals]) -> set
     return set(np.flatnonzero((events >= MIN_CONTROL_EVENTS) & (level >= MIN_CONTROL_LEVEL)).tolist())
 
 
-def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Iterator[Shortage]:
+def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Iterator[EventShortage]:
     """Judge each column by the candidates that the round shares with each earlier one.
 
     Candidates are weighted by n·m/(n+m), after Mantel and Haenszel, and sums are scaled to the units of now.
@@ -260,7 +260,7 @@ def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Itera
     missing = empty & levels.enough
     fell = ~empty & ~signed & (levels.expected_events >= MIN_EXPECTED_EVENTS) & (levels.p_values < MAX_P_VALUE)
     for column in np.flatnonzero((missing | fell) & (levels.rounds > 0)).tolist():
-        yield Shortage(
+        yield EventShortage(
             kind="none" if missing[column] else "fell",
             column=column,
             units=int(now_units.max()),

@@ -13,16 +13,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.inference import (
-    Cells,
+    CellStatistics,
+    ChangeDetectorState,
     Quantity,
-    Range,
-    Starts,
+    ValueRange,
     bounded_evidence_since,
+    contrast_increments,
     evidence_since,
-    pulls_of_contrast,
-    pulls_of_mean,
+    mean_increments,
     side,
     sums_of,
     unit_covariances,
@@ -36,10 +36,10 @@ Basis = Literal["control", "days"]
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class StopLevel:
     """At which level of a guardrail's metric traffic is pulled.
 
-    >>> Floor("like_rate", Quantity(1, 2), -0.05, relative=True).relative
+    >>> StopLevel("like_rate", Quantity(1, 2), -0.05, relative=True).relative
     True
     """
 
@@ -50,18 +50,18 @@ class Floor:
     relative: bool = False
     at_most: bool = False
     """For metrics that must not rise: the floor is then a ceiling."""
-    within: Range | None = None
+    within: ValueRange | None = None
     """A unit's range, or the numerator's."""
-    denominator_within: Range | None = None
+    denominator_within: ValueRange | None = None
     basis: Basis | None = None
     """For a level in the metric's own units; None compares every round with the number itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
+class FloorEvidence:
     """What rounds leave to the judging of those behind them, for one floor."""
 
-    starts: Starts
+    starts: ChangeDetectorState
     sums: tuple[Sums, ...] = ()
     """Units and sums of the served arm and the control, where the metric's own range is used."""
 
@@ -72,14 +72,14 @@ class Gathered:
 
 
 def shortfall(
-    cells: Cells,
-    floor: Floor,
+    cells: CellStatistics,
+    floor: StopLevel,
     served: int,
     control: int | None,
     covariances: Array | None = None,
-    before: Gathered | None = None,
+    before: FloorEvidence | None = None,
     numbers: Sequence[int] | None = None,
-) -> tuple[Array, Gathered]:
+) -> tuple[Array, FloorEvidence]:
     """The logarithm of the evidence, after every round, that a cell has fallen through a floor; and what to go on from.
 
     For an absolute floor c the question is linear, c − y > 0, or cD − N > 0 for a ratio. Relative to the control it is
@@ -88,18 +88,18 @@ def shortfall(
     if not floor.relative:
         return absolute_evidence(cells, floor, served, covariances, before, numbers)
     if control is None:
-        raise BadMeasurement(f"the floor of {floor.name!r} is relative to the control; the study has no control")
+        raise MeasurementError(f"the floor of {floor.name!r} is relative to the control; the study has no control")
     return relative_evidence(cells, floor, served, control, covariances, before, numbers)
 
 
 def absolute_evidence(
-    cells: Cells,
-    floor: Floor,
+    cells: CellStatistics,
+    floor: StopLevel,
     served: int,
     covariances: Array | None,
-    before: Gathered | None,
+    before: FloorEvidence | None,
     numbers: Sequence[int] | None,
-) -> tuple[Array, Gathered]:
+) -> tuple[Array, FloorEvidence]:
     """Return the evidence that every round lies beyond the number itself."""
     sign = -1.0 if floor.at_most else 1.0
     form = np.zeros(cells.mean.shape[-1])
@@ -113,26 +113,26 @@ def absolute_evidence(
     if bounded(floor):
         cross = np.einsum("i,...ij,j->...", form, cells.cross[..., served, :, :], form)
         first = before.sums[0] if before else None
-        pulls = pulls_of_mean(units, mean, cross, _form_range(floor, form), upward=False, start=limit, before=first)
+        pulls = mean_increments(units, mean, cross, _form_range(floor, form), upward=False, start=limit, before=first)
         evidence, starts = bounded_evidence_since(pulls, limit, starts, numbers)
-        return evidence, Gathered(starts, (sums_of(units, mean, first),))
+        return evidence, FloorEvidence(starts, (sums_of(units, mean, first),))
     if covariances is None:
         covariances = unit_covariances(cells, running=True)
     variance = np.einsum("i,...ij,j->...", form, covariances[..., served, :, :], form)
     evidence, starts = evidence_since(units * (limit - mean), units * variance, units, starts, numbers)
-    return evidence, Gathered(starts)
+    return evidence, FloorEvidence(starts)
 
 
 def relative_evidence(
-    cells: Cells,
-    floor: Floor,
+    cells: CellStatistics,
+    floor: StopLevel,
     served: int,
     control: int,
     covariances: Array | None,
-    before: Gathered | None,
+    before: FloorEvidence | None,
     numbers: Sequence[int] | None,
     factor: Array | None = None,
-) -> tuple[Array, Gathered]:
+) -> tuple[Array, FloorEvidence]:
     """Return the evidence that every round lies beyond a share of its control.
 
     The share is 1 + the floor's value, or `factor` (…, rounds), of which a round's may depend on earlier rounds only.
@@ -146,12 +146,14 @@ def relative_evidence(
             (cells.units[..., at], sign * cells.mean[..., at, column], cells.cross[..., at, column, column])
             for at in (served, control)
         ]
-        turned = Range(-within.high, -within.low) if floor.at_most else within
+        turned = ValueRange(-within.high, -within.low) if floor.at_most else within
         first = (before.sums[0], before.sums[1]) if before else None
-        pulls = pulls_of_contrast(arms[0], arms[1], factor, turned, first)
+        pulls = contrast_increments(arms[0], arms[1], factor, turned, first)
         evidence, starts = bounded_evidence_since(pulls, 0.0, starts, numbers)
         left = first or (None, None)
-        return evidence, Gathered(starts, tuple(sums_of(*arm[:2], sums) for arm, sums in zip(arms, left, strict=True)))
+        return evidence, FloorEvidence(
+            starts, tuple(sums_of(*arm[:2], sums) for arm, sums in zip(arms, left, strict=True))
+        )
     if covariances is None:
         covariances = unit_covariances(cells, running=True)
     here, there = (side(cells, covariances, at) for at in (served, control))
@@ -171,21 +173,21 @@ def relative_evidence(
     variance = variance + np.einsum("...i,...ij,...j->...", other, there.covariance, other)
     units = np.where(usable, np.minimum(here.units, there.units), 0.0)
     evidence, starts = evidence_since(weight * gap, weight**2 * variance, 2.0 * units, starts, numbers)
-    return evidence, Gathered(starts)
+    return evidence, FloorEvidence(starts)
 
 
-def bounded(floor: Floor) -> bool:
+def bounded(floor: StopLevel) -> bool:
     """Whether a floor's metric is judged by its own range."""
     if floor.quantity.denominator is None:
         return floor.within is not None
     return not _by_control(floor) and floor.within is not None and floor.denominator_within is not None
 
 
-def _by_control(floor: Floor) -> bool:
+def _by_control(floor: StopLevel) -> bool:
     return floor.relative or floor.basis == "control"
 
 
-def _form_range(floor: Floor, form: Array) -> Range:
+def _form_range(floor: StopLevel, form: Array) -> ValueRange:
     """Between which a unit's linear form lies."""
     low = high = 0.0
     for column, within in (
@@ -195,4 +197,4 @@ def _form_range(floor: Floor, form: Array) -> Range:
         if column is not None and within is not None:
             ends = sorted((form[column] * within.low, form[column] * within.high))
             low, high = low + ends[0], high + ends[1]
-    return Range(float(low), float(high))
+    return ValueRange(float(low), float(high))

@@ -1,6 +1,6 @@
 """The breaker from close to close: what it has gathered of every floor, carried on without looking back.
 
-The verdicts are those of `watch` over all rounds together, at the cost of the new rounds alone.
+The verdicts are those of `watch_guardrails` over all rounds together, at the cost of the new rounds alone.
 """
 
 from __future__ import annotations
@@ -11,17 +11,31 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, Pooled, Quantity, Starts, chance_of_error, running_covariances
-from pasto.inference.guardrail_evidence import Basis, Floor, Gathered, bounded
-from pasto.inference.round_data import MeasuredRound, Record
-from pasto.inference.stop_level import REFERENCE_SHARE, STUDY_ERROR, LevelEvidence, RoundSum, Track, gather_evidence
+from pasto.errors import MeasurementError
+from pasto.inference import (
+    CellStatistics,
+    ChangeDetectorState,
+    PooledStatistics,
+    Quantity,
+    chance_of_error,
+    running_covariances,
+)
+from pasto.inference.guardrail_evidence import Basis, FloorEvidence, StopLevel, bounded
+from pasto.inference.round_data import MeasuredRound, RoundRecord
+from pasto.inference.stop_level import (
+    REFERENCE_SHARE,
+    STUDY_ERROR,
+    LevelEvidence,
+    LevelTrack,
+    RoundSum,
+    gather_evidence,
+)
 
 State = Literal["holds", "warning", "breach"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuardrailVerdict:
     """What the breaker says of one guardrail."""
 
     name: str
@@ -40,15 +54,15 @@ class Verdict:
     """The change against the control that such a level allows now, −0.05 for five percent less."""
 
 
-def watch(
-    record: Record,
-    floors: Sequence[Floor],
+def watch_guardrails(
+    record: RoundRecord,
+    floors: Sequence[StopLevel],
     *,
     served: str = "learner",
     confidence: float = 0.95,
     warning: float = 0.8,
     seconds: Sequence[float] | None = None,
-) -> tuple[Verdict, ...]:
+) -> tuple[GuardrailVerdict, ...]:
     """Hold what one arm was served against every floor, the rounds so far together.
 
     A breach stays one: only a person re-arms, and then the rounds from there on are what is handed in. `seconds` says
@@ -60,7 +74,7 @@ def watch(
     >>> means = {("control", 0): 1.0, ("learner", 1): 0.6}
     >>> cells = [CellMoments(*key, 200, (mean,), ((200.0,),)) for key, mean in means.items()]
     >>> record = recorded([MeasuredRound(version, shares, cells) for version in range(4)])
-    >>> [verdict.state for verdict in watch(record, [Floor("likes", Quantity(0), -0.05, relative=True)])]
+    >>> [verdict.state for verdict in watch_guardrails(record, [StopLevel("likes", Quantity(0), -0.05, relative=True)])]
     ['breach']
     """
     cells, place, covariances = record.view(served, running=True)
@@ -72,20 +86,20 @@ def watch(
             cells, floor, place, against, covariances, seconds=seconds, claims=len(floors)
         )
         alarm = evidence >= -np.log(error)
-        told = verdict(floor, float(evidence.max()), float(evidence[-1]), gathered, error, early, len(floors))
+        told = judge_guardrail(floor, float(evidence.max()), float(evidence[-1]), gathered, error, early, len(floors))
         verdicts.append(replace(told, round=int(np.argmax(alarm)) if alarm.any() else None))
     return tuple(verdicts)
 
 
-def verdict(
-    floor: Floor,
+def judge_guardrail(
+    floor: StopLevel,
     highest: float,
     latest: float,
-    gathered: Gathered | LevelEvidence,
+    gathered: FloorEvidence | LevelEvidence,
     error: float,
     early: float,
     claims: int,
-) -> Verdict:
+) -> GuardrailVerdict:
     """What evidence says of one floor: the highest so far, for a breach stays one, and the latest for a warning."""
     breached, warned = highest >= -np.log(error), latest >= -np.log(early)
     p_value = claims * float(np.exp(-max(0.0, highest)))
@@ -94,7 +108,7 @@ def verdict(
         allowed = gathered.allowed_change(floor, claims)
         if p_value < 1.0:  # the bounds on the control's level have their part of the error
             p_value = (1.0 - REFERENCE_SHARE) * p_value + REFERENCE_SHARE * STUDY_ERROR
-    return Verdict(
+    return GuardrailVerdict(
         name=floor.name,
         state="breach" if breached else "warning" if warned else "holds",
         p_value=min(1.0, p_value),
@@ -114,34 +128,36 @@ ARMS = ("learner", "control")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class FloorState:
     """One floor: what to go on from, and the logarithm of the evidence at its highest and at its latest."""
 
-    gathered: Gathered | LevelEvidence
+    gathered: FloorEvidence | LevelEvidence
     highest: float = -np.inf
     latest: float = -np.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Vigil:
+class GuardrailMonitor:
     """What the breaker knows of the rounds so far; equal rounds give an equal vigil, bit for bit."""
 
-    pooled: Pooled | None = None
+    pooled: PooledStatistics | None = None
     seen: tuple[bool, ...] = (False, False)
     """Whether there were units of the learner, and of the control."""
-    held: Mapping[str, Held] | None = None
+    held: Mapping[str, FloorState] | None = None
     """By the floor's name; nothing before the first round."""
 
-    def after(self, floors: Sequence[Floor], rounds: Sequence[MeasuredRound], *, judged: bool = True) -> Vigil:
+    def after(
+        self, floors: Sequence[StopLevel], rounds: Sequence[MeasuredRound], *, judged: bool = True
+    ) -> GuardrailMonitor:
         """With more rounds, of which each arm is one cell at most; rounds without any cell only make a day longer.
 
         Rounds that are not judged say what the control's level is, and how wide units are spread.
 
         >>> from pasto.inference.round_data import CellMoments
-        >>> floor = Floor("likes", Quantity(0), -0.05, relative=True)
+        >>> floor = StopLevel("likes", Quantity(0), -0.05, relative=True)
         >>> means = {"control": 1.0, "learner": 0.6}
         >>> cells = [CellMoments(arm, -1, 200, (mean,), ((200.0,),)) for arm, mean in means.items()]
-        >>> vigil = Vigil().after([floor], [MeasuredRound(7, {}, cells)])
+        >>> vigil = GuardrailMonitor().after([floor], [MeasuredRound(7, {}, cells)])
         >>> for number in (8, 9):
         ...     vigil = vigil.after([floor], [MeasuredRound(number, {}, cells)])
         >>> [(one.state, one.since) for one in vigil.verdicts([floor])]
@@ -152,7 +168,7 @@ class Vigil:
             vigil = vigil._after_round(floors, measured, judged)
         return vigil
 
-    def _after_round(self, floors: Sequence[Floor], measured: MeasuredRound, judged: bool) -> Vigil:
+    def _after_round(self, floors: Sequence[StopLevel], measured: MeasuredRound, judged: bool) -> GuardrailMonitor:
         if not measured.cells and self.held is None:
             return self
         columns = columns_of(floors)
@@ -178,28 +194,30 @@ class Vigil:
             latest = float(evidence[-1])
             highest = max(latest, -np.inf if before is None else before.highest)
             if not highest < np.inf or np.isnan(latest):
-                raise BadMeasurement(f"the evidence on {floor.name!r} is no number; what was measured is out of range")
-            held[floor.name] = Held(gathered, highest, latest)
+                raise MeasurementError(
+                    f"the evidence on {floor.name!r} is no number; what was measured is out of range"
+                )
+            held[floor.name] = FloorState(gathered, highest, latest)
         if not measured.cells:
             return replace(self, held=held)
         units = cells.units[0] > 0
         seen = tuple(bool(before or (now and judged)) for before, now in zip(self.seen, units, strict=True))
-        return Vigil(pooled, seen, held)
+        return GuardrailMonitor(pooled, seen, held)
 
-    def rearmed(self) -> Vigil:
+    def rearmed(self) -> GuardrailMonitor:
         """Without any evidence; what is known of the control's level and of the spread of units stays.
 
-        >>> Vigil(seen=(True, True)).rearmed().seen
+        >>> GuardrailMonitor(seen=(True, True)).rearmed().seen
         (False, False)
         """
         levels = {
-            name: Held(held.gathered.rearmed())
+            name: FloorState(held.gathered.rearmed())
             for name, held in (self.held or {}).items()
             if isinstance(held.gathered, LevelEvidence)
         }
-        return Vigil(self.pooled, held=levels or None)
+        return GuardrailMonitor(self.pooled, held=levels or None)
 
-    def allowed(self, floors: Sequence[Floor]) -> dict[str, float]:
+    def allowed(self, floors: Sequence[StopLevel]) -> dict[str, float]:
         """By the floor's name: the change against the control that a level in the metric's own units allows."""
         found = {}
         for floor in floors:
@@ -211,8 +229,8 @@ class Vigil:
         return found
 
     def verdicts(
-        self, floors: Sequence[Floor], *, confidence: float = 0.95, warning: float = 0.8
-    ) -> tuple[Verdict, ...]:
+        self, floors: Sequence[StopLevel], *, confidence: float = 0.95, warning: float = 0.8
+    ) -> tuple[GuardrailVerdict, ...]:
         """What is to be said now: nothing before the learner had units, and of no control nothing relative to it."""
         if self.held is None or not self.seen[0]:
             return ()
@@ -221,7 +239,7 @@ class Vigil:
         found = []
         for floor in judged:
             one = self.held[floor.name]
-            found.append(verdict(floor, one.highest, one.latest, one.gathered, error, early, len(judged)))
+            found.append(judge_guardrail(floor, one.highest, one.latest, one.gathered, error, early, len(judged)))
         return tuple(found)
 
     def written(self) -> dict[str, Any]:
@@ -234,15 +252,15 @@ class Vigil:
         }
 
     @classmethod
-    def read(cls, written: Mapping[str, Any]) -> Vigil:
+    def read(cls, written: Mapping[str, Any]) -> GuardrailMonitor:
         """What `written` made.
 
-        >>> Vigil.read(Vigil().written()).seen
+        >>> GuardrailMonitor.read(Vigil().written()).seen
         (False, False)
         """
         pooled, held = written["pooled"], written["held"]
         return cls(
-            None if pooled is None else Pooled(*(np.array(part) for part in pooled)),
+            None if pooled is None else PooledStatistics(*(np.array(part) for part in pooled)),
             tuple(written["seen"]),
             None if held is None else {name: _read(one) for name, one in held.items()},
         )
@@ -251,20 +269,20 @@ class Vigil:
 _POOLED = ("spread", "count", "cross", "freedom")
 
 
-def columns_of(floors: Sequence[Floor]) -> list[int]:
+def columns_of(floors: Sequence[StopLevel]) -> list[int]:
     """The columns that floors are about, which are all that is carried."""
     pairs = ((floor.quantity.numerator, floor.quantity.denominator) for floor in floors)
     return sorted({column for pair in pairs for column in pair if column is not None})
 
 
-def _within(floor: Floor, columns: Sequence[int]) -> Floor:
+def _within(floor: StopLevel, columns: Sequence[int]) -> StopLevel:
     """The same floor, by its columns' places among those that are carried."""
     top, bottom = floor.quantity.numerator, floor.quantity.denominator
     quantity = Quantity(columns.index(top), None if bottom is None else columns.index(bottom))
     return replace(floor, quantity=quantity)
 
 
-def _cells(measured: MeasuredRound, columns: Sequence[int]) -> Cells:
+def _cells(measured: MeasuredRound, columns: Sequence[int]) -> CellStatistics:
     width = len(columns)
     units = np.zeros((1, len(ARMS)))
     mean, cross = np.zeros((*units.shape, width)), np.zeros((*units.shape, width, width))
@@ -273,17 +291,17 @@ def _cells(measured: MeasuredRound, columns: Sequence[int]) -> Cells:
         units[at], mean[at] = cell.units, np.asarray(cell.mean)[columns]
         cross[at] = np.asarray(cell.cross)[np.ix_(columns, columns)]
     if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
-        raise BadMeasurement("moments must be finite numbers; something that is not was measured")
-    return Cells(units, mean, cross)
+        raise MeasurementError("moments must be finite numbers; something that is not was measured")
+    return CellStatistics(units, mean, cross)
 
 
-def _written(held: Held) -> dict[str, Any]:
+def _written(held: FloorState) -> dict[str, Any]:
     gathered = held.gathered
     written = _written_level(gathered) if isinstance(gathered, LevelEvidence) else _written_starts(gathered)
     return {"highest": _log(held.highest), "latest": _log(held.latest), **written}
 
 
-def _written_starts(gathered: Gathered) -> dict[str, Any]:
+def _written_starts(gathered: FloorEvidence) -> dict[str, Any]:
     starts = gathered.starts
     return {
         "rounds": starts.rounds,
@@ -301,7 +319,7 @@ def _written_starts(gathered: Gathered) -> dict[str, Any]:
 def _written_level(level: LevelEvidence) -> dict[str, Any]:
     tracks, sums = {}, {}
     for name in _TRACKS:
-        track: Track = getattr(level, name)
+        track: LevelTrack = getattr(level, name)
         if track.gathered is not None:
             tracks[name] = {"log": _log(float(track.log)), **_written_starts(track.gathered)}
     for name in _SUMS:
@@ -317,13 +335,13 @@ _TRACKS = ("crash", "share", "worse", "level")
 _SUMS = ("served_today", "control_today", "reference")
 
 
-def _read(written: Mapping[str, Any]) -> Held:
+def _read(written: Mapping[str, Any]) -> FloorState:
     gathered = _read_level(written) if "basis" in written else _read_starts(written)
-    return Held(gathered, _unlog(written["highest"]), _unlog(written["latest"]))
+    return FloorState(gathered, _unlog(written["highest"]), _unlog(written["latest"]))
 
 
-def _read_starts(written: Mapping[str, Any]) -> Gathered:
-    starts = Starts(
+def _read_starts(written: Mapping[str, Any]) -> FloorEvidence:
+    starts = ChangeDetectorState(
         written["rounds"],
         np.array([_unlog(value) for value in written["held"]]),
         np.array([_unlog(value) for value in written["best"]]),
@@ -333,13 +351,13 @@ def _read_starts(written: Mapping[str, Any]) -> Gathered:
         np.array(written["shares"], dtype=float),
         tuple(written["numbers"]),
     )
-    return Gathered(starts, tuple((np.array(units), np.array(total)) for units, total in written["sums"]))
+    return FloorEvidence(starts, tuple((np.array(units), np.array(total)) for units, total in written["sums"]))
 
 
 def _read_level(written: Mapping[str, Any]) -> LevelEvidence:
     fields: dict[str, Any] = {"basis": written["basis"], "days": written["days"]}
     for name, track in written["tracks"].items():
-        fields[name] = Track(np.array(_unlog(track["log"])), _read_starts(track))
+        fields[name] = LevelTrack(np.array(_unlog(track["log"])), _read_starts(track))
     for name, (rounds, seconds, first_round, *arrays) in written["sums"].items():
         fields[name] = RoundSum(rounds, seconds, first_round, *(np.array(part, dtype=float) for part in arrays))
     return LevelEvidence(**fields)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw, log_ndtr, stdtrit
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 
 Array = NDArray[np.float64]
 
@@ -48,9 +48,9 @@ def chance_of_error(confidence: float, claims: int = 1) -> float:
     (0.05, 0.01)
     """
     if not 0.0 < confidence < 1.0:
-        raise BadOption(f"a confidence lies between 0 and 1, got {confidence!r}; write 0.95 for 95 %")
+        raise OptionError(f"a confidence lies between 0 and 1, got {confidence!r}; write 0.95 for 95 %")
     if claims < 1:
-        raise BadOption(f"an error is shared out among at least one claim, got {claims!r}")
+        raise OptionError(f"an error is shared out among at least one claim, got {claims!r}")
     return (1.0 - confidence) / claims
 
 
@@ -159,10 +159,10 @@ def progress_of(information: float | Array, tight: float = TIGHT, error: float =
     return np.asarray(best * np.asarray(information, dtype=float) / tight)
 
 
-def around(estimate: float | Array, variance: float | Array, reach: float | Array) -> Interval:
+def interval_around(estimate: float | Array, variance: float | Array, reach: float | Array) -> Interval:
     """The interval that reaches so many standard errors to either side.
 
-    >>> found = around(2.0, 0.25, 1.96)
+    >>> found = interval_around(2.0, 0.25, 1.96)
     >>> float(found.low), float(found.high)
     (1.02, 2.98)
     """

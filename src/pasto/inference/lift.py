@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pasto.formatting import stated
+from pasto.formatting import format_confidence
 from pasto.inference import (
     Comparison,
+    ComparisonSide,
     Interval,
     Quantity,
-    Range,
-    Side,
+    ValueRange,
     Weights,
     bounded_difference,
     bounded_relative,
@@ -21,11 +21,11 @@ from pasto.inference import (
     compare,
     side,
 )
-from pasto.inference.round_data import Record
+from pasto.inference.round_data import RoundRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LiftEstimate:
     """A number and the ends it lies between; infinite ends where nothing is known yet."""
 
     value: float
@@ -39,21 +39,21 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Adjusted:
+class AdjustedLift:
     """The same lift with what units did before taken into account (CUPED)."""
 
-    absolute: Estimate
-    relative: Estimate
+    absolute: LiftEstimate
+    relative: LiftEstimate
     reduction: float
     """The share of the variance that is gone; 0 where the past explains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class BoundedLift:
     """The same lift by an interval that needs no large numbers, from the range that the metric was given."""
 
-    absolute: Estimate
-    relative: Estimate | None
+    absolute: LiftEstimate
+    relative: LiftEstimate | None
     """None where the metric may be negative."""
 
 
@@ -65,16 +65,16 @@ class Lift:
     metric: str
     level: float
     control: float
-    absolute: Estimate
-    relative: Estimate
+    absolute: LiftEstimate
+    relative: LiftEstimate
     rounds: int
     """With both sides in them."""
     confidence: float
     sequential: bool
     """Whether it may be looked at whenever one likes."""
-    adjusted: Adjusted | None = None
+    adjusted: AdjustedLift | None = None
     """None where the metric has no covariate."""
-    bounded: Bounded | None = None
+    bounded: BoundedLift | None = None
     """Of a whole arm over several rounds, at any look; None for anything else, and without a range."""
 
     @property
@@ -90,14 +90,14 @@ class Lift:
         when = "at any look" if self.sequential else "at the horizon set beforehand"
         way = ways[self.absolute.told]
         told = way if self.absolute.told == "unclear" else f"{way} by {abs(self.relative.value):.2%}"
-        return f"{self.target}: {self.metric} {told} ({span}, {stated(self.confidence)} {when})"
+        return f"{self.target}: {self.metric} {told} ({span}, {format_confidence(self.confidence)} {when})"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LiftTarget:
     """What is compared with the control: a whole arm, or fixed shares of an arm's candidates.
 
-    >>> Target("best", "learner", {3: 1.0}).weights
+    >>> LiftTarget("best", "learner", {3: 1.0}).weights
     'even'
     """
 
@@ -112,15 +112,15 @@ class Target:
         return "traffic" if self.shares is None else "even"
 
 
-def lifts(
-    record: Record,
+def estimate_lifts(
+    record: RoundRecord,
     metrics: Mapping[str, Quantity],
-    targets: Sequence[Target],
+    targets: Sequence[LiftTarget],
     *,
     confidence: float = 0.95,
     sequential: bool = True,
     covariates: Mapping[str, Quantity] | None = None,
-    ranges: Mapping[str, Range] | None = None,
+    ranges: Mapping[str, ValueRange] | None = None,
     elapsed: float | None = None,
 ) -> tuple[Lift, ...]:
     """Every target's lift in every metric, all rounds together.
@@ -138,7 +138,7 @@ def lifts(
     ...         CellMoments("learner", 1, 2000, (1.05 * level,), ((2000.0,),)),
     ...     ]
     >>> record = recorded([MeasuredRound(number, shares, told(level)) for number, level in enumerate([10.0, 14.0])])
-    >>> print(lifts(record, {"watch_time": Quantity(0)}, [Target("learner")])[0])
+    >>> print(estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0])
     learner: watch_time rose by 5.00% (+4.27% to +5.73%, 95% at any look)
     """
     error = chance_of_error(confidence)
@@ -152,7 +152,7 @@ def lifts(
             adjusted = None
             if (covariate := (covariates or {}).get(name)) is not None:
                 other = _phase(sides.compare(target, quantity, covariate), elapsed)
-                adjusted = Adjusted(*_both(other, error, sequential), _reduction(raw, other))
+                adjusted = AdjustedLift(*_both(other, error, sequential), _reduction(raw, other))
             found.append(
                 Lift(
                     target=target.name,
@@ -174,7 +174,7 @@ def lifts(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class LiftHistory:
     """A lift round by round, and cumulatively after every round: (rounds,) each."""
 
     by_round: Interval
@@ -183,26 +183,31 @@ class History:
     """All rounds so far, at any look."""
 
 
-def history(
-    record: Record, quantity: Quantity, target: Target, *, confidence: float = 0.95, covariate: Quantity | None = None
-) -> History:
+def estimate_history(
+    record: RoundRecord,
+    quantity: Quantity,
+    target: LiftTarget,
+    *,
+    confidence: float = 0.95,
+    covariate: Quantity | None = None,
+) -> LiftHistory:
     """A target's relative lift as it came in."""
     error = chance_of_error(confidence)
     sides = _Sides(record, running=True)
     along = sides.compare(target, quantity, covariate, running=True)
     alone = sides.compare(target, quantity, covariate, alone=True)
-    return History(alone.relative(error, sequential=False), along.relative(error, sequential=True))
+    return LiftHistory(alone.relative(error, sequential=False), along.relative(error, sequential=True))
 
 
 class _Sides:
     """A record's sides, each worked out once."""
 
-    def __init__(self, record: Record, *, running: bool) -> None:
+    def __init__(self, record: RoundRecord, *, running: bool) -> None:
         self._record = record
         self._running = running
-        self._sides: dict[tuple[str, tuple[tuple[int, float], ...] | None], Side] = {}
+        self._sides: dict[tuple[str, tuple[tuple[int, float], ...] | None], ComparisonSide] = {}
 
-    def _side(self, target: Target) -> Side:
+    def _side(self, target: LiftTarget) -> ComparisonSide:
         asked = target.arm, None if target.shares is None else tuple(target.shares.items())
         if asked not in self._sides:
             cells, place, covariances = self._record.view(target.arm, running=self._running)
@@ -212,16 +217,16 @@ class _Sides:
             self._sides[asked] = side(cells, covariances, shares)
         return self._sides[asked]
 
-    def _control(self) -> Side:
+    def _control(self) -> ComparisonSide:
         cells, place, covariances = self._record.view("control", running=self._running)
         return side(cells, covariances, place)
 
-    def rounds(self, target: Target) -> int:
+    def rounds(self, target: LiftTarget) -> int:
         return int(((self._side(target).units > 0) & (self._control().units > 0)).sum())
 
     def compare(
         self,
-        target: Target,
+        target: LiftTarget,
         quantity: Quantity,
         covariate: Quantity | None,
         *,
@@ -238,13 +243,15 @@ def _phase(comparison: Comparison, elapsed: float | None) -> Comparison:
     return comparison if elapsed is None else replace(comparison, information=np.asarray(float(elapsed)))
 
 
-def _both(comparison: Comparison, error: float, sequential: bool) -> tuple[Estimate, Estimate]:
+def _both(comparison: Comparison, error: float, sequential: bool) -> tuple[LiftEstimate, LiftEstimate]:
     """A difference, and the same as a share of the control."""
     lift, share = comparison.lift(error, sequential=sequential), comparison.relative(error, sequential=sequential)
     return _estimate(lift), _estimate(share)
 
 
-def _bounded(record: Record, target: Target, quantity: Quantity, within: Range, error: float) -> Bounded | None:
+def _bounded(
+    record: RoundRecord, target: LiftTarget, quantity: Quantity, within: ValueRange, error: float
+) -> BoundedLift | None:
     """What a whole arm was served, without large numbers; the first round only says where to begin."""
     if target.shares is not None or quantity.denominator is not None or len(record.versions) < 2:
         return None
@@ -261,7 +268,7 @@ def _bounded(record: Record, target: Target, quantity: Quantity, within: Range, 
     difference = bounded_difference(arms[0], arms[1], within, error)
     last = Interval(*(np.asarray(end[-1]) for end in (difference.estimate, difference.low, difference.high)))
     relative = None if within.low < 0 else _estimate(bounded_relative(arms[0], arms[1], within, error))
-    return Bounded(_estimate(last), relative)
+    return BoundedLift(_estimate(last), relative)
 
 
 def _reduction(raw: Comparison, adjusted: Comparison) -> float:
@@ -270,5 +277,5 @@ def _reduction(raw: Comparison, adjusted: Comparison) -> float:
     return max(0.0, 1.0 - after / before) if np.isfinite(before) and before > 0 else 0.0
 
 
-def _estimate(interval: Interval) -> Estimate:
-    return Estimate(float(interval.estimate), float(interval.low), float(interval.high))
+def _estimate(interval: Interval) -> LiftEstimate:
+    return LiftEstimate(float(interval.estimate), float(interval.low), float(interval.high))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.inference import chance_of_error, log_evidence, progress_of, reach_at_any_time, reach_at_horizon
 from pasto.inference.cell_statistics import Array
 from pasto.inference.change_detection import MIXTURE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class PowerPlan:
     """Chances of a decision by round, and when they are high enough."""
 
     at_horizon: Array
@@ -42,7 +42,7 @@ class Plan:
         return _first(self.breaker, self.power)
 
 
-def plan(
+def plan_power(
     effect: float,
     deviation: float,
     units: float,
@@ -56,25 +56,25 @@ def plan(
     correlation: float = 0.0,
     studies: int = 2_000,
     seed: int = 0,
-) -> Plan:
+) -> PowerPlan:
     """Simulate studies with an effect, in the metric's units, and count when they would have told it.
 
     `deviation` is of one unit, `units` come in each round, `control` and `treated` are their shares (all the rest is
     treated unless stated), `claims` is how many are made together, and `correlation` is that of a covariate measured
     before the study with the metric: it takes its square off the variance.
 
-    >>> found = plan(effect=0.1, deviation=1.0, units=1000, control=0.2, rounds=60, studies=500)
+    >>> found = plan_power(effect=0.1, deviation=1.0, units=1000, control=0.2, rounds=60, studies=500)
     >>> found.rounds_at_horizon, found.rounds_at_any_look
     (5, 10)
     """
     share = 1.0 - control if treated is None else treated
     for name, value in (("deviation", deviation), ("units", units), ("control", control), ("treated", share)):
         if not value > 0.0:
-            raise BadOption(f"a plan needs a positive {name}, got {value!r}")
+            raise OptionError(f"a plan needs a positive {name}, got {value!r}")
     if control + share > 1.0 + 1e-9:
-        raise BadOption(f"control and treated are shares of the same units, got {control} + {share}, more than all")
+        raise OptionError(f"control and treated are shares of the same units, got {control} + {share}, more than all")
     if not -1.0 < correlation < 1.0:
-        raise BadOption(f"a covariate's correlation lies between -1 and 1, got {correlation!r}")
+        raise OptionError(f"a covariate's correlation lies between -1 and 1, got {correlation!r}")
     variance = deviation**2 * (1.0 - correlation**2) * (1.0 / (units * share) + 1.0 / (units * control))
     allowed = chance_of_error(confidence, claims)
     rng = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def plan(
     crossed = np.abs(standard) > reach_at_any_time(progress_of(looks), allowed)
     # Of all starts the first, which holds half of the evidence, decides where harm is there from the beginning.
     evidence = log_evidence(np.cumsum(steps, axis=-1), looks, MIXTURE) + np.log(0.5)
-    return Plan(
+    return PowerPlan(
         at_horizon=np.asarray((np.abs(standard) > reach_at_horizon(allowed)).mean(axis=0)),
         at_any_look=np.asarray(np.maximum.accumulate(crossed, axis=-1).mean(axis=0)),
         breaker=np.asarray(np.maximum.accumulate(evidence >= -np.log(allowed), axis=-1).mean(axis=0)),

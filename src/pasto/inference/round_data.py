@@ -10,8 +10,8 @@ from typing import Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, unit_covariances
+from pasto.errors import MeasurementError
+from pasto.inference import CellStatistics, unit_covariances
 from pasto.inference.cell_statistics import Array
 
 Key = tuple[str, int]
@@ -62,11 +62,11 @@ WHOLE_ARM = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Sequence[CellMoments]):
+class CellTable(Sequence[CellMoments]):
     """The cells of a round in arrays, for rounds that have many; whoever asks for one of them gets its moments.
 
     >>> cells = [CellMoments("control", 0, 3, (2.0,), ((2.0,),)), CellMoments("learner", 4, 1, (5.0,), ((0.0,),))]
-    >>> table = Table.of(cells)
+    >>> table = CellTable.of(cells)
     >>> len(table), table[1].candidate, table.whole("learner").mean
     (2, 4, (5.0,))
     """
@@ -80,7 +80,7 @@ class Table(Sequence[CellMoments]):
     """(cells, columns, columns)."""
 
     @classmethod
-    def of(cls, cells: Sequence[MeasuredCell]) -> Table:
+    def of(cls, cells: Sequence[MeasuredCell]) -> CellTable:
         """The cells as one table."""
         width = len(cells[0].mean) if cells else 1
         return cls(
@@ -122,13 +122,13 @@ class Table(Sequence[CellMoments]):
         return CellMoments(arm, WHOLE_ARM, int(units.sum()), tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))
 
 
-def joined(arm: str, cells: Sequence[MeasuredCell]) -> CellMoments | None:
+def join_cells(arm: str, cells: Sequence[MeasuredCell]) -> CellMoments | None:
     """All of an arm's units as one cell; None where it had none.
 
-    >>> joined("learner", [CellMoments("learner", k, 2, (float(k),), ((0.0,),)) for k in (0, 1)]).cross
+    >>> join_cells("learner", [CellMoments("learner", k, 2, (float(k),), ((0.0,),)) for k in (0, 1)]).cross
     ((1.0,),)
     """
-    return (cells if isinstance(cells, Table) else Table.of(cells)).whole(arm)
+    return (cells if isinstance(cells, CellTable) else CellTable.of(cells)).whole(arm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +150,18 @@ class MeasuredRound:
     @property
     def units(self) -> int:
         """Of all cells together."""
-        if isinstance(self.cells, Table):
+        if isinstance(self.cells, CellTable):
             return int(self.cells.units.sum())
         return sum(cell.units for cell in self.cells)
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class RoundRecord:
     """A study's rounds as arrays, with the place of every cell."""
 
     keys: tuple[Key, ...]
     versions: tuple[int, ...]
-    cells: Cells
+    cells: CellStatistics
     """(rounds, cells)."""
     shares: Array
     """(rounds, cells)."""
@@ -175,27 +175,27 @@ class Record:
         """Where the control is; it has one candidate, the baseline."""
         places = self.places("control")
         if len(places) != 1:
-            raise BadMeasurement(f"a comparison needs one control cell in the rounds, got {len(places)}")
+            raise MeasurementError(f"a comparison needs one control cell in the rounds, got {len(places)}")
         return places[0]
 
     def place(self, arm: str, candidate: int) -> int:
         """Where one cell is."""
         if (arm, candidate) not in self.keys:
-            raise BadMeasurement(f"no round served candidate {candidate} in the arm {arm!r}")
+            raise MeasurementError(f"no round served candidate {candidate} in the arm {arm!r}")
         return self.keys.index((arm, candidate))
 
-    def joined(self, arm: str) -> tuple[Cells, int]:
+    def joined(self, arm: str) -> tuple[CellStatistics, int]:
         """The cells with a whole arm beside them, and its place."""
         places = self.places(arm)
         if not places:
-            raise BadMeasurement(
+            raise MeasurementError(
                 f"no round has an arm {arm!r}; there are {', '.join(sorted({a for a, _ in self.keys}))}"
             )
         if len(places) == 1:
             return self.cells, places[0]
         return self.cells.joined(places), len(self.keys)
 
-    def view(self, arm: str, *, running: bool) -> tuple[Cells, int, Array]:
+    def view(self, arm: str, *, running: bool) -> tuple[CellStatistics, int, Array]:
         """The same with the covariances of one unit, worked out once for everybody who asks."""
         asked = arm, running
         if asked not in self._views:
@@ -204,25 +204,25 @@ class Record:
         return self._views[asked]
 
     @cached_property
-    def _views(self) -> dict[tuple[str, bool], tuple[Cells, int, Array]]:
+    def _views(self) -> dict[tuple[str, bool], tuple[CellStatistics, int, Array]]:
         return {}
 
 
-def recorded(rounds: Sequence[MeasuredRound]) -> Record:
+def record_rounds(rounds: Sequence[MeasuredRound]) -> RoundRecord:
     """Put rounds into arrays; cells that a round did not have are empty there.
 
     >>> cell = CellMoments("control", 0, 3, (2.0,), ((2.0,),))
-    >>> record = recorded([MeasuredRound(1, {("control", 0): 0.5, ("learner", 1): 0.5}, [cell])])
+    >>> record = record_rounds([MeasuredRound(1, {("control", 0): 0.5, ("learner", 1): 0.5}, [cell])])
     >>> record.keys, record.cells.units.tolist()
     ((('control', 0), ('learner', 1)), [[3.0, 0.0]])
     """
     if not rounds:
-        raise BadMeasurement("a report needs at least one measured round, got none")
+        raise MeasurementError("a report needs at least one measured round, got none")
     columns = {width for one in rounds for width in _widths(one.cells)}
     if len(columns) > 1:
-        raise BadMeasurement(f"every cell needs the same columns, got {sorted(columns)} of them")
+        raise MeasurementError(f"every cell needs the same columns, got {sorted(columns)} of them")
     width = columns.pop() if columns else 1
-    tables = [one.cells if isinstance(one.cells, Table) else Table.of(one.cells) for one in rounds]
+    tables = [one.cells if isinstance(one.cells, CellTable) else CellTable.of(one.cells) for one in rounds]
     keys = tuple(
         sorted({key for one in rounds for key in one.shares} | {key for table in tables for key in table.keys})
     )
@@ -236,11 +236,11 @@ def recorded(rounds: Sequence[MeasuredRound]) -> Record:
             at = number, [place[key] for key in table.keys]
             units[at], mean[at], cross[at] = table.units, table.mean, table.cross
     if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
-        raise BadMeasurement("moments must be finite numbers; something that is not was measured")
-    return Record(keys, tuple(one.version for one in rounds), Cells(units, mean, cross), shares)
+        raise MeasurementError("moments must be finite numbers; something that is not was measured")
+    return RoundRecord(keys, tuple(one.version for one in rounds), CellStatistics(units, mean, cross), shares)
 
 
 def _widths(cells: Sequence[MeasuredCell]) -> set[int]:
-    if isinstance(cells, Table):
+    if isinstance(cells, CellTable):
         return {cells.mean.shape[1]} if len(cells) else set()
     return {len(cell.mean) for cell in cells}

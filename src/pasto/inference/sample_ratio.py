@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pasto.errors import BadMeasurement
+from pasto.errors import MeasurementError
 from pasto.inference.cell_statistics import Array
-from pasto.inference.round_data import WHOLE_ARM, Key, Record
+from pasto.inference.round_data import WHOLE_ARM, Key, RoundRecord
 
 LEFT = np.array([1e-3, 0.4, 0.7, 0.85, 0.9, 0.95, 1.05, 1.15, 1.5])
 """The part of a cell's units that is left, in the alternatives that are tried."""
@@ -33,7 +33,7 @@ BASELINE_ARMS = ("control", "outside", "held")
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class SampleRatioCheck:
     """Result of the check."""
 
     p_value: float
@@ -50,7 +50,7 @@ class Balance:
     """Σ N_t p_t: by each round's own shares."""
 
 
-def balance(record: Record, alarm: float = ALARM) -> Balance:
+def check_sample_ratio(record: RoundRecord, alarm: float = ALARM) -> SampleRatioCheck:
     """Compare a study's counts with the shares its units were drawn with.
 
     >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
@@ -58,7 +58,7 @@ def balance(record: Record, alarm: float = ALARM) -> Balance:
     >>> def cell(arm, candidate, units):
     ...     return CellMoments(arm, candidate, units, (0.0,), ((0.0,),))
     >>> rounds = [MeasuredRound(1, shares, [cell("control", 0, 5000), cell("learner", 1, 4500)])]
-    >>> found = balance(recorded(rounds))
+    >>> found = check_sample_ratio(recorded(rounds))
     >>> found.alarm, found.suspect, round(found.left, 2)
     (True, ('learner', 1), 0.9)
     """
@@ -74,7 +74,7 @@ def balance(record: Record, alarm: float = ALARM) -> Balance:
     seen, rest = float(total[members].sum()), float(total[~members].sum())
     wanted, rest_wanted = float(hoped[members].sum()), float(hoped[~members].sum())
     left = seen / wanted / max(rest / rest_wanted, 1e-12) if rest_wanted > 0 < wanted else 0.0
-    return Balance(
+    return SampleRatioCheck(
         p_value=float(min(1.0, np.exp(-highest))),
         alarm=tripped,
         round=int(np.argmax(evidence >= -np.log(alarm))) if tripped else None,
@@ -110,7 +110,7 @@ def imbalance(counts: Array, shares: Array, groups: NDArray[np.bool_] | None = N
     one. A unit in a cell without a share is infinite evidence.
     """
     if counts.shape != shares.shape:
-        raise BadMeasurement(f"counts and shares need the same shape, got {counts.shape} and {shares.shape}")
+        raise MeasurementError(f"counts and shares need the same shape, got {counts.shape} and {shares.shape}")
     # Cells that were left out leave the others' shares among themselves.
     shares = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
     by_cell = _log_ratios(counts, counts.sum(axis=-1, keepdims=True), shares, LEFT, np.full(len(LEFT), 1.0 / len(LEFT)))

@@ -23,11 +23,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Cells, Quantity, reach_at_horizon, unit_covariances
+from pasto.errors import MeasurementError
+from pasto.inference import CellStatistics, Quantity, reach_at_horizon, unit_covariances
 from pasto.inference.cell_statistics import Array
 from pasto.inference.comparison import WARM
-from pasto.inference.guardrail_evidence import Basis, Floor, Gathered, absolute_evidence, relative_evidence, shortfall
+from pasto.inference.guardrail_evidence import (
+    Basis,
+    FloorEvidence,
+    StopLevel,
+    absolute_evidence,
+    relative_evidence,
+    shortfall,
+)
 
 DAY_SECONDS = 86_400.0
 MAX_DAY_FACTOR = 2.0
@@ -58,7 +65,7 @@ class RoundSum:
     """(…, columns, columns): the covariance of a unit within its round, added up over units."""
 
     @classmethod
-    def of_round(cls, cells: Cells, covariances: Array, arm: int, number: int, seconds: float) -> RoundSum:
+    def of_round(cls, cells: CellStatistics, covariances: Array, arm: int, number: int, seconds: float) -> RoundSum:
         """Return the only round of `cells`."""
         units = cells.units[..., 0, arm]
         mean = np.where(units[..., None] > 0, cells.mean[..., 0, arm, :], 0.0)
@@ -81,10 +88,12 @@ class RoundSum:
             self.noise + later.noise,
         )
 
-    def as_cells(self) -> tuple[Cells, Array]:
+    def as_cells(self) -> tuple[CellStatistics, Array]:
         """Return all units as one cell of one round, with the covariance of a unit."""
         covariance = self.noise / np.maximum(self.units, 1.0)[..., None, None]
-        cells = Cells(self.units[..., None, None], self.mean[..., None, None, :], self.cross[..., None, None, :, :])
+        cells = CellStatistics(
+            self.units[..., None, None], self.mean[..., None, None, :], self.cross[..., None, None, :, :]
+        )
         return cells, covariance[..., None, None, :, :]
 
     def level(self) -> tuple[Array, Array]:
@@ -101,11 +110,11 @@ class RoundSum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Track:
+class LevelTrack:
     """One kind of evidence: its logarithm so far, and the state to continue from."""
 
     log: Array | float = -np.inf
-    gathered: Gathered | None = None
+    gathered: FloorEvidence | None = None
 
     @property
     def since(self) -> NDArray[np.intp]:
@@ -118,13 +127,13 @@ class LevelEvidence:
     """Evidence on one stop level, and the state to continue from."""
 
     basis: Basis
-    crash: Track = Track()
+    crash: LevelTrack = LevelTrack()
     """Of every round, against the stop level moved by `MAX_DAY_FACTOR`; with a control, on the first day only."""
-    share: Track = Track()
+    share: LevelTrack = LevelTrack()
     """Of every round, that it is beyond the allowed share of its control."""
-    worse: Track = Track()
+    worse: LevelTrack = LevelTrack()
     """Of every round, that it is worse than its control."""
-    level: Track = Track()
+    level: LevelTrack = LevelTrack()
     """Of every whole day, that it is beyond the stop level."""
     served_today: RoundSum | None = None
     """Rounds since the last whole day."""
@@ -159,7 +168,7 @@ class LevelEvidence:
         """Return the state without evidence; the control's level stays known."""
         return LevelEvidence(self.basis, control_today=self.control_today, reference=self.reference, days=self.days)
 
-    def allowed_share(self, floor: Floor, claims: int = 1) -> Array:
+    def allowed_share(self, floor: StopLevel, claims: int = 1) -> Array:
         """Return the share of the control at which traffic is pulled, (…); NaN if it is not known yet.
 
         The control's level is taken at the end of its confidence interval that allows more. The intervals of all days
@@ -183,15 +192,15 @@ class LevelEvidence:
                 share = np.where(upper > floor.value, floor.value / upper, 1.0)
         return np.asarray(np.where(np.isfinite(value), share, np.nan))
 
-    def allowed_change(self, floor: Floor, claims: int = 1) -> float | None:
+    def allowed_change(self, floor: StopLevel, claims: int = 1) -> float | None:
         """Return the same for a single study as a change against the control, −0.05 for five percent less."""
         share = float(self.allowed_share(floor, claims))
         return share - 1.0 if np.isfinite(share) else None
 
     def after(
         self,
-        floor: Floor,
-        cells: Cells,
+        floor: StopLevel,
+        cells: CellStatistics,
         covariances: Array,
         *,
         number: int,
@@ -212,7 +221,9 @@ class LevelEvidence:
             state = state._after_control(RoundSum.of_round(cells, covariances, 1, number, seconds))
         return state
 
-    def _after_round(self, floor: Floor, cells: Cells, covariances: Array, number: int, claims: int) -> LevelEvidence:
+    def _after_round(
+        self, floor: StopLevel, cells: CellStatistics, covariances: Array, number: int, claims: int
+    ) -> LevelEvidence:
         """Judge a round by itself."""
         if self.basis == "days":
             moved = crash_level(floor)
@@ -222,7 +233,7 @@ class LevelEvidence:
             found = absolute_evidence(cells, alone, 0, covariances, self.crash.gathered, [number])
             return replace(self, crash=_last(found))
 
-        def compare(track: Track, share: Array) -> Track:
+        def compare(track: LevelTrack, share: Array) -> LevelTrack:
             known = np.isfinite(share)[..., None]
             if not known.any():
                 return track
@@ -237,7 +248,7 @@ class LevelEvidence:
             return replace(state, crash=compare(self.crash, share))
         return replace(state, share=compare(self.share, share))
 
-    def _after_day(self, floor: Floor, served: RoundSum) -> LevelEvidence:
+    def _after_day(self, floor: StopLevel, served: RoundSum) -> LevelEvidence:
         """Add a round to the day, and judge the day if it is over."""
         today = served if self.served_today is None else self.served_today.joined(served)
         if today.seconds < DAY_SECONDS:
@@ -257,14 +268,15 @@ class LevelEvidence:
         return replace(self, control_today=None, reference=reference, days=self.days + 1)
 
 
-def _last(found: tuple[Array, Gathered]) -> Track:
-    return Track(found[0][..., -1], found[1])
+def _last(found: tuple[Array, FloorEvidence]) -> LevelTrack:
+    return LevelTrack(found[0][..., -1], found[1])
 
 
-def crash_level(floor: Floor) -> float | None:
+def crash_level(floor: StopLevel) -> float | None:
     """Return the level beyond which a part of a day counts as a crash; None for a stop level of zero.
 
-    >>> crash_level(Floor("likes", Quantity(0), 0.04)), crash_level(Floor("errors", Quantity(0), 0.04, at_most=True))
+    >>> lowest, highest = StopLevel("likes", Quantity(0), 0.04), StopLevel("errors", Quantity(0), 0.04, at_most=True)
+    >>> crash_level(lowest), crash_level(highest)
     (0.02, 0.08)
     """
     if not floor.value:
@@ -273,18 +285,18 @@ def crash_level(floor: Floor) -> float | None:
 
 
 def gather_evidence(
-    cells: Cells,
-    floor: Floor,
+    cells: CellStatistics,
+    floor: StopLevel,
     served: int,
     control: int | None,
     covariances: Array | None = None,
-    before: Gathered | LevelEvidence | None = None,
+    before: FloorEvidence | LevelEvidence | None = None,
     numbers: Sequence[int] | None = None,
     *,
     seconds: Sequence[float] | None = None,
     claims: int = 1,
     judged: bool = True,
-) -> tuple[Array, Gathered | LevelEvidence]:
+) -> tuple[Array, FloorEvidence | LevelEvidence]:
     """Return the logarithm of the evidence on any floor after every round, (…, rounds), and the state to continue from.
 
     `seconds` says how long every round lasted; without it, each counts as a whole day. `claims` is the number of
@@ -293,7 +305,7 @@ def gather_evidence(
     >>> hours = np.arange(72)
     >>> swing = 1.0 + 0.1 * np.sin(2.0 * np.pi * hours / 24.0)
     >>> mean = 10.0 * swing[:, None] * np.array([0.99, 1.0])
-    >>> cells = Cells(np.full((72, 2), 5e4), mean[..., None], np.full((72, 2, 1, 1), 5e4))
+    >>> cells = CellStatistics(np.full((72, 2), 5e4), mean[..., None], np.full((72, 2, 1, 1), 5e4))
     >>> for basis in (None, "control", "days"):
     ...     floor = Floor("likes", Quantity(0), 9.5, basis=basis)
     ...     log, _ = gather_evidence(cells, floor, 0, 1, seconds=[3600.0] * 72)
@@ -306,7 +318,7 @@ def gather_evidence(
         assert not isinstance(before, LevelEvidence)  # noqa: S101 -- the same floor gathered it
         return shortfall(cells, floor, served, control, covariances, before, numbers)
     if control is None and floor.basis == "control":
-        raise BadMeasurement(f"the floor of {floor.name!r} is judged against the control; the study has no control")
+        raise MeasurementError(f"the floor of {floor.name!r} is judged against the control; the study has no control")
     if covariances is None:
         covariances = unit_covariances(cells, running=True)
     state = before if isinstance(before, LevelEvidence) else LevelEvidence(floor.basis)
@@ -320,7 +332,7 @@ def gather_evidence(
         at = [place]
         state = state.after(
             narrow,
-            Cells(units[..., at, :], mean[..., at, :, :], cross[..., at, :, :, :]),
+            CellStatistics(units[..., at, :], mean[..., at, :, :], cross[..., at, :, :, :]),
             spread[..., at, :, :, :],
             number=place if numbers is None else numbers[place],
             seconds=DAY_SECONDS if seconds is None else seconds[place],

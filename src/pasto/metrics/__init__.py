@@ -1,27 +1,27 @@
 """Metric definitions, and what events make of them: mean and covariance by arm and candidate."""
 
 from pasto.metrics.definitions import Column, Condition, Covariate, Metric
-from pasto.metrics.engines import ENGINES, Before, Engine, Request
+from pasto.metrics.engines import ENGINES, CovariateWindow, Engine, MeasureRequest
 from pasto.metrics.measurement import measure
-from pasto.metrics.moments import Moments, covariances, moments
+from pasto.metrics.moments import Moments, build_moments, covariances
 from pasto.metrics.parsing import parse_metrics
 from pasto.metrics.sender_measurement import OTHER_SOURCES, Sender, measure_by_sender
 
 __all__ = [
     "ENGINES",
     "OTHER_SOURCES",
-    "Before",
     "Column",
     "Condition",
     "Covariate",
+    "CovariateWindow",
     "Engine",
+    "MeasureRequest",
     "Metric",
     "Moments",
-    "Request",
     "Sender",
+    "build_moments",
     "covariances",
     "measure",
     "measure_by_sender",
-    "moments",
     "parse_metrics",
 ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
-from pasto.metrics.engines import ENGINES, Before, Request, duckdb, postgres, spark
+from pasto.metrics.engines import ENGINES, CovariateWindow, MeasureRequest, duckdb, postgres, spark
 from pasto.metrics.moments import Moments
 from pasto.metrics.sources.table_check import find_problems, kind_of, read_types
-from pasto.metrics.sources.team_tables import Tables, team_events
-from pasto.metrics.sql import DIALECTS, Draft, Relation
+from pasto.metrics.sources.team_tables import TeamTables, team_relations
+from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation
 from pasto.metrics.sql.field_access import Kind
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 
 def measure(
@@ -25,7 +25,7 @@ def measure(
     after: int,
     until: int,
     columns: Sequence[Column],
-    before: Before | None = None,
+    before: CovariateWindow | None = None,
 ) -> tuple[Moments, ...]:
     """Measure one round: the units exposed under a policy in (after, until], by arm and candidate.
 
@@ -35,15 +35,15 @@ def measure(
     received to when the event was. Columns that look back read the units' events in `before`, of whatever version.
     """
     if dialect not in ENGINES:
-        raise BadOption(f"no engine measures {dialect!r}; there are {', '.join(ENGINES)}")
+        raise OptionError(f"no engine measures {dialect!r}; there are {', '.join(ENGINES)}")
     if not columns:
-        raise BadOption("there is no column to measure; give at least one")
+        raise OptionError("there is no column to measure; give at least one")
     looking = next((column.name for column in columns if column.lookback is not None), None)
     if looking is not None and before is None:
-        raise BadOption(f"the column {looking!r} looks back, and nothing says where the past ends; give `before`")
+        raise OptionError(f"the column {looking!r} looks back, and nothing says where the past ends; give `before`")
     if before is not None and before.until > after:
-        raise BadOption(f"the past ends at {before.until}, behind the round's beginning at {after}; it must not")
-    return ENGINES[dialect](connection, Request(study, version, after, until, tuple(columns), before))
+        raise OptionError(f"the past ends at {before.until}, behind the round's beginning at {after}; it must not")
+    return ENGINES[dialect](connection, MeasureRequest(study, version, after, until, tuple(columns), before))
 
 
 _MEASURE = {
@@ -58,8 +58,8 @@ _PLAN = {"duckdb": duckdb.plan_relation, "postgres": postgres.plan_relation, "sp
 def measure_tables(
     connection: Any,
     dialect: str,
-    tables: Tables,
-    policy: Published,
+    tables: TeamTables,
+    policy: PublishedPolicy,
     columns: tuple[Column, ...],
     since: int | None = None,
 ) -> tuple[Moments, ...]:
@@ -73,7 +73,9 @@ def measure_tables(
     return _MEASURE[dialect](connection, draft, relation, columns)
 
 
-def plan_tables(connection: Any, dialect: str, tables: Tables, policy: Published, columns: tuple[Column, ...]) -> None:
+def plan_tables(
+    connection: Any, dialect: str, tables: TeamTables, policy: PublishedPolicy, columns: tuple[Column, ...]
+) -> None:
     """Have the engine plan the query of `measure_tables` without running it; it raises what would fail."""
     draft, relation = _relation(connection, dialect, tables, policy, columns, policy.version)
     _PLAN[dialect](connection, draft, relation, columns)
@@ -82,22 +84,22 @@ def plan_tables(connection: Any, dialect: str, tables: Tables, policy: Published
 def _relation(
     connection: Any,
     dialect: str,
-    tables: Tables,
-    policy: Published,
+    tables: TeamTables,
+    policy: PublishedPolicy,
     columns: tuple[Column, ...],
     since: int | None,
-) -> tuple[Draft, Relation]:
+) -> tuple[QueryBuilder, Relation]:
     if dialect not in DIALECTS:
-        raise BadOption(f"no engine reads tables of {dialect!r}; there are {', '.join(DIALECTS)}")
+        raise OptionError(f"no engine reads tables of {dialect!r}; there are {', '.join(DIALECTS)}")
     if not columns:
-        raise BadOption("there is no column to measure; give at least one")
-    draft = Draft(DIALECTS[dialect])
+        raise OptionError("there is no column to measure; give at least one")
+    draft = QueryBuilder(DIALECTS[dialect])
     names = [tables.exposures.table, *(table.table for table in tables.events)]
     types = {name: read_types(connection, draft, name) for name in names}
     if problems := find_problems(tables, columns, types):
-        raise BadOption("; ".join(f"{path} {problem}" for path, problem in problems.items()))
+        raise OptionError("; ".join(f"{path} {problem}" for path, problem in problems.items()))
     kinds = {name: _kinds(found) for name, found in types.items()}
-    return draft, team_events(draft, tables, policy, columns, kinds, since)
+    return draft, team_relations(draft, tables, policy, columns, kinds, since)
 
 
 def _kinds(types: dict[str, str]) -> dict[str, Kind]:

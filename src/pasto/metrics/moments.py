@@ -29,11 +29,11 @@ class Moments:
     """By column: units whose number lay outside the stated range and was moved to its end."""
 
 
-def moments(arm: str, candidate: int, values: Array, clipped: Sequence[int]) -> Moments:
+def build_moments(arm: str, candidate: int, values: Array, clipped: Sequence[int]) -> Moments:
     """The moments of one cell's values, (units, columns), in the order of their rows.
 
     >>> import numpy as np
-    >>> moments("learner", 0, np.array([[1.0, 0.0], [3.0, 2.0]]), (0, 0)).cross
+    >>> build_moments("learner", 0, np.array([[1.0, 0.0], [3.0, 2.0]]), (0, 0)).cross
     ((2.0, 2.0), (2.0, 2.0))
     """
     units, columns = values.shape
@@ -75,11 +75,11 @@ DIGITS = 1e-9
 """Up to which part two engines' sums must agree."""
 
 
-def agree(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
+def moments_match(recorded: Sequence[Moments], measured: Sequence[Moments]) -> bool:
     """Whether two engines measured the same, but for the last digits.
 
     >>> one, other = (Moments("control", 0, 3, (mean,), ((2.0,),), (0,)) for mean in (0.3, 0.1 + 0.2))
-    >>> one == other, agree([one], [other])
+    >>> one == other, moments_match([one], [other])
     (False, True)
     """
     if [_cell(one) for one in recorded] != [_cell(one) for one in measured]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
-from pasto.durations import read_span
+from pasto.durations import parse_duration
 from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
 from pasto.records import Value
-from pasto.validation import Problems, nearest, shown, within
+from pasto.validation import ProblemList, nearest_name, show_value, within
 
 COVARIATE_FIELDS = ("lookback", "metric", "cap")
 
@@ -18,10 +18,10 @@ GROWING = ("sum", "count")
 """What makes a unit's number grow with the time it is watched, so that a round's bounds do not fit a look-back."""
 
 
-def read_covariate(problems: Problems, path: str, name: str, given: object) -> Covariate | None:
+def read_covariate(problems: ProblemList, path: str, name: str, given: object) -> Covariate | None:
     """The field `covariate` of the metric `name`: a look-back, or one with the metric to look at; no columns yet.
 
-    >>> read_covariate(Problems(), "metrics.likes.covariate", "likes", "7d").lookback
+    >>> read_covariate(ProblemList(), "metrics.likes.covariate", "likes", "7d").lookback
     604800.0
     """
     if not isinstance(given, Mapping):
@@ -30,10 +30,10 @@ def read_covariate(problems: Problems, path: str, name: str, given: object) -> C
     if "lookback" not in fields:
         problems.add(within(path, "lookback"), "is missing; say how far back to look, as in covariate: 7d")
         return None
-    lookback = read_span(problems, within(path, "lookback"), fields["lookback"], low=1.0)
+    lookback = parse_duration(problems, within(path, "lookback"), fields["lookback"], low=1.0)
     metric = fields.get("metric", name)
     if not isinstance(metric, str):
-        problems.add(within(path, "metric"), f"must be the name of a metric of this study, got {shown(metric)}")
+        problems.add(within(path, "metric"), f"must be the name of a metric of this study, got {show_value(metric)}")
         return None
     cap = None
     if fields.get("cap") is not None:
@@ -43,11 +43,11 @@ def read_covariate(problems: Problems, path: str, name: str, given: object) -> C
     return None if lookback is None else Covariate(metric, lookback, cap=cap)
 
 
-def adjusted(problems: Problems, path: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+def with_covariates(problems: ProblemList, path: str, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """The metrics with the columns that their covariates read; those that are defined alike are one column.
 
     >>> likes = Metric("likes", Column("likes", "like", None, "count", 0.0, 5.0), covariate=Covariate("likes", 3600.0))
-    >>> adjusted(Problems(), "metrics", {"likes": likes})["likes"].covariate.columns[0].name
+    >>> with_covariates(ProblemList(), "metrics", {"likes": likes})["likes"].covariate.columns[0].name
     'likes.covariate'
     """
     first: dict[Column, Column] = {}
@@ -58,7 +58,7 @@ def adjusted(problems: Problems, path: str, metrics: Mapping[str, Metric]) -> di
             spot = f"{within(path, name)}.covariate"
             source = metrics.get(wanted.metric)
             if source is None:
-                problems.add(f"{spot}.metric", f"is no metric of this study; {nearest(wanted.metric, metrics)}")
+                problems.add(f"{spot}.metric", f"is no metric of this study; {nearest_name(wanted.metric, metrics)}")
             elif source.denominator is not None and wanted.cap is not None:
                 problems.add(f"{spot}.cap", f"cannot bound {wanted.metric}, which is a ratio; leave it out")
             else:
@@ -118,9 +118,9 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
     >>> metrics["watch_time"].numerator.high, metrics["like_rate"].denominator.name
     (7200.0, 'like_rate.denominator')
     """
-    problems = Problems()
+    problems = ProblemList()
     if not isinstance(document, Mapping) or not document:
-        problems.add(path, f"must define at least one metric by name, got {shown(document)}")
+        problems.add(path, f"must define at least one metric by name, got {show_value(document)}")
         problems.refuse()
     if len(document) > MOST:
         problems.add(path, f"has {len(document)} metrics, more than the {MOST} that one study may have")
@@ -129,14 +129,14 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
     for name, given in document.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             problems.add(
-                within(path, shown(name)),
+                within(path, show_value(name)),
                 "is no metric's name: up to 63 letters, digits, _ and -, and a letter or _ first",
             )
             continue
         metric = _metric(problems, within(path, name), name, given)
         if metric is not None:
             found[name] = metric
-    found = adjusted(problems, path, _shared(found))
+    found = with_covariates(problems, path, _shared(found))
     compared = sum(len(test.values) for metric in found.values() for half in _all(metric) for test in half.where)
     if compared > MOST_VALUES:
         problems.add(path, f"compares with {compared:,} values in all, more than {MOST_VALUES:,}; count simpler events")
@@ -144,13 +144,13 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
     return found
 
 
-def _metric(problems: Problems, path: str, name: str, given: object) -> Metric | None:
+def _metric(problems: ProblemList, path: str, name: str, given: object) -> Metric | None:
     fields = problems.fields(path, given, METRIC_FIELDS)
     if not isinstance(given, Mapping):
         return None
     lower = fields.pop("lower_is_better", False)
     if not isinstance(lower, bool):
-        problems.add(within(path, "lower_is_better"), f"must be true or false, got {shown(lower)}")
+        problems.add(within(path, "lower_is_better"), f"must be true or false, got {show_value(lower)}")
         lower = False
     covariate = None
     if "covariate" in fields:
@@ -165,7 +165,7 @@ def _metric(problems: Problems, path: str, name: str, given: object) -> Metric |
         problems.add(
             within(path, "ratio"),
             f"must be two definitions, [numerator, denominator], such as [{{event: like, per_unit: count}}, "
-            f"{{event: view, per_unit: count}}], got {shown(halves)}",
+            f"{{event: view, per_unit: count}}], got {show_value(halves)}",
         )
         return None
     columns = []
@@ -183,7 +183,7 @@ def _metric(problems: Problems, path: str, name: str, given: object) -> Metric |
     return Metric(name, top, bottom, lower, covariate)
 
 
-def _column(problems: Problems, path: str, name: str, fields: Mapping[str, object]) -> Column | None:
+def _column(problems: ProblemList, path: str, name: str, fields: Mapping[str, object]) -> Column | None:
     event, value, by = (_named(problems, path, fields, field) for field in ("event", "value", "by"))
     if "event" not in fields:
         problems.add(within(path, "event"), "is missing; name the event that the metric reads, as in event: watch")
@@ -191,7 +191,7 @@ def _column(problems: Problems, path: str, name: str, fields: Mapping[str, objec
     if not isinstance(per_unit, str) or per_unit not in AGGREGATES:
         problems.add(
             within(path, "per_unit"),
-            f"must be one of {', '.join(AGGREGATES)}, got {shown(per_unit)}{_meant_aggregate(per_unit)}",
+            f"must be one of {', '.join(AGGREGATES)}, got {show_value(per_unit)}{_meant_aggregate(per_unit)}",
         )
         return None
     if per_unit in ("count", "any"):
@@ -214,13 +214,13 @@ def _column(problems: Problems, path: str, name: str, fields: Mapping[str, objec
         problems.add(within(path, "by"), "is only read by per_unit: last; leave it out")
     low, high = _bounds(problems, path, fields)
     where = _where(problems, within(path, "where"), fields["where"]) if "where" in fields else ()
-    window = read_span(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
+    window = parse_duration(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
     if event is None:
         return None
     return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by, window)
 
 
-def _named(problems: Problems, path: str, fields: Mapping[str, object], field: str) -> str | None:
+def _named(problems: ProblemList, path: str, fields: Mapping[str, object], field: str) -> str | None:
     if field not in fields:
         return None
     pattern = _EVENT if field == "event" else _FIELD
@@ -232,11 +232,11 @@ def _named(problems: Problems, path: str, fields: Mapping[str, object], field: s
         if field == "event"
         else "a field's name: up to 64 letters, digits and _ . -, and a letter or _ first"
     )
-    problems.add(within(path, field), f"must be {rule}; got {shown(given)}")
+    problems.add(within(path, field), f"must be {rule}; got {show_value(given)}")
     return None
 
 
-def _bounds(problems: Problems, path: str, fields: Mapping[str, object]) -> tuple[float | None, float | None]:
+def _bounds(problems: ProblemList, path: str, fields: Mapping[str, object]) -> tuple[float | None, float | None]:
     if "cap" in fields and "range" in fields:
         problems.add(within(path, "cap"), "stands beside range; cap: c is short for range: [0, c], so keep one")
         return None, None
@@ -249,7 +249,7 @@ def _bounds(problems: Problems, path: str, fields: Mapping[str, object]) -> tupl
         return (0.0, 1.0) if fields.get("per_unit") == "any" else (None, None)
     spot, given = within(path, "range"), fields["range"]
     if not isinstance(given, (list, tuple)) or len(given) != 2:
-        problems.add(spot, f"must be two numbers, [lowest, highest], got {shown(given)}")
+        problems.add(spot, f"must be two numbers, [lowest, highest], got {show_value(given)}")
         return None, None
     low, high = (problems.number(f"{spot}[{place}]", end) for place, end in enumerate(given))
     if low is None or high is None:
@@ -264,22 +264,23 @@ def _bounds(problems: Problems, path: str, fields: Mapping[str, object]) -> tupl
     return low, high
 
 
-def _where(problems: Problems, path: str, given: object) -> tuple[Condition, ...]:
+def _where(problems: ProblemList, path: str, given: object) -> tuple[Condition, ...]:
     if not isinstance(given, Mapping) or not given:
         problems.add(
-            path, f'must be conditions by field, such as {{surface: home, seconds: {{">=": 3}}}}, got {shown(given)}'
+            path,
+            f'must be conditions by field, such as {{surface: home, seconds: {{">=": 3}}}}, got {show_value(given)}',
         )
         return ()
     found: list[Condition] = []
     for field, wanted in given.items():
-        spot = within(path, field if isinstance(field, str) else shown(field))
+        spot = within(path, field if isinstance(field, str) else show_value(field))
         if not isinstance(field, str) or not _FIELD.fullmatch(field):
             problems.add(spot, "is no field's name: up to 64 letters, digits and _ . -, and a letter or _ first")
         elif isinstance(wanted, Mapping):
             if not wanted:
                 problems.add(spot, 'has no comparison; write one such as {">=": 3}')
             for sign, value in wanted.items():
-                found += _condition(problems, f"{spot}[{shown(sign)}]", field, sign, value)
+                found += _condition(problems, f"{spot}[{show_value(sign)}]", field, sign, value)
         else:
             found += _condition(problems, spot, field, "in" if isinstance(wanted, (list, tuple)) else "=", wanted)
     if len(found) > MOST_CONDITIONS:
@@ -287,13 +288,13 @@ def _where(problems: Problems, path: str, given: object) -> tuple[Condition, ...
     return tuple(found)
 
 
-def _condition(problems: Problems, path: str, field: str, sign: object, given: object) -> list[Condition]:
+def _condition(problems: ProblemList, path: str, field: str, sign: object, given: object) -> list[Condition]:
     if not isinstance(sign, str) or sign not in COMPARISONS:
         problems.add(path, f"must be one of {' '.join(COMPARISONS)}")
         return []
     several = list(given) if sign == "in" and isinstance(given, (list, tuple)) else [given]
     if sign == "in" and not (isinstance(given, (list, tuple)) and 0 < len(given) <= MOST_CONDITIONS):
-        problems.add(path, f"must be a list of 1 to {MOST_CONDITIONS} values, got {shown(given)}")
+        problems.add(path, f"must be a list of 1 to {MOST_CONDITIONS} values, got {show_value(given)}")
         return []
     values: list[Value] = []
     for value in several:
@@ -306,10 +307,10 @@ def _condition(problems: Problems, path: str, field: str, sign: object, given: o
             values.append(value)
         else:
             problems.add(
-                path, f"must compare with a number, a bool or up to 256 printable characters, got {shown(value)}"
+                path, f"must compare with a number, a bool or up to 256 printable characters, got {show_value(value)}"
             )
     if isinstance(given, bool) and sign in ("<", "<=", ">", ">="):
-        problems.add(path, f"must compare with a number, got {shown(given)}")
+        problems.add(path, f"must compare with a number, got {show_value(given)}")
     return [Condition(field, cast(Comparison, sign), tuple(values))] if values else []
 
 
@@ -334,7 +335,7 @@ def _shared(metrics: dict[str, Metric]) -> dict[str, Metric]:
 
 def _meant_aggregate(given: object) -> str:
     """Return a hint at the aggregate that was probably meant."""
-    hint = nearest("mean" if given in ("avg", "average") else given, AGGREGATES)
+    hint = nearest_name("mean" if given in ("avg", "average") else given, AGGREGATES)
     return f"; {hint}" if hint.startswith("did you mean") else ""
 
 

@@ -11,7 +11,7 @@ SEPARATOR, OTHER_SOURCES = "\x1f", "\x1e"
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class CovariateWindow:
     """The part of the log that covariates are made of: all of it was written before the units were dealt."""
 
     after: int
@@ -23,7 +23,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MeasureRequest:
     """The units exposed under one policy in a span of the store's sequence, and the columns wanted of them."""
 
     study: int
@@ -33,7 +33,7 @@ class Request:
     until: int
     """…and ends with this one."""
     columns: tuple[Column, ...]
-    before: Before | None = None
+    before: CovariateWindow | None = None
     """Needed where a column looks back."""
     sources: tuple[str, ...] | None = None
     """Sources to tell apart, if units are measured by sender: arms are then labels of `sender_label`."""
@@ -49,10 +49,10 @@ class Request:
         return any(column.span != (None, None) for column in self.columns)
 
     @property
-    def past(self) -> Before:
+    def past(self) -> CovariateWindow:
         """The part of the log before the round; empty where no column looks back."""
         looking = any(column.lookback is not None for column in self.columns)
-        return self.before if looking and self.before is not None else Before(0, 0, 0.0)
+        return self.before if looking and self.before is not None else CovariateWindow(0, 0, 0.0)
 
 
 def sender_label(separator: str, other: str, listed: str) -> str:

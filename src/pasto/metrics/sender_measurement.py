@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
-from pasto.metrics.engines import ENGINES, Before, Request
+from pasto.metrics.engines import ENGINES, CovariateWindow, MeasureRequest
 from pasto.metrics.moments import Moments
 from pasto.metrics.request import OTHER_SOURCES, split_label
 
@@ -40,7 +40,7 @@ def measure_by_sender(
     after: int,
     until: int,
     columns: Sequence[Column],
-    before: Before | None = None,
+    before: CovariateWindow | None = None,
     moments: Sequence[Moments] = (),
 ) -> dict[Sender, tuple[Moments, ...]]:
     """Measure one round as `measure` does, by sender.
@@ -49,7 +49,7 @@ def measure_by_sender(
     round's own: if there is one sender, they are returned as its.
     """
     if dialect not in STORES:
-        raise BadOption(f"dialect must be one of {', '.join(STORES)}, got {dialect!r}; only stores know senders.")
+        raise OptionError(f"dialect must be one of {', '.join(STORES)}, got {dialect!r}; only stores know senders.")
     span = _SQLITE_SPAN if dialect == "sqlite" else _SPAN.format("%s")
     query = f"SELECT key_prefix, source, count(*) FROM events WHERE {span} AND kind = 0 GROUP BY key_prefix, source"  # noqa: S608 -- our own names
     counts = connection.execute(query, (study, version, after, until)).fetchall()
@@ -63,7 +63,7 @@ def measure_by_sender(
         if source is not None:
             by_source[source] = by_source.get(source, 0) + count
     largest = sorted(by_source, key=lambda source: (-by_source[source], source))[:MAX_SOURCES]
-    request = Request(study, version, after, until, tuple(columns), before, tuple(largest))
+    request = MeasureRequest(study, version, after, until, tuple(columns), before, tuple(largest))
     found: dict[Sender, list[Moments]] = {}
     for cell in ENGINES[dialect](connection, request):
         key, source, arm = split_label(cell.arm)

@@ -2,28 +2,36 @@
 
 from pasto.objective.goals import Array, LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
 from pasto.objective.guardrails import Guardrail
-from pasto.objective.normal_form import Form
-from pasto.objective.objective import Objective, Utility, from_saved, maximize, minimize, to_saved, utility
-from pasto.objective.parsing import Keep, parse_keep, parse_metric, parse_objective
+from pasto.objective.normal_form import NormalForm
+from pasto.objective.objective import (
+    Objective,
+    Utility,
+    maximize,
+    minimize,
+    objective_document,
+    read_objective_document,
+    utility,
+)
+from pasto.objective.parsing import ParsedGuardrail, parse_keep, parse_metric, parse_objective
 
 __all__ = [
     "Array",
-    "Form",
     "Guardrail",
-    "Keep",
     "LinearGoal",
+    "NormalForm",
     "Objective",
+    "ParsedGuardrail",
     "Ratio",
     "RatioGoal",
     "Utility",
     "UtilityGoal",
-    "from_saved",
     "maximize",
     "minimize",
+    "objective_document",
     "parse_keep",
     "parse_metric",
     "parse_objective",
     "ratio",
-    "to_saved",
+    "read_objective_document",
     "utility",
 ]

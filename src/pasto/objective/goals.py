@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadObjective
+from pasto.errors import ObjectiveError
 
 Array = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def check_utility(
     names = tuple(over)
     low, high = (np.array([float(over[name][side]) for name in names]) for side in (0, 1))
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise BadObjective(
+        raise ObjectiveError(
             f"over= needs a finite range (low, high) with low < high for each metric, got {dict(over)!r}"
         )
     rng = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def check_utility(
     scale = float(np.ptp(np.concatenate([values, others]))) or 1.0
     worst = int(np.argmax((values + others) / 2 - middles))
     if (values[worst] + others[worst]) / 2 > middles[worst] + 1e-6 * scale:
-        raise BadObjective(
+        raise ObjectiveError(
             f"the utility is not concave: halfway between {_point(names, one[worst])} and {_point(names, two[worst])} "
             f"it is {middles[worst]:.6g}, below the mean {(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO "
             "can only promise the best blend of a concave one"
@@ -128,7 +128,7 @@ def check_utility(
         wrong = error > 1e-3 * (np.abs(measured) + scale / (high - low)[column])
         if np.count_nonzero(wrong) > 5:  # a kink may make a point or two differ
             worst = int(np.argmax(error))
-            raise BadObjective(
+            raise ObjectiveError(
                 f"the gradient is wrong in {name!r}: at {_point(names, inside[worst])} it says "
                 f"{claimed[worst, column]:.6g}, but the utility's slope there is {measured[worst]:.6g}"
             )
@@ -139,14 +139,14 @@ def _evaluate(
 ) -> tuple[Array, Array]:
     values, slopes = np.asarray(function(points), dtype=float), np.asarray(derivative(points), dtype=float)
     if values.shape != points.shape[:-1] or slopes.shape != points.shape:
-        raise BadObjective(
+        raise ObjectiveError(
             f"a utility works on many metric vectors at once: given an array of shape {points.shape} in the order "
             f"{names}, value must return {points.shape[:-1]} and gradient {points.shape}, got {values.shape} and "
             f"{slopes.shape}; index metrics as y[..., 0]"
         )
     broken = ~(np.isfinite(values) & np.isfinite(slopes).all(axis=-1))
     if broken.any():
-        raise BadObjective(
+        raise ObjectiveError(
             f"the utility or its gradient is not finite at {_point(names, points[broken][0])}; narrow the ranges in "
             "over="
         )
@@ -186,7 +186,7 @@ def ratio(numerator: str, denominator: str, name: str | None = None) -> Ratio:
     """
     for part in (numerator, denominator):
         if not isinstance(part, str) or not part:
-            raise BadObjective(f"a ratio needs the names of two metrics, got {part!r}")
+            raise ObjectiveError(f"a ratio needs the names of two metrics, got {part!r}")
     if numerator == denominator:
-        raise BadObjective(f"a ratio needs two different metrics, got {numerator!r} twice")
+        raise ObjectiveError(f"a ratio needs two different metrics, got {numerator!r} twice")
     return Ratio(numerator, denominator, name or f"{numerator}/{denominator}")

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from pasto.errors import BadObjective
+from pasto.errors import ObjectiveError
 from pasto.objective.goals import Ratio
 
 _PERCENT = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
@@ -41,13 +41,13 @@ class Guardrail:
         """Check what a caller of `keep` wrote and make it a guardrail."""
         label = metric.name if isinstance(metric, Ratio) else metric
         if not isinstance(label, str) or not label:
-            raise BadObjective(f"keep needs a metric's name or a ratio, got {metric!r}")
+            raise ObjectiveError(f"keep needs a metric's name or a ratio, got {metric!r}")
         given = at_least if at_least is not None else at_most
         if given is None or (at_least is not None and at_most is not None):
-            raise BadObjective(f"keep({label!r}) needs either at_least= or at_most=, and one of them only")
+            raise ObjectiveError(f"keep({label!r}) needs either at_least= or at_most=, and one of them only")
         at, relative = _threshold(given, label)
         if penalty is not None and not (_is_number(penalty) and 0 < penalty < math.inf):
-            raise BadObjective(
+            raise ObjectiveError(
                 f"keep({label!r}) got penalty={penalty!r}; a penalty is a positive number, and leaving it out makes "
                 "the guardrail hard"
             )
@@ -79,19 +79,19 @@ def _threshold(given: float | str, label: str) -> tuple[float, bool]:
     if isinstance(given, str):
         match = _PERCENT.fullmatch(given)
         if match is None:
-            raise BadObjective(
+            raise ObjectiveError(
                 f"keep({label!r}) got the threshold {given!r}; write a number for the metric's own units (0.03) or a "
                 "signed percentage for a change against the baseline ('-2%')"
             )
         sign, digits = match.groups()
         percent = float(digits)
         if not sign and percent:
-            raise BadObjective(
+            raise ObjectiveError(
                 f"keep({label!r}) got {given!r}, which could mean a rise or a fall; write '+{digits}%' or '-{digits}%'"
             )
         return (-percent if sign == "-" else percent), True
     if not _is_number(given) or not math.isfinite(given):
-        raise BadObjective(f"keep({label!r}) got the threshold {given!r}; it must be a finite number")
+        raise ObjectiveError(f"keep({label!r}) got the threshold {given!r}; it must be a finite number")
     return float(given), False
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import Unsupported
+from pasto.errors import UnsupportedError
 from pasto.objective.goals import Array, Goal
 
 TOLERANCE = 1e-9
@@ -22,7 +22,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class NormalForm:
     """f(y) = goal(y) − Σ λ_g min(0, rows_g · y − at_g)² over soft g, and −∞ where a hard g is missed."""
 
     goal: Goal
@@ -84,7 +84,7 @@ class Form:
         """∇f(y), (..., metrics), for an objective without hard guardrails."""
         if self.hard.any():
             names = [name for name, hard in zip(self.names, self.hard, strict=True) if hard]
-            raise Unsupported(
+            raise UnsupportedError(
                 f"the hard guardrail on {names[0]!r} has no gradient; give it a penalty=, which makes it soft"
             )
         slope = self.goal.gradient(metrics)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadObjective, BadState
+from pasto.errors import ObjectiveError, StateError
 from pasto.objective.goals import Array, Goal, LinearGoal, Ratio, RatioGoal, UtilityGoal, check_utility
 from pasto.objective.guardrails import Guardrail, likely_percentage
-from pasto.objective.normal_form import Form
+from pasto.objective.normal_form import NormalForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,18 @@ class Objective:
         guardrail = Guardrail.parse(metric, at_least=at_least, at_most=at_most, penalty=penalty)
         for other in self.guardrails:
             if (other.label, other.lower) == (guardrail.label, guardrail.lower):
-                raise BadObjective(f"{guardrail.label!r} is kept twice on the same side; state one threshold")
+                raise ObjectiveError(f"{guardrail.label!r} is kept twice on the same side; state one threshold")
         if isinstance(self.target, Utility) and guardrail.label in self.target.over and not guardrail.relative:
             low, high = self.target.over[guardrail.label]
             if guardrail.at <= low if guardrail.lower else guardrail.at >= high:
                 meant = "+2%" if not guardrail.lower else "-2%" if guardrail.at > 0 else likely_percentage(guardrail.at)
-                raise BadObjective(
+                raise ObjectiveError(
                     f"keep({guardrail.label!r}) got the threshold {guardrail.at:g}, and over= says that "
                     f"{guardrail.label!r} lies from {low:g} to {high:g}, so the guardrail cannot fail; for a change "
                     f"against the baseline write '{meant}'"
                 )
         if isinstance(self.target, Ratio) and guardrail.penalty is not None:
-            raise BadObjective(
+            raise ObjectiveError(
                 f"a ratio goal takes hard guardrails only: {self.target.name} less a penalty is not concave; leave out "
                 f"penalty= for {guardrail.label!r}, or maximise {self.target.numerator!r} itself"
             )
@@ -146,12 +146,12 @@ class Objective:
             for rail in self.guardrails
         )
 
-    def form(self, baseline: Sequence[float] | Array | None = None) -> Form:
+    def form(self, baseline: Sequence[float] | Array | None = None) -> NormalForm:
         """The normal form over raw metrics; relative thresholds need the baseline's metric vector."""
         reference = None if baseline is None else np.asarray(baseline, dtype=float)
         if self.relative and reference is None:
             percent = next(rail for rail in self.guardrails if rail.relative)
-            raise BadObjective(
+            raise ObjectiveError(
                 f"'{percent}' is relative to a baseline, and none was named; pass baseline= (a candidate), or write "
                 "the threshold in the metric's own units"
             )
@@ -163,7 +163,7 @@ class Objective:
             at.append(side * limit)
             relief.append(exchange)
         width = len(self.metrics)
-        return Form(
+        return NormalForm(
             goal=self._goal(reference if self.relative else None),
             names=self.names,
             rows=np.array(rows, dtype=float).reshape(-1, width),
@@ -181,7 +181,7 @@ class Objective:
         """
         rows = np.asarray(means)
         if rows.ndim != 2 or len(rows) != len(self.metrics):
-            raise BadObjective(f"expected an array with the rows {', '.join(self.metrics)}, got shape {rows.shape}")
+            raise ObjectiveError(f"expected an array with the rows {', '.join(self.metrics)}, got shape {rows.shape}")
         return dict(zip(self.metrics, rows, strict=True))
 
     def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
@@ -232,7 +232,7 @@ class Objective:
     def _vectors(self, metrics: Any) -> Array:
         vectors = np.asarray(metrics, dtype=float)
         if vectors.shape[-1:] != (len(self.metrics),):
-            raise BadObjective(
+            raise ObjectiveError(
                 f"expected vectors of {len(self.metrics)} metrics {self.metrics}, got shape {vectors.shape}"
             )
         return vectors
@@ -283,7 +283,7 @@ class Objective:
     def _positive(self, row: Array, reference: Array, name: str) -> float:
         level = float(row @ reference)
         if not level > 0:
-            raise BadObjective(
+            raise ObjectiveError(
                 f"the baseline's {name!r} is {level:g}, and a percentage needs a positive one; write the thresholds in "
                 "the metrics' own units"
             )
@@ -296,12 +296,12 @@ def check_objective(given: object) -> Objective:
     >>> check_objective("watch_time")
     Traceback (most recent call last):
     ...
-    pasto.errors.BadObjective: an objective was expected, got 'watch_time'; write pasto.maximize('watch_time')
+    pasto.errors.ObjectiveError: an objective was expected, got 'watch_time'; write pasto.maximize('watch_time')
     """
     if isinstance(given, Objective):
         return given
     goal = repr(given) if isinstance(given, (str, Mapping, Ratio)) and given else "'watch_time'"
-    raise BadObjective(f"an objective was expected, got {given!r}; write pasto.maximize({goal})")
+    raise ObjectiveError(f"an objective was expected, got {given!r}; write pasto.maximize({goal})")
 
 
 def maximize(goal: str | Ratio | Mapping[str, float]) -> Objective:
@@ -342,7 +342,7 @@ def utility(
     [0.5, 0.5]
     """
     if not over:
-        raise BadObjective("over= must name at least one metric with its range, as in over={'x': (0, 1)}")
+        raise ObjectiveError("over= must name at least one metric with its range, as in over={'x': (0, 1)}")
     check_utility(value, gradient, over)
     return Objective(Utility(value, gradient, {name: (float(low), float(high)) for name, (low, high) in over.items()}))
 
@@ -353,21 +353,21 @@ def _target(goal: str | Ratio | Mapping[str, float]) -> Mapping[str, float] | Ra
     if isinstance(goal, str) and goal:
         return {goal: 1.0}
     if not isinstance(goal, Mapping) or not goal:
-        raise BadObjective(f"a goal is a metric's name, a ratio, or weights by metric, got {goal!r}")
+        raise ObjectiveError(f"a goal is a metric's name, a ratio, or weights by metric, got {goal!r}")
     for name, weight in goal.items():
         if not isinstance(name, str) or not name:
-            raise BadObjective(f"a goal's metrics are named by strings, got {name!r}")
+            raise ObjectiveError(f"a goal's metrics are named by strings, got {name!r}")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight) or not weight:
-            raise BadObjective(f"the weight of {name!r} must be a finite number other than 0, got {weight!r}")
+            raise ObjectiveError(f"the weight of {name!r} must be a finite number other than 0, got {weight!r}")
     return {name: float(weight) for name, weight in goal.items()}
 
 
-def to_saved(objective: Objective) -> dict[str, Any]:
+def objective_document(objective: Objective) -> dict[str, Any]:
     """Write an objective down; of a utility only the metrics, since its functions cannot be saved.
 
     >>> import pasto
     >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
-    >>> from_saved(to_saved(objective)) == objective
+    >>> read_objective_document(objective_document(objective)) == objective
     True
     """
     match objective.target:
@@ -380,10 +380,10 @@ def to_saved(objective: Objective) -> dict[str, Any]:
     return {**target, "sign": objective.sign, "guardrails": [asdict(rail) for rail in objective.guardrails]}
 
 
-def from_saved(saved: dict[str, Any]) -> Objective:
-    """Read back what `to_saved` wrote; a utility has to be passed in by the caller instead."""
+def read_objective_document(saved: dict[str, Any]) -> Objective:
+    """Read back what `objective_document` wrote; a utility has to be passed in by the caller instead."""
     if "utility" in saved:
-        raise BadState(
+        raise StateError(
             f"this study's objective is a utility of {', '.join(saved['utility'])}, whose functions are not in the "
             "saved state; pass it back in as objective="
         )
@@ -397,4 +397,4 @@ def from_saved(saved: dict[str, Any]) -> Objective:
         )
         return Objective(target, saved["sign"], rails)
     except (KeyError, TypeError) as error:
-        raise BadState(f"the saved objective cannot be read: {error}") from error
+        raise StateError(f"the saved objective cannot be read: {error}") from error

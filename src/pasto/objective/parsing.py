@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
-from pasto.errors import BadObjective
+from pasto.errors import ObjectiveError
 from pasto.objective.goals import Ratio, ratio
 from pasto.objective.objective import Objective, maximize, minimize
 
@@ -18,7 +18,7 @@ _KEEP = re.compile(
 _WEIGHTED = re.compile(rf"\s*(?P<metric>[^<>=]+?)\s*(?:=\s*(?P<weight>{_NUMBER})\s*)?")
 
 
-class Keep(TypedDict):
+class ParsedGuardrail(TypedDict):
     """The arguments of `Objective.keep`, by name."""
 
     metric: str | Ratio
@@ -27,7 +27,7 @@ class Keep(TypedDict):
     penalty: NotRequired[float]
 
 
-def parse_keep(text: str) -> Keep:
+def parse_keep(text: str) -> ParsedGuardrail:
     """Read a guardrail, as the arguments of `keep`.
 
     A metric or a ratio of two, `>=` or `<=`, a number or a signed percentage, and for a soft guardrail its penalty. The
@@ -41,9 +41,9 @@ def parse_keep(text: str) -> Keep:
     """
     match = _KEEP.fullmatch(text)
     if match is None:
-        raise BadObjective(f"cannot read the guardrail {text!r}: {_cure(text)}")
+        raise ObjectiveError(f"cannot read the guardrail {text!r}: {_cure(text)}")
     at = match["at"] if match["at"].endswith("%") else float(match["at"])
-    arguments = Keep(metric=parse_metric(match["metric"]))
+    arguments = ParsedGuardrail(metric=parse_metric(match["metric"]))
     if match["side"] in (">=", "≥"):
         arguments["at_least"] = at
     else:
@@ -61,7 +61,7 @@ def parse_metric(text: str) -> str | Ratio:
     """
     parts = [part.strip() for part in text.split("/")]
     if not all(parts) or len(parts) > 2:
-        raise BadObjective(f"cannot read the metric {text!r}; write a name, or two as in 'likes/views'")
+        raise ObjectiveError(f"cannot read the metric {text!r}; write a name, or two as in 'likes/views'")
     return parts[0] if len(parts) == 1 else ratio(*parts)
 
 
@@ -83,17 +83,17 @@ def parse_objective(
 
 def _goal(raised: list[tuple[str | Ratio, float]], lowered: list[tuple[str | Ratio, float]]) -> Objective:
     if not raised and not lowered:
-        raise BadObjective("no goal was given; name at least one metric to maximize or to minimize")
+        raise ObjectiveError("no goal was given; name at least one metric to maximize or to minimize")
     goals = [*raised, *((metric, -weight) for metric, weight in lowered)]
     names = [metric.name if isinstance(metric, Ratio) else metric for metric, _ in goals]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise BadObjective(f"{twice[0]!r} is a goal twice; give it one weight")
+        raise ObjectiveError(f"{twice[0]!r} is a goal twice; give it one weight")
     weights: dict[str, float] = {}
     for metric, weight in goals:
         if not isinstance(metric, Ratio):
             weights[metric] = weight
         elif len(goals) > 1 or abs(weight) != 1:
-            raise BadObjective(
+            raise ObjectiveError(
                 f"the ratio {metric.name} must be the only goal, and without a weight: sums are not concave"
             )
         else:
@@ -107,12 +107,12 @@ def _weighted(text: str) -> tuple[str | Ratio, float]:
     """A goal and its weight, 1 where none is given."""
     match = _WEIGHTED.fullmatch(text)
     if match is None:
-        raise BadObjective(
+        raise ObjectiveError(
             f"cannot read the goal {text!r}; write a metric, or a metric and its weight as in 'comments=0.3'"
         )
     weight = float(match["weight"] or 1)
     if not weight > 0:
-        raise BadObjective(
+        raise ObjectiveError(
             f"the goal {text!r} has the weight {weight:g}; weights are positive, and minimize lowers a metric"
         )
     return parse_metric(match["metric"]), weight

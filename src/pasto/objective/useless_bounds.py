@@ -12,14 +12,14 @@ from pasto.objective.guardrails import likely_percentage
 from pasto.objective.objective import Objective
 
 
-def warn_unfailing(objective: Objective, values: Array, where: str, *, stacklevel: int = 2) -> None:
+def warn_useless_bounds(objective: Objective, values: Array, where: str, *, stacklevel: int = 2) -> None:
     """Warn of guardrails at less than a negative number whose metric is negative nowhere in values (metrics, n).
 
     >>> import numpy as np, pasto
     >>> kept = pasto.maximize("watch").keep("likes", at_least=-0.02)
     >>> with warnings.catch_warnings(record=True) as found:
     ...     warnings.simplefilter("always")
-    ...     warn_unfailing(kept, np.array([[30.0, 33.0], [0.03, 0.02]]), "among the candidates")
+    ...     warn_useless_bounds(kept, np.array([[30.0, 33.0], [0.03, 0.02]]), "among the candidates")
     >>> print(found[0].message)
     keep('likes', at_least=-0.02) cannot fail: likes is never negative among the candidates. For a change ... '-2%'
     """

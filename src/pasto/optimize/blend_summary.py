@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array, Form, Objective, Utility
+from pasto.objective import Array, NormalForm, Objective, Utility
 from pasto.optimize.exact.linear import spreads
 from pasto.records import Blend, Gain
 
 
-def describe(
+def summarize_blend(
     probabilities: Array,
     means: Array,
     objective: Objective,
@@ -30,19 +30,20 @@ def describe(
 
     >>> import numpy as np, pasto
     >>> means = np.array([[2.0, 0.0], [-2.0, 2.0]])
-    >>> print(describe(np.array([0.25, 0.75]), means, pasto.maximize("x").keep("y", at_least=0), names=("a", "b")))
+    >>> objective = pasto.maximize("x").keep("y", at_least=0)
+    >>> print(summarize_blend(np.array([0.25, 0.75]), means, objective, names=("a", "b")))
     25.0% a + 75.0% b: f(x) = 0.5 (x = 0.5, y = 1)
     best single b: f(x) = 0
     """
     form = objective.form(None if baseline is None else means[:, baseline])
-    return describe_form(probabilities, means, objective, form, names, baseline, duals, others or {}, active)
+    return summarize_form(probabilities, means, objective, form, names, baseline, duals, others or {}, active)
 
 
-def describe_form(
+def summarize_form(
     probabilities: Array,
     means: Array,
     objective: Objective,
-    form: Form,
+    form: NormalForm,
     names: Sequence[str],
     baseline: int | None,
     duals: Array | None,
@@ -92,7 +93,7 @@ def violation(slack: Array) -> Array:
 
 
 def _singles(
-    form: Form,
+    form: NormalForm,
     means: Array,
     blended: Array,
     value: float,

@@ -15,7 +15,7 @@ WAVES = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Path:
+class SearchPath:
     """One metric of a few posterior draws, as functions of the place: waves, bent to pass through the candidates."""
 
     kernel: Kernel
@@ -32,7 +32,9 @@ class Path:
     """(draws, candidates)."""
 
     @classmethod
-    def through(cls, kernel: Kernel, origin: float, features: Array, truths: Array, rng: np.random.Generator) -> Path:
+    def through(
+        cls, kernel: Kernel, origin: float, features: Array, truths: Array, rng: np.random.Generator
+    ) -> SearchPath:
         """Functions from the kernel's own distribution, given their values (draws, candidates) at the candidates.
 
         A function drawn from the prior, plus what the kernel carries over of its errors at the candidates, is a
@@ -66,10 +68,10 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prospect:
+class ColumnProspect:
     """One posterior draw over a whole space, at the prices of that draw's own blend."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[SearchPath, ...]
     """One a metric."""
     draw: int
     prices: Array
@@ -82,25 +84,26 @@ class Prospect:
         return np.asarray(self.prices @ np.array([path.at(points)[self.draw] for path in self.paths]))
 
 
-def prospects(
+def generate_columns(
     kernels: tuple[Kernel, ...], origin: Array, features: Array, truths: Array, priced: Array, rng: np.random.Generator
-) -> list[Prospect]:
+) -> list[ColumnProspect]:
     """Each posterior draw, `truths` (draws, metrics, candidates) with its prices `priced` (draws, metrics), continued.
 
     >>> import numpy as np
     >>> kernel = Kernel(mean=0.0, amplitude=1.0, nugget=0.0, scales=(0.3,))
     >>> places, truths = np.array([[0.0], [1.0]]), np.array([[[1.0, 2.0]]])
-    >>> [found] = prospects((kernel,), np.zeros(1), places, truths, np.ones((1, 1)), np.random.default_rng(0))
+    >>> [found] = generate_columns((kernel,), np.zeros(1), places, truths, np.ones((1, 1)), np.random.default_rng(0))
     >>> found.worth(places).round(6)
     array([1., 2.])
     """
     paths = tuple(
-        Path.through(kernel, origin[metric], features, truths[:, metric], rng) for metric, kernel in enumerate(kernels)
+        SearchPath.through(kernel, origin[metric], features, truths[:, metric], rng)
+        for metric, kernel in enumerate(kernels)
     )
     found = []
     for draw, (truth, prices) in enumerate(zip(truths, priced, strict=True)):
         worth = prices @ truth
-        found.append(Prospect(paths, draw, prices, float(worth.max() + LEAST * np.ptp(worth))))
+        found.append(ColumnProspect(paths, draw, prices, float(worth.max() + LEAST * np.ptp(worth))))
     return found
 
 

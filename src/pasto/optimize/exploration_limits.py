@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.estimate import Posterior
-from pasto.objective import Form
+from pasto.objective import NormalForm
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExplorationLimits:
     """How far exploration may go.
 
-    >>> Limits(cap=0.3, budget={"like_rate": 1.0}).guarded
+    >>> ExplorationLimits(cap=0.3, budget={"like_rate": 1.0}).guarded
     True
     """
 
@@ -35,13 +35,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
-            raise BadOption(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
+            raise OptionError(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
         for name, share in (("cap", self.cap), ("entry", self.entry)):
             if share is not None and not 0 < share <= 1:
-                raise BadOption(f"{name} is a share of traffic above 0 and up to 1, got {share!r}")
+                raise OptionError(f"{name} is a share of traffic above 0 and up to 1, got {share!r}")
         for name, loss in self.budget.items():
             if not 0 <= loss < float("inf"):
-                raise BadOption(f"the budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
+                raise OptionError(f"the budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
 
     @property
     def guarded(self) -> bool:
@@ -49,11 +49,11 @@ class Limits:
         return self.cap is not None or self.entry is not None or bool(self.budget)
 
 
-def capped(shares: Array, most: Array, refuge: Array) -> Array:
+def cap_shares(shares: Array, most: Array, refuge: Array) -> Array:
     """Shares cut down to their limits; what is cut off goes to the others as far as they may take it, then to refuge.
 
     >>> import numpy as np
-    >>> capped(np.array([0.7, 0.2, 0.1]), np.array([0.5, 0.5, 1.0]), np.array([0.0, 0.0, 1.0])).round(3)
+    >>> cap_shares(np.array([0.7, 0.2, 0.1]), np.array([0.5, 0.5, 1.0]), np.array([0.0, 0.0, 1.0])).round(3)
     array([0.5 , 0.333, 0.167])
     """
     kept = np.minimum(shares, most)
@@ -67,7 +67,9 @@ def capped(shares: Array, most: Array, refuge: Array) -> Array:
     return np.asarray(kept + max(0.0, 1.0 - kept.sum()) * refuge)
 
 
-def lower_bounds(form: Form, belief: Posterior, shares: Array, offsets: Array, baseline: int | None, z: float) -> Array:
+def lower_bounds(
+    form: NormalForm, belief: Posterior, shares: Array, offsets: Array, baseline: int | None, z: float
+) -> Array:
     """What each guardrail's slack is at least, z deviations below its mean, (guardrails,)."""
     mean = form.rows @ (belief.mean @ shares) - form.at
     spreads = np.empty(len(mean))
@@ -80,14 +82,14 @@ def lower_bounds(form: Form, belief: Posterior, shares: Array, offsets: Array, b
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
+class ShareBounds:
     """Whether policies keep every budget, with the stated confidence for all budgets together."""
 
-    form: Form
+    form: NormalForm
     belief: Posterior
     offsets: Array
     baseline: int | None
-    limits: Limits
+    limits: ExplorationLimits
 
     def holds(self, shares: Array) -> bool:
         """Whether the lower bound of every budgeted guardrail is within its loss."""
@@ -112,7 +114,7 @@ class Bounds:
         return np.asarray(np.arange(slack.shape[1]) == np.argmax((room / steps).min(axis=0)), dtype=float)
 
 
-def within_budget(shares: Array, refuges: Sequence[Array], bounds: Bounds) -> Array:
+def limit_to_budget(shares: Array, refuges: Sequence[Array], bounds: ShareBounds) -> Array:
     """The policy nearest to shares that keeps every budget, by mixing in the refuge that leaves most of shares.
 
     The first refuge is home: it is served where nothing else keeps the budgets. The lower bound of a guardrail is

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.data_frames import Table, is_text, read_columns, read_rows, read_table
-from pasto.errors import BadOption, BadTruth, PastoWarning
-from pasto.objective import Array, Form, Objective, Ratio, Utility
+from pasto.data_frames import DataTable, is_text, read_columns, read_rows, read_table
+from pasto.errors import MeansError, OptionError, PastoWarning
+from pasto.objective import Array, NormalForm, Objective, Ratio, Utility
 from pasto.objective.objective import check_objective
-from pasto.objective.useless_bounds import warn_unfailing
-from pasto.optimize.blend_summary import describe_form
-from pasto.optimize.exact.solver import optimum
+from pasto.objective.useless_bounds import warn_useless_bounds
+from pasto.optimize.blend_summary import summarize_form
+from pasto.optimize.exact.solver import solve_exact
 from pasto.records import Blend
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Truth:
+class MeansInput:
     """Means that fit their objective, (metrics, candidates), with everyone's name."""
 
     metrics: tuple[str, ...]
@@ -34,30 +34,30 @@ class Truth:
     names: tuple[str, ...]
 
     @classmethod
-    def read(cls, given: Any, objective: Objective, names: Sequence[str] | str | None = None) -> Truth:
+    def read(cls, given: Any, objective: Objective, names: Sequence[str] | str | None = None) -> MeansInput:
         """Take what a caller of `solve` gave, or say what is wrong with it."""
         if isinstance(given, Mapping):
-            table: Table | None = read_columns(given, BadTruth)
+            table: DataTable | None = read_columns(given, MeansError)
         else:
-            table = read_rows(given, BadTruth) or read_table(given, BadTruth)
+            table = read_rows(given, MeansError) or read_table(given, MeansError)
         if table is not None:
             metrics, means, names = _from_table(table, objective, names)
         else:
             metrics, means = _from_array(given, objective)
         if isinstance(names, str):
-            raise BadTruth(f"names={names!r} names a column, and an array has none; give a list of names")
+            raise MeansError(f"names={names!r} names a column, and an array has none; give a list of names")
         count = means.shape[1]
         if not count:
-            raise BadTruth("the truth has no candidates; give each metric one mean for each candidate")
+            raise MeansError("the truth has no candidates; give each metric one mean for each candidate")
         labels = tuple(map(str, range(count) if names is None else names))
         if len(labels) != count:
-            raise BadTruth(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
+            raise MeansError(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
         if names is not None and len(set(labels)) < count:
             twice = Counter(labels).most_common(1)[0][0]
-            raise BadTruth(f"the names have {twice!r} twice; give each candidate its own name")
+            raise MeansError(f"the names have {twice!r} twice; give each candidate its own name")
         if not np.isfinite(means).all():
             row, column = np.argwhere(~np.isfinite(means))[0]
-            raise BadTruth(
+            raise MeansError(
                 f"the mean of {metrics[row]!r} for candidate {labels[column]!r} is {means[row, column]}; every mean "
                 "must be a finite number"
             )
@@ -74,7 +74,7 @@ class Truth:
         elif not isinstance(candidate, bool) and 0 <= candidate < len(self.names):
             return int(candidate)
         shown = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
-        raise BadOption(
+        raise OptionError(
             f"baseline={candidate!r} is no candidate; name one of {shown}, or its index from 0 to {len(self.names) - 1}"
         )
 
@@ -83,7 +83,7 @@ class Truth:
             bottoms = self.means[self.metrics.index(ratio.denominator)]
             if not (bottoms > 0).all():
                 column = int(np.argmin(bottoms > 0))
-                raise BadTruth(
+                raise MeansError(
                     f"{ratio.name!r} divides by {ratio.denominator!r}, which must be positive; it is "
                     f"{bottoms[column]:g} for candidate {self.names[column]!r}"
                 )
@@ -96,24 +96,24 @@ class Truth:
             outside = (row < low) | (row > high)
             if outside.any():
                 column = int(np.argmax(outside))
-                raise BadTruth(
+                raise MeansError(
                     f"the mean of {name!r} for candidate {self.names[column]!r} is {row[column]:g}, outside the range "
                     f"({low:g}, {high:g}) on which the utility was checked; widen over="
                 )
 
 
 def _from_table(
-    table: Table, objective: Objective, names: Sequence[str] | str | None
+    table: DataTable, objective: Objective, names: Sequence[str] | str | None
 ) -> tuple[tuple[str, ...], Array, Sequence[str] | None]:
     """Read each metric from the column of its name; the rows are the candidates."""
     columns = table.columns
     if missing := [name for name in objective.metrics if name not in columns]:
-        raise BadTruth(
+        raise MeansError(
             f"the truth lacks {', '.join(map(repr, missing))}, which the objective reads; it has "
             f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
         )
     if names is None or isinstance(names, str):
-        found = table.row_names(names, BadTruth, apart_from=objective.metrics)
+        found = table.row_names(names, MeansError, apart_from=objective.metrics)
         columns = {name: values for name, values in columns.items() if name != found.column}
         names = found.names
     others = [name for name in columns if name not in objective.metrics and not is_text(columns[name])]
@@ -121,16 +121,18 @@ def _from_table(
     rows = [_numbers(columns[name], f"the means of {name!r}") for name in metrics]
     for name, row in zip(metrics, rows, strict=True):
         if row.ndim != 1:
-            raise BadTruth(f"the means of {name!r} must be a list, one number for each candidate, got {row.ndim} axes")
+            raise MeansError(
+                f"the means of {name!r} must be a list, one number for each candidate, got {row.ndim} axes"
+            )
         if len(row) != len(rows[0]):
-            raise BadTruth(
+            raise MeansError(
                 f"{metrics[0]!r} has {len(rows[0])} means and {name!r} has {len(row)}; give every metric one for each "
                 "candidate"
             )
     return metrics, np.array(rows), names
 
 
-def _transposed(table: Table, objective: Objective) -> str:
+def _transposed(table: DataTable, objective: Objective) -> str:
     """Return a hint if the metrics are rows of the table."""
     columns = [values for values in table.columns.values() if is_text(values)]
     if any(set(objective.metrics) <= set(labels) for labels in [*columns, table.labels or ()]):
@@ -142,12 +144,12 @@ def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Arra
     means = _numbers(given, "the truth")
     wanted = objective.metrics
     if means.ndim != 2 or len(means) != len(wanted):
-        raise BadTruth(
+        raise MeansError(
             f"the truth must be an array (metrics, candidates) with the {len(wanted)} rows {', '.join(wanted)}, got "
             f"shape {means.shape}; or give lists by metric name"
         )
     if means.shape[0] == means.shape[1] > 1:
-        raise BadTruth(
+        raise MeansError(
             f"the truth is an array of {len(means)} × {len(means)} numbers, so its rows could be metrics or "
             "candidates. If they are metrics, pass objective.by_metric(array); if they are candidates, pass "
             "objective.by_metric(array.T)"
@@ -159,14 +161,14 @@ def _numbers(given: Any, what: str) -> Array:
     try:
         plain = np.asarray(given)
         if is_text(given):
-            raise BadTruth(f"{what} must be numbers, got {given[0]!r}")
+            raise MeansError(f"{what} must be numbers, got {given[0]!r}")
         if plain.dtype.kind not in "iufO":
-            raise BadTruth(f"{what} must be numbers, got {plain.dtype.name}")
+            raise MeansError(f"{what} must be numbers, got {plain.dtype.name}")
         return plain.astype(float)
     except (TypeError, ValueError) as error:
-        if isinstance(error, BadTruth):
+        if isinstance(error, MeansError):
             raise
-        raise BadTruth(f"{what} must be numbers in equal rows: {error}") from error
+        raise MeansError(f"{what} must be numbers in equal rows: {error}") from error
 
 
 def solve(
@@ -198,20 +200,20 @@ def solve(
     >>> blend.gain.violations
     {'shares': 1.0}
     """
-    table = Truth.read(truth, check_objective(objective), names)
+    table = MeansInput.read(truth, check_objective(objective), names)
     wide = len(objective.metrics)
     means = table.means[:wide]
     place = None if baseline is None else table.index(baseline)
     form = objective.form(None if place is None else means[:, place])
-    warn_unfailing(objective, means, "among these candidates")
+    warn_useless_bounds(objective, means, "among these candidates")
     if place is not None:
         _warn_toothless(objective, form, means, place)
-    solution = optimum(form, means)
+    solution = solve_exact(form, means)
     others = dict(zip(table.metrics[wide:], table.means[wide:], strict=True))
-    return describe_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
+    return summarize_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
 
 
-def _warn_toothless(objective: Objective, form: Form, means: Array, baseline: int) -> None:
+def _warn_toothless(objective: Objective, form: NormalForm, means: Array, baseline: int) -> None:
     """Warn of a penalty under which losing a metric altogether costs less than the candidates differ in the goal."""
     spread: float | None = None
     for rail in objective.guardrails:

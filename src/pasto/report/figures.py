@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,10 +26,12 @@ DOTS = 160
 Place = Literal["best", "upper left", "upper right", "lower left", "lower right", "center right", "upper center"]
 
 
-def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float = 4.4) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float = 4.4
+) -> tuple[Figure, list[Axes]]:
     """An empty figure with its axes in reading order, in inches for the whole sheet.
 
-    >>> figure, axes = sheet(columns=2)
+    >>> figure, axes = new_figure(columns=2)
     >>> len(axes)
     2
     """
@@ -37,7 +39,7 @@ def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float 
         from matplotlib.figure import Figure as Sheet
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
-        raise MissingExtra("figures need matplotlib", "plots") from error
+        raise MissingExtraError("figures need matplotlib", "plots") from error
     figure = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.06), facecolor="white")
     axes = [figure.add_subplot(rows, columns, place + 1) for place in range(rows * columns)]
     for one in axes:
@@ -51,11 +53,11 @@ def sheet(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float 
     return figure, axes
 
 
-def label(axes: Axes, *, title: str, x: str, y: str) -> None:
+def label_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
     """Say what a panel shows and what its axes measure.
 
-    >>> figure, (axes,) = sheet()
-    >>> label(axes, title="Example A", x="rounds", y="f")
+    >>> figure, (axes,) = new_figure()
+    >>> label_axes(axes, title="Example A", x="rounds", y="f")
     >>> axes.get_xlabel()
     'rounds'
     """
@@ -64,7 +66,7 @@ def label(axes: Axes, *, title: str, x: str, y: str) -> None:
     axes.set_ylabel(y, fontsize=10, color=INK)
 
 
-def curve(
+def draw_curve(
     axes: Axes,
     x: Sequence[float] | Any,
     y: Sequence[float] | Any,
@@ -77,8 +79,8 @@ def curve(
 ) -> None:
     """A line, with a shaded band around it where low and high are given.
 
-    >>> figure, (axes,) = sheet()
-    >>> curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0], low=[0.4, 0.6], high=[0.6, 0.8])
+    >>> figure, (axes,) = new_figure()
+    >>> draw_curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0], low=[0.4, 0.6], high=[0.6, 0.8])
     >>> len(axes.lines), len(axes.collections)
     (1, 1)
     """
@@ -87,7 +89,7 @@ def curve(
         axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)
 
 
-def bars(
+def draw_bars(
     axes: Axes,
     x: Sequence[float] | Any,
     y: Sequence[float] | Any,
@@ -95,10 +97,10 @@ def bars(
     *,
     colour: str,
 ) -> None:
-    """Dots with error bars up and down, over a line drawn by `curve`.
+    """Dots with error bars up and down, over a line drawn by `draw_curve`.
 
-    >>> figure, (axes,) = sheet()
-    >>> bars(axes, [1, 2], [0.5, 0.7], [0.1, 0.1], colour=COLOURS[0])
+    >>> figure, (axes,) = new_figure()
+    >>> draw_bars(axes, [1, 2], [0.5, 0.7], [0.1, 0.1], colour=COLOURS[0])
     >>> len(axes.containers)
     1
     """
@@ -110,7 +112,7 @@ def bars(
 def rounds_axis(axes: Axes, first: float, last: float) -> None:
     """A logarithmic x axis from the first round shown to the last, with its numbers written out.
 
-    >>> figure, (axes,) = sheet()
+    >>> figure, (axes,) = new_figure()
     >>> rounds_axis(axes, 1, 10_000)
     >>> axes.get_xscale(), axes.xaxis.get_major_formatter()(1000, 0)
     ('log', '1,000')
@@ -120,11 +122,11 @@ def rounds_axis(axes: Axes, first: float, last: float) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = True) -> None:
+def draw_level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = True) -> None:
     """A dashed horizontal line with its name written on it at one end, for what a curve is compared with.
 
-    >>> figure, (axes,) = sheet()
-    >>> level(axes, 1.0125, "best blend, 1.0125")
+    >>> figure, (axes,) = new_figure()
+    >>> draw_level(axes, 1.0125, "best blend, 1.0125")
     >>> axes.texts[0].get_text()
     'best blend, 1.0125'
     """
@@ -142,12 +144,12 @@ def level(axes: Axes, y: float, name: str, *, above: bool = True, right: bool = 
     )
 
 
-def legend(axes: Axes, where: Place = "best", title: str | None = None) -> None:
+def draw_legend(axes: Axes, where: Place = "best", title: str | None = None) -> None:
     """The lines' names in a plain box.
 
-    >>> figure, (axes,) = sheet()
-    >>> curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0])
-    >>> legend(axes)
+    >>> figure, (axes,) = new_figure()
+    >>> draw_curve(axes, [1, 2], [0.5, 0.7], name="mean", colour=COLOURS[0])
+    >>> draw_legend(axes)
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['mean']
     """
@@ -158,13 +160,13 @@ def legend(axes: Axes, where: Place = "best", title: str | None = None) -> None:
         text.set_color(INK)
 
 
-def save(figure: Figure, path: str | Path) -> list[Path]:
+def save_figure(figure: Figure, path: str | Path) -> list[Path]:
     """Write a figure as PNG and SVG beside each other; `path` is the name without an ending.
 
     >>> import tempfile
-    >>> figure, _ = sheet()
+    >>> figure, _ = new_figure()
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     [written.name for written in save(figure, Path(place) / "toy-a")]
+    ...     [written.name for written in save_figure(figure, Path(place) / "toy-a")]
     ['toy-a.png', 'toy-a.svg']
     """
     stem = Path(path)

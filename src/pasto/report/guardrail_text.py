@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pasto.formatting import stated
+from pasto.formatting import format_confidence
 
 SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
@@ -60,7 +60,7 @@ def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> s
             f"Not certified: standard errors are too small ({understated_text(understated)}). Rounds scatter more than "
             "the errors allow: several rows of one unit, or rounds that shift together, are the usual causes."
         )
-    confidence, several = stated(certificate["confidence"]), hard is None or len(hard) > 1
+    confidence, several = format_confidence(certificate["confidence"]), hard is None or len(hard) > 1
     if not feasible:
         return "Not certified yet: no blend is known to meet every hard guardrail."
     if not several:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pasto.errors import MissingExtra, PastoWarning
-from pasto.report.charts import drawing
-from pasto.report.sections import Section, sections
+from pasto.errors import MissingExtraError, PastoWarning
+from pasto.report.charts import draw_chart
+from pasto.report.sections import ReportSection, build_sections
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -27,14 +27,15 @@ WORDS = (
 )
 
 
-def page(report: Mapping[str, Any]) -> str:
+def render_html(report: Mapping[str, Any]) -> str:
     """The whole report as one page.
 
-    >>> found = page({"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "5 < 6 & nothing else."})
-    >>> "<p>5 &lt; 6 &amp; nothing else.</p>" in found, "<script" in found
+    >>> report = {"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "5 < 6 & nothing else."}
+    >>> page = render_html(report)
+    >>> "<p>5 &lt; 6 &amp; nothing else.</p>" in page, "<script" in page
     (True, False)
     """
-    parts = sections(report)
+    parts = build_sections(report)
     title = escape(f"Report on {report['name']}")
     drawings = _drawings(parts, report)
     body = "\n".join(_section(section, drawings, first=not place) for place, section in enumerate(parts))
@@ -46,18 +47,18 @@ def page(report: Mapping[str, Any]) -> str:
     )
 
 
-def _drawings(parts: Sequence[Section], report: Mapping[str, Any]) -> dict[str, str]:
+def _drawings(parts: Sequence[ReportSection], report: Mapping[str, Any]) -> dict[str, str]:
     """Return the drawings of the sections by name; none, with a warning, if the library for them is not installed."""
     names = [section.drawing for section in parts if section.drawing is not None]
     try:
-        return {name: drawing(name, report) or "" for name in names}
-    except MissingExtra as missing:
+        return {name: draw_chart(name, report) or "" for name in names}
+    except MissingExtraError as missing:
         # Who makes the page can install it. Who reads the page cannot.
         warnings.warn(f"the page has no figures: {missing}", PastoWarning, stacklevel=3)
         return {}
 
 
-def _section(section: Section, drawings: Mapping[str, str], *, first: bool) -> str:
+def _section(section: ReportSection, drawings: Mapping[str, str], *, first: bool) -> str:
     rank = "h1" if first else "h2"
     lines = [f"<{rank}>{escape(section.title)}</{rank}>", *(f"<p>{escape(words)}</p>" for words in section.words)]
     if section.rows:

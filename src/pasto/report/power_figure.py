@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pasto.report.figures import COLOURS, curve, label, legend, level, sheet
+from pasto.report.figures import COLOURS, draw_curve, draw_legend, draw_level, label_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pasto.inference.power import Plan
+    from pasto.inference.power import PowerPlan
 
 
-def draw_plan(found: Plan) -> Figure:
+def draw_plan(found: PowerPlan) -> Figure:
     """Draw the chances of a decision, round by round.
 
     >>> from pasto.inference.power import plan
@@ -22,16 +22,16 @@ def draw_plan(found: Plan) -> Figure:
     >>> len(figure.axes)
     1
     """
-    figure, (axes,) = sheet()
+    figure, (axes,) = new_figure()
     shown = np.arange(1, len(found.error) + 1)
     for chances, name, colour in (
         (found.at_horizon, "one look, set beforehand", COLOURS[0]),
         (found.at_any_look, "looking after every round", COLOURS[1]),
         (found.breaker, "breaker, for a drop of this size", COLOURS[2]),
     ):
-        curve(axes, shown, 100.0 * chances, name=name, colour=colour)
-    level(axes, 100.0 * found.power, f"asked for, {found.power:.0%}", right=False)
-    label(axes, title="How long until it shows", x="rounds", y="chance of a decision, %")
+        draw_curve(axes, shown, 100.0 * chances, name=name, colour=colour)
+    draw_level(axes, 100.0 * found.power, f"asked for, {found.power:.0%}", right=False)
+    label_axes(axes, title="How long until it shows", x="rounds", y="chance of a decision, %")
     axes.set_ylim(0, 100)
-    legend(axes, "lower right")
+    draw_legend(axes, "lower right")
     return figure

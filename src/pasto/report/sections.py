@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pasto.formatting import stated
+from pasto.formatting import format_confidence
 from pasto.report.guardrail_text import (
     SIDE_TEXT,
     basis_text,
@@ -26,7 +26,7 @@ SHOWN_BLENDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """One part of a report."""
 
     title: str
@@ -37,24 +37,24 @@ class Section:
     """Which of the report's drawings belongs here."""
 
 
-def sections(report: Mapping[str, Any]) -> tuple[Section, ...]:
+def build_sections(report: Mapping[str, Any]) -> tuple[ReportSection, ...]:
     """The parts of a report, those that have something to say.
 
     >>> said = {"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "Nothing was measured yet."}
-    >>> [(section.title, section.words) for section in sections(said)]
+    >>> [(section.title, section.words) for section in build_sections(said)]
     [('feed: draft', ('Nothing was measured yet.',))]
     """
     return tuple(_sections(report))
 
 
-def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
+def _sections(report: Mapping[str, Any]) -> Iterator[ReportSection]:
     yield _opening(report)
     if source := report.get("source_problem"):
         message = source["message"].rstrip(".")
-        yield Section("Source", (f"Round {source['round']} cannot be measured: {message}.", _UNMEASURED))
+        yield ReportSection("Source", (f"Round {source['round']} cannot be measured: {message}.", _UNMEASURED))
     breaker = report.get("breaker") or {}
     if breaker.get("tripped"):
-        yield Section("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
+        yield ReportSection("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
     if report.get("held"):
         yield _held(report["held"])
     if (confirmation := report.get("confirmation")) and confirmation.get("lifts"):
@@ -64,19 +64,20 @@ def _sections(report: Mapping[str, Any]) -> Iterator[Section]:
         rounds = learning["rounds"]
         compared = (
             f"Against the control of the same rounds, {_count(len(rounds), 'round')}, each interval with "
-            f"{stated(learning['confidence'])} confidence at any look. The blend and the best single candidate were "
-            "chosen on these rounds and look better here than they are; a confirmation measures them without this bias."
+            f"{format_confidence(learning['confidence'])} confidence at any look. The blend and the best "
+            "single candidate were chosen on these rounds and look better here than they are; a confirmation measures "
+            "them without this bias."
         )
         words = (compared, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
-        yield Section("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
+        yield ReportSection("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
         if learning.get("winner"):
-            yield Section("Single candidates", (_winner(learning["winner"]),))
+            yield ReportSection("Single candidates", (_winner(learning["winner"]),))
     if report.get("blend") or report.get("frozen"):
         yield _blend(report)
     if report.get("guardrails"):
         yield _guardrails(report["guardrails"])
     if report.get("prices"):
-        yield Section("Prices", tuple(price["words"] for price in report["prices"]))
+        yield ReportSection("Prices", tuple(price["words"] for price in report["prices"]))
     if (report.get("trade_off") or {}).get("blends"):
         yield _trade_off(report["trade_off"])
     if report.get("quality"):
@@ -94,16 +95,16 @@ _UNMEASURED = "The round stays open and its policy is served until the source ca
 _REARM = "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts anew."
 
 
-def _opening(report: Mapping[str, Any]) -> Section:
+def _opening(report: Mapping[str, Any]) -> ReportSection:
     words = [report["claims"]] if report.get("claims") else []
     words += [contradiction["text"] for contradiction in report.get("contradictions") or ()]
     if report.get("problem"):
         words.append(f"No answer yet: {report['problem']}.")
     where = f", round {report['round']} under policy {report['version']}" if report.get("round") else ""
-    return Section(f"{report['name']}: {report['state']}{where}", tuple(words))
+    return ReportSection(f"{report['name']}: {report['state']}{where}", tuple(words))
 
 
-def _held(held: Sequence[Mapping[str, Any]]) -> Section:
+def _held(held: Sequence[Mapping[str, Any]]) -> ReportSection:
     words = (
         "These rounds are not learned, because events seem to be missing. A round is learned once they are there. "
         "Otherwise decide with `pasto round resolve`, as `learn` or `discard`.",
@@ -121,7 +122,7 @@ def _held(held: Sequence[Mapping[str, Any]]) -> Section:
         for one in held
         for finding in one["findings"]
     )
-    return Section("Rounds held back", words, ("round", "metric", "units", "expected", "came", "p", ""), rows)
+    return ReportSection("Rounds held back", words, ("round", "metric", "units", "expected", "came", "p", ""), rows)
 
 
 def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -129,13 +130,17 @@ def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tup
     adjusted, bounded = any(lift.get("adjusted") for lift in lifts), any(map(_has_bounds, lifts))
     rows = []
     for lift in lifts:
-        row = [lift["target"], lift["metric"], span(lift["relative"], percent=True)]
+        row = [lift["target"], lift["metric"], format_interval(lift["relative"], percent=True)]
         other = lift.get("adjusted")
         if adjusted:
-            row += [span(other["relative"], percent=True), share(other["variance_reduced_by"])] if other else ["", ""]
+            row += (
+                [format_interval(other["relative"], percent=True), format_share(other["variance_reduced_by"])]
+                if other
+                else ["", ""]
+            )
         if bounded:
             row.append(_by_range(lift))
-        row += [span(lift["absolute"]), number(lift["level"]), number(lift["control"])]
+        row += [format_interval(lift["absolute"]), format_number(lift["level"]), format_number(lift["control"])]
         row.append({"up": "rose", "down": "fell", "unclear": "not clear"}[(other or lift)["told"]])
         rows.append(tuple(row))
     more = [*(("adjusted", "variance reduced by") if adjusted else ()), *(("by its range",) if bounded else ())]
@@ -146,7 +151,11 @@ def _by_range(lift: Mapping[str, Any]) -> str:
     if not _has_bounds(lift):
         return ""
     bounded = lift["bounded"]
-    return span(bounded["absolute"]) if bounded["relative"] is None else span(bounded["relative"], percent=True)
+    return (
+        format_interval(bounded["absolute"])
+        if bounded["relative"] is None
+        else format_interval(bounded["relative"], percent=True)
+    )
 
 
 def _has_bounds(lift: Mapping[str, Any]) -> bool:
@@ -179,39 +188,39 @@ def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
             found.setdefault(lift["metric"], []).append(lift["adjusted"]["variance_reduced_by"] or 0.0)
     parts = []
     for metric, reductions in found.items():
-        least, most = share(min(reductions)), share(max(reductions))
+        least, most = format_share(min(reductions)), format_share(max(reductions))
         parts.append(f"{least if least == most else f'{least} to {most}'} in {metric}")
     if not parts:
         return ()
     return (f"Adjusted by what units did before they were assigned, variance is reduced by {', '.join(parts)}.",)
 
 
-def _confirmation(confirmation: Mapping[str, Any], opening: str | None) -> Iterator[Section]:
+def _confirmation(confirmation: Mapping[str, Any], opening: str | None) -> Iterator[ReportSection]:
     when = "at the horizon that was set" if not confirmation["sequential"] else "at any look"
     units = ", ".join(f"{arm} {count:,.0f}" for arm, count in confirmation["units"].items())
     words = [
         # The report opens with the confirmation's claims if there is one; they need not be read twice.
         *([confirmation["claims"]] if confirmation["claims"] != opening else []),
         *((" ".join(verdict_text(confirmation["verdict"])),) if confirmation.get("verdict") else ()),
-        f"Units stay in their arm and count once: {units}. Intervals hold with {stated(confirmation['confidence'])} "
-        f"confidence {when}.",
+        f"Units stay in their arm and count once: {units}. Intervals hold with "
+        f"{format_confidence(confirmation['confidence'])} confidence {when}.",
         *adjusted_words(confirmation["lifts"]),
     ]
     if confirmation.get("note"):
         words.append(confirmation["note"])
-    yield Section("Confirmation", tuple(words), *arm_table(confirmation["lifts"]), drawing="confirmation")
+    yield ReportSection("Confirmation", tuple(words), *arm_table(confirmation["lifts"]), drawing="confirmation")
     if confirmation.get("predicted"):
         rows = tuple(
             (
                 one["target"],
                 one["metric"],
-                percentage(one["predicted"]),
-                span(one["realised"], percent=True),
+                format_percentage(one["predicted"]),
+                format_interval(one["realised"], percent=True),
                 "as predicted" if one["inside"] else "outside" if one["inside"] is not None else "",
             )
             for one in confirmation["predicted"]
         )
-        yield Section(
+        yield ReportSection(
             "Predicted and realised",
             ("What the frozen answer promised on the rounds it was learned from, beside what new units showed.",),
             ("", "metric", "predicted", "realised", ""),
@@ -223,9 +232,11 @@ def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tupl
     """Arms down, metrics across, relative lifts with their intervals; beside them the adjusted ones."""
     cells = {}
     for lift in lifts:
-        cells[lift["target"], lift["metric"]] = span(lift["relative"], percent=True)
+        cells[lift["target"], lift["metric"]] = format_interval(lift["relative"], percent=True)
         if lift.get("adjusted"):
-            cells[lift["target"], f"{lift['metric']}, adjusted"] = span(lift["adjusted"]["relative"], percent=True)
+            cells[lift["target"], f"{lift['metric']}, adjusted"] = format_interval(
+                lift["adjusted"]["relative"], percent=True
+            )
     metrics = list(dict.fromkeys(metric for _, metric in cells))
     targets = list(dict.fromkeys(target for target, _ in cells))
     return ("", *metrics), tuple((target, *(cells[target, metric] for metric in metrics)) for target in targets)
@@ -244,7 +255,7 @@ def _winner(winner: Mapping[str, Any]) -> str:
     )
 
 
-def _trade_off(trade_off: Mapping[str, Any]) -> Section:
+def _trade_off(trade_off: Mapping[str, Any]) -> ReportSection:
     blends = sorted(trade_off["blends"], key=lambda point: (point["x"], point["y"]))
     picked = {round(place * (len(blends) - 1) / (SHOWN_BLENDS - 1)) for place in range(SHOWN_BLENDS)}
     points = [("the answer", trade_off["answer"])] if trade_off.get("answer") else []
@@ -257,11 +268,13 @@ def _trade_off(trade_off: Mapping[str, Any]) -> Section:
     ]
     if more > 0:
         words.append(f"{more} more single candidates are in the JSON.")
-    rows = dict.fromkeys((name, number(point["x"]), number(point["y"])) for name, point in points)
-    return Section("Trade-off", tuple(words), ("", trade_off["x"], trade_off["y"]), tuple(rows), drawing="trade_off")
+    rows = dict.fromkeys((name, format_number(point["x"]), format_number(point["y"])) for name, point in points)
+    return ReportSection(
+        "Trade-off", tuple(words), ("", trade_off["x"], trade_off["y"]), tuple(rows), drawing="trade_off"
+    )
 
 
-def _blend(report: Mapping[str, Any]) -> Section:
+def _blend(report: Mapping[str, Any]) -> ReportSection:
     answer = report.get("frozen") or report["blend"]
     rows = sorted(answer["probabilities"].items(), key=lambda part: -part[1])
     words = []
@@ -271,10 +284,12 @@ def _blend(report: Mapping[str, Any]) -> Section:
         words.append(sure)
     if answer.get("outlook"):
         words.append(f"Advice: {answer['outlook']['advice']}.")
-    return Section("The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN]))
+    return ReportSection(
+        "The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN])
+    )
 
 
-def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
+def _guardrails(rails: Sequence[Mapping[str, Any]]) -> ReportSection:
     rows = []
     for rail in rails:
         kind = "hard" if rail["kind"] == "hard" else f"soft, penalty {rail['penalty']:g}"
@@ -290,10 +305,10 @@ def _guardrails(rails: Sequence[Mapping[str, Any]]) -> Section:
             )
         )
     header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
-    return Section("Guardrails", own_units_text(rails), header, tuple(rows))
+    return ReportSection("Guardrails", own_units_text(rails), header, tuple(rows))
 
 
-def _quality(told: Mapping[str, Any]) -> Section:
+def _quality(told: Mapping[str, Any]) -> ReportSection:
     rows = [("units measured", f"{told['units']:,}"), ("events", f"{told['events']:,}")]
     ratio = told.get("sample_ratio")
     if ratio is not None:
@@ -324,10 +339,10 @@ def _quality(told: Mapping[str, Any]) -> Section:
         ("fallbacks and overrides, left out", "excluded"),
     ):
         rows.append((label, f"{told[key]:,}"))
-    return Section("Quality of the data", (), ("", ""), tuple(rows))
+    return ReportSection("Quality of the data", (), ("", ""), tuple(rows))
 
 
-def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> Section:
+def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> ReportSection:
     columns = list(dict.fromkeys(column for line in lines for column in line["means"]))
     rows = []
     for line in lines:
@@ -337,10 +352,10 @@ def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> Section:
         means = (f"{line['means'][column]:.4g}" if column in line["means"] else "" for column in columns)
         rows.append((f"{name}, departs" if line["departs"] else name, *counts, *means))
     header = (kind, "units learned", "exposures", "events", "rejected", *(f"mean {column}" for column in columns))
-    return Section(f"Senders by {kind}", (), header, tuple(rows))
+    return ReportSection(f"Senders by {kind}", (), header, tuple(rows))
 
 
-def _books(accounting: Mapping[str, Any]) -> Section:
+def _books(accounting: Mapping[str, Any]) -> ReportSection:
     lost: dict[str, dict[str, int]] = {}
     for version in accounting["versions"]:
         for line in version["candidates"]:
@@ -357,10 +372,10 @@ def _books(accounting: Mapping[str, Any]) -> Section:
     words = (f"The {SHOWN} candidates with the most exposures; {more} more are in the JSON.",) if more > 0 else ()
     header = ("candidate", "exposures", "left out", "decided*", "dropped*", "gap*")
     note = f"* as senders that number their events say, for the latest {_count(len(accounting['versions']), 'policy')}"
-    return Section("Exposures by candidate", (*words, note.replace("policys", "policies")), header, tuple(rows))
+    return ReportSection("Exposures by candidate", (*words, note.replace("policys", "policies")), header, tuple(rows))
 
 
-def _rounds(history: Sequence[Mapping[str, Any]]) -> Section:
+def _rounds(history: Sequence[Mapping[str, Any]]) -> ReportSection:
     rows = tuple(
         (
             str(one["round"]),
@@ -371,16 +386,16 @@ def _rounds(history: Sequence[Mapping[str, Any]]) -> Section:
         )
         for one in reversed(history[-SHOWN:])
     )
-    return Section("Latest rounds", (), ("round", "policy", "state", "units learned from", ""), rows)
+    return ReportSection("Latest rounds", (), ("round", "policy", "state", "units learned from", ""), rows)
 
 
-def span(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
+def format_interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
     """A number between its ends.
 
-    >>> span({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
+    >>> format_interval({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
     '+3.44% (+2.15% to +4.77%)'
     """
-    shown = percentage if percent else signed
+    shown = format_percentage if percent else format_signed
     if estimate["value"] is None:
         return "unknown"
     if estimate["low"] is None or estimate["high"] is None:
@@ -388,37 +403,37 @@ def span(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
     return f"{shown(estimate['value'])} ({shown(estimate['low'])} to {shown(estimate['high'])})"
 
 
-def percentage(value: float | None) -> str:
+def format_percentage(value: float | None) -> str:
     """A share as a signed percentage.
 
-    >>> percentage(0.0344), percentage(None)
+    >>> percentage(0.0344), format_percentage(None)
     ('+3.44%', 'unknown')
     """
     return "unknown" if value is None else f"{value:+.2%}"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """A part of something, in whole percents.
 
-    >>> share(0.434), share(None)
+    >>> share(0.434), format_share(None)
     ('43%', '')
     """
     return "" if value is None else f"{value:.0%}"
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """A difference with its sign.
 
-    >>> signed(0.5), signed(-12345.6)
+    >>> signed(0.5), format_signed(-12345.6)
     ('+0.5', '-1.235e+04')
     """
     return f"{value:+.4g}"
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A level with four digits that matter.
 
-    >>> number(12.34567), number(None)
+    >>> number(12.34567), format_number(None)
     ('12.35', '')
     """
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"

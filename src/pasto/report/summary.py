@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pasto.formatting import stated
-from pasto.inference.guardrail_monitor import Verdict
+from pasto.formatting import format_confidence
+from pasto.inference.guardrail_monitor import GuardrailVerdict
 from pasto.inference.lift import Lift
 from pasto.inference.round_data import WHOLE_ARM
-from pasto.inference.sample_ratio import Balance
+from pasto.inference.sample_ratio import SampleRatioCheck
 
 
-def paragraph(
+def summary_paragraph(
     lifts: Sequence[Lift],
     *,
-    balance: Balance | None = None,
-    verdicts: Sequence[Verdict] = (),
+    balance: SampleRatioCheck | None = None,
+    verdicts: Sequence[GuardrailVerdict] = (),
     names: Sequence[str] = (),
 ) -> str:
     """Say what a report's numbers allow to be said, and nothing else; `names` are the candidates'.
@@ -26,7 +26,7 @@ def paragraph(
     >>> def lift(metric, low, value, high):
     ...     told = Estimate(value, low, high)
     ...     return Lift("the blend", metric, 1.0, 1.0, told, told, 24, 0.95, True)
-    >>> print(paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
+    >>> print(summary_paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
     Over 24 rounds the blend raised watch_time by 2.0% (1.2% to 3.1%); like_rate cannot be told from the control's
     (-1.0% to 1.5%). Each interval holds with 95% confidence, however often it is looked at.
     """
@@ -43,7 +43,7 @@ def paragraph(
     if lifts:
         first = lifts[0]
         when = "however often it is looked at" if first.sequential else "at this one look, set beforehand"
-        told.append(f"Each interval holds with {stated(first.confidence)} confidence, {when}.")
+        told.append(f"Each interval holds with {format_confidence(first.confidence)} confidence, {when}.")
         if adjusted := list(dict.fromkeys(lift.metric for lift in lifts if lift.adjusted is not None)):
             verb = "is" if len(adjusted) == 1 else "are"
             told.append(f"{' and '.join(adjusted)} {verb} adjusted by what units did before.")
@@ -69,7 +69,7 @@ def _of_target(lifts: Sequence[Lift]) -> str:
     return f"{opening} {'; '.join(parts)}."
 
 
-def _unbalanced(balance: Balance, names: Sequence[str]) -> str:
+def _unbalanced(balance: SampleRatioCheck, names: Sequence[str]) -> str:
     if balance.suspect is None or balance.left is None:
         return "Nothing can be claimed: units did not arrive where they were sent."
     arm, candidate = balance.suspect

@@ -7,31 +7,31 @@ from textwrap import wrap
 from typing import Any
 
 from pasto.control_characters import escape_control
-from pasto.report.sections import number, sections, span
+from pasto.report.sections import build_sections, format_interval, format_number
 
 WIDTH = 100
 
 
-def text(report: Mapping[str, Any]) -> str:
+def render_text(report: Mapping[str, Any]) -> str:
     r"""The whole report in lines.
 
-    >>> text({"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "Nothing was measured yet."})
+    >>> render_text({"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "Nothing was measured yet."})
     'feed: draft\n===========\nNothing was measured yet.\n'
     """
     lines: list[str] = []
-    for place, section in enumerate(sections(report)):
+    for place, section in enumerate(build_sections(report)):
         lines += ([""] if place else []) + [section.title, ("-" if place else "=") * len(section.title)]
         for sentence in section.words:
             lines += wrap(sentence, WIDTH)
         if section.rows:
-            lines += ([""] if section.words else []) + table(section.header, section.rows)
+            lines += ([""] if section.words else []) + render_table(section.header, section.rows)
     return "\n".join(map(escape_control, lines)) + "\n"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def render_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table in lines: words to the left, numbers to the right.
 
-    >>> table(("arm", "units"), [("control", "90"), ("learner", "1,210")])
+    >>> render_table(("arm", "units"), [("control", "90"), ("learner", "1,210")])
     ['arm      units', 'control     90', 'learner  1,210']
     """
     whole = [header, *rows] if any(header) else list(rows)
@@ -50,24 +50,24 @@ def _numeric(cell: str) -> bool:
     return not cell or cell.lstrip("+-")[:1].isdigit()
 
 
-def what_if(told: Mapping[str, Any]) -> str:
+def render_what_if(told: Mapping[str, Any]) -> str:
     """What a study would answer to another objective, in lines."""
     answer = told["answer"]
     lines = [told["objective"], ""]
     shares = sorted(answer["probabilities"].items(), key=lambda part: -part[1])
-    lines += table(("candidate", "share"), [(name, f"{share:.1%}") for name, share in shares])
+    lines += render_table(("candidate", "share"), [(name, f"{share:.1%}") for name, share in shares])
     rows = [
         (
             name,
-            number(level["value"]),
-            span(told["lifts"][name], percent=True) if name in told["lifts"] else "",
+            format_number(level["value"]),
+            format_interval(told["lifts"][name], percent=True) if name in told["lifts"] else "",
         )
         for name, level in told["metrics"].items()
     ]
-    lines += ["", *table(("metric", "expected", "lift over the baseline"), rows)]
+    lines += ["", *render_table(("metric", "expected", "lift over the baseline"), rows)]
     if told["prices"]:
-        priced = [(name, span(price)) for name, price in told["prices"].items()]
-        lines += ["", *table(("guardrail", "what relaxing it by one unit buys"), priced)]
+        priced = [(name, format_interval(price)) for name, price in told["prices"].items()]
+        lines += ["", *render_table(("guardrail", "what relaxing it by one unit buys"), priced)]
     if not answer["feasible"]:
         missed = ", ".join(f"{name} by {amount:.3g}" for name, amount in answer["shortfalls"].items())
         lines += ["", f"No blend meets every hard guardrail; this one comes nearest and misses {missed}."]

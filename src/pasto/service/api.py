@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 
-class Desk(Protocol):
+class StudyApi(Protocol):
     """The control plane in plain values: the service itself answers it, and so does `Remote` over HTTP."""
 
     def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:

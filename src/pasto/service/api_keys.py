@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.service.audit_log import audit_line
 from pasto.store import KeyRow, Store, StudyRow
 
@@ -40,23 +40,23 @@ def redact(text: str) -> str:
     return REDACTED.sub(r"\1_…", text)
 
 
-def permits(key: KeyRow, scopes: Iterable[str]) -> bool:
+def is_permitted(key: KeyRow, scopes: Iterable[str]) -> bool:
     """Whether a key has one of the scopes, or `admin`.
 
-    >>> permits(KeyRow("0123456789ab", "", "web", ("read",), 0.0), ["evaluate", "read"])
+    >>> is_permitted(KeyRow("0123456789ab", "", "web", ("read",), 0.0), ["evaluate", "read"])
     True
     """
     return "admin" in key.scopes or any(scope in key.scopes for scope in scopes)
 
 
-class Keys:
+class ApiKeys:
     """The keys of one store, remembered between reads.
 
     A key that another node made or revoked is seen at the next `refresh`, which a running service calls every second.
 
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
-    >>> keys = Keys(store)
+    >>> keys = ApiKeys(store)
     >>> made = keys.create("recommender", ["evaluate", "ingest"])
     >>> found = keys.check(made["key"])
     >>> found is not None and found.name
@@ -134,9 +134,9 @@ class Keys:
         self.refresh()
         old = self._rows.get(prefix)
         if old is None or not _valid(old, self._clock()):
-            raise BadOption(f"there is no valid key {prefix!r} to rotate; list the keys to see their prefixes")
+            raise OptionError(f"there is no valid key {prefix!r} to rotate; list the keys to see their prefixes")
         if not 0 <= grace <= MONTH:
-            raise BadOption(f"a rotated key can live on for 0 to {MONTH:.0f} seconds, got {grace!r}")
+            raise OptionError(f"a rotated key can live on for 0 to {MONTH:.0f} seconds, got {grace!r}")
         row, text = _make(old.name, old.scopes, self._clock(), _lifetime(old))
         ends_at = row.created_at + grace
         detail = {"name": old.name, "prefix": prefix, "successor": row.prefix, "revoked_at": ends_at}
@@ -171,14 +171,14 @@ def _lifetime(row: KeyRow) -> float | None:
 
 def _check(name: str, scopes: tuple[str, ...], expires_in: float | None) -> None:
     if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
-        raise BadOption(f"a key's name is 1 to 100 printable characters, got {name!r}")
+        raise OptionError(f"a key's name is 1 to 100 printable characters, got {name!r}")
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
-        raise BadOption(
+        raise OptionError(
             f"a key's scopes are some of {', '.join(SCOPES)}; got {', '.join(map(repr, unknown)) or 'none'}"
         )
     if expires_in is not None and not 0 < expires_in <= LONGEST:
-        raise BadOption(f"a key expires in 0 to {LONGEST:.0f} seconds, or never; got {expires_in!r}")
+        raise OptionError(f"a key expires in 0 to {LONGEST:.0f} seconds, or never; got {expires_in!r}")
 
 
 def _shown(row: KeyRow, now: float) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadOption, StoreError
-from pasto.metrics import Before, Column, Moments, measure
+from pasto.errors import OptionError, StoreError
+from pasto.metrics import Column, CovariateWindow, Moments, measure
 from pasto.service.covariate_window import count_forgotten, needed_from
 from pasto.service.study_file import parse_spec
 from pasto.service.study_state import identity_of
@@ -119,7 +119,14 @@ class Archive:
             )
 
     def measure_with_past(
-        self, store: Store, row: StudyRow, version: int, after: int, until: int, columns: Sequence[Column], past: Before
+        self,
+        store: Store,
+        row: StudyRow,
+        version: int,
+        after: int,
+        until: int,
+        columns: Sequence[Column],
+        past: CovariateWindow,
     ) -> tuple[Moments, ...] | None:
         """The same with covariates, from what is here and what the store still holds; None where some of it is gone."""
         study = identity_of(row)
@@ -235,7 +242,7 @@ class Archive:
 
     def _place(self, study: str) -> Path:
         if not re.fullmatch(r"[a-z0-9_-]{1,63}(@[0-9]+)?", study):
-            raise BadOption(f"{study!r} is no study's name")
+            raise OptionError(f"{study!r} is no study's name")
         return self.folder / study
 
 
@@ -260,7 +267,7 @@ def _copy(
             connection.unregister("batch")
 
 
-def _is_whole(connection: Any, store: Store, row: StudyRow, past: Before) -> bool:
+def _is_whole(connection: Any, store: Store, row: StudyRow, past: CovariateWindow) -> bool:
     """Return whether the files hold every event of a past that the store has deleted."""
     for record in store.archived_events(row.number, past.after, past.until):
         (held,) = connection.execute(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pasto.control_characters import find_control
-from pasto.errors import BadText
+from pasto.errors import TextError
 from pasto.store import AuditRow
 
 MAX_TEXT_CHARACTERS = 10_000
@@ -16,16 +16,16 @@ MAX_TEXT_CHARACTERS = 10_000
 
 def audit_line(at: float, who: str, action: str, reason: str, detail: Mapping[str, Any]) -> AuditRow:
     """Return a line of the audit log; words that cannot be stored raise BadText."""
-    check_words(who, reason)
+    check_reason(who, reason)
     return AuditRow(at, who, action, reason, json.dumps(detail, separators=(",", ":"), default=dict))
 
 
-def check_words(who: str, reason: str) -> None:
+def check_reason(who: str, reason: str) -> None:
     """Refuse words that cannot be stored, or that a terminal would obey when the audit log is printed."""
     for name, text in (("who", who), ("reason", reason)):
         if len(text) > MAX_TEXT_CHARACTERS or text.encode("utf-8", "replace").decode() != text:
-            raise BadText(f"{name} must be text of up to {MAX_TEXT_CHARACTERS} characters, got {text[:40]!r}")
+            raise TextError(f"{name} must be text of up to {MAX_TEXT_CHARACTERS} characters, got {text[:40]!r}")
         if (found := find_control(text)) is not None:
-            raise BadText(
+            raise TextError(
                 f"{name} must be one line without control characters, got {found} in {text[:40]!r}; leave it out"
             )

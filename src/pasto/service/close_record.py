@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.inference.round_data import CellMoments, Table, joined
+from pasto.inference.round_data import CellMoments, CellTable, join_cells
 from pasto.metrics import Moments
 
 MANY = 500
@@ -50,7 +50,7 @@ def write_cells(measured: Sequence[Moments]) -> Written:
     above = np.triu_indices(width)
     numbers = np.concatenate([mean, cross[:, above[0], above[1]]], axis=1).T.astype("<f8")
     packed = zlib.compress(_planes(whole) + _planes(numbers), 1)
-    table = Table(tuple(cell.arm for cell in measured), whole[1], whole[2].astype(float), mean, cross)
+    table = CellTable(tuple(cell.arm for cell in measured), whole[1], whole[2].astype(float), mean, cross)
     return {
         "cells": len(measured),
         "columns": width,
@@ -81,12 +81,12 @@ def read_cells(written: Written) -> tuple[Moments, ...]:
     )
 
 
-def table_of(written: Written) -> Table:
+def table_of(written: Written) -> CellTable:
     """The same as arrays, for whoever reads many rounds."""
     if not isinstance(written, Mapping):
-        return Table.of(tuple(_cell(one) for one in written))
+        return CellTable.of(tuple(_cell(one) for one in written))
     found = _unpack(written)
-    return Table(found.arms, found.counts[1], found.counts[2].astype(float), found.mean, found.cross)
+    return CellTable(found.arms, found.counts[1], found.counts[2].astype(float), found.mean, found.cross)
 
 
 def units_of(written: Written) -> int:
@@ -104,7 +104,7 @@ def clipped_of(written: Written) -> list[int]:
 def whole_of(written: Written, arm: str) -> CellMoments | None:
     """All of an arm's units as one cell, the control's or the learner's; None where it had none."""
     if not isinstance(written, Mapping):
-        return joined(arm, [_cell(one) for one in written])
+        return join_cells(arm, [_cell(one) for one in written])
     told = written["whole"].get(arm)
     if told is None:
         return None
@@ -113,14 +113,14 @@ def whole_of(written: Written, arm: str) -> CellMoments | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Unpacked:
+class _UnpackedRecord:
     arms: tuple[str, ...]
     counts: NDArray[np.int64]
     mean: NDArray[np.float64]
     cross: NDArray[np.float64]
 
 
-def _unpack(written: Mapping[str, Any]) -> _Unpacked:
+def _unpack(written: Mapping[str, Any]) -> _UnpackedRecord:
     cells, width = written["cells"], written["columns"]
     data = zlib.decompress(b64decode(written["packed"]))
     rows = 3 + width
@@ -132,7 +132,7 @@ def _unpack(written: Mapping[str, Any]) -> _Unpacked:
     cross[:, above[0], above[1]] = cross[:, above[1], above[0]] = numbers[:, width:]
     names = written["names"]
     arms = tuple(names[code] for code in counts[0].tolist())
-    return _Unpacked(arms, counts.astype(np.int64), np.ascontiguousarray(numbers[:, :width]), cross)
+    return _UnpackedRecord(arms, counts.astype(np.int64), np.ascontiguousarray(numbers[:, :width]), cross)
 
 
 def _planes(values: NDArray[Any]) -> bytes:

@@ -10,22 +10,22 @@ import json
 import math
 
 from pasto.errors import StoreError
-from pasto.metrics import Before
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Details
+from pasto.metrics import CovariateWindow
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import StudyState
 from pasto.store import PolicyRow, Store, StudyRow
 
 
-def past_of(store: Store, spec: Spec, study: int, version: int) -> Before | None:
+def covariate_window(store: Store, spec: StudySpec, study: int, version: int) -> CovariateWindow | None:
     """The part of the log that a round's covariates are made of; None where the study has none."""
     longest = max((column.lookback or 0.0 for column in spec.covariates), default=0.0)
     if not longest:
         return None
-    first = dealt_first(store, study, version)
-    return Before(_begun(store, study, first, longest), first.after, first.published_at)
+    first = first_assignments(store, study, version)
+    return CovariateWindow(_begun(store, study, first, longest), first.after, first.published_at)
 
 
-def dealt_first(store: Store, study: int, version: int) -> PolicyRow:
+def first_assignments(store: Store, study: int, version: int) -> PolicyRow:
     """The first policy that deals units to arms as a version's does.
 
     While a study learns, every policy deals anew. In a confirmation and after it units stay in their arm, through
@@ -37,7 +37,7 @@ def dealt_first(store: Store, study: int, version: int) -> PolicyRow:
     return found
 
 
-def needed_from(store: Store, spec: Spec, row: StudyRow) -> float:
+def needed_from(store: Store, spec: StudySpec, row: StudyRow) -> float:
     """The time from which events must stay in the store, for covariates of rounds that are to be measured yet.
 
     Infinite where none will be.
@@ -45,18 +45,18 @@ def needed_from(store: Store, spec: Spec, row: StudyRow) -> float:
     longest = max((column.lookback or 0.0 for column in spec.covariates), default=0.0)
     if not longest or not row.version or row.state == "archived":
         return math.inf
-    details = Details.from_text(row.details)
+    details = StudyState.from_text(row.details)
     open_rounds = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
     versions = [row.version, *open_rounds]
-    return min(dealt_first(store, row.number, version).published_at for version in versions) - longest
+    return min(first_assignments(store, row.number, version).published_at for version in versions) - longest
 
 
-def lacks_events(store: Store, row: StudyRow, past: Before) -> bool:
+def lacks_events(store: Store, row: StudyRow, past: CovariateWindow) -> bool:
     """Return whether some events of a past are not in the store any more: archived, or of a unit that was forgotten."""
     return bool(store.archived_events(row.number, past.after, past.until)) or count_forgotten(store, row, past) > 0
 
 
-def count_forgotten(store: Store, row: StudyRow, past: Before) -> int:
+def count_forgotten(store: Store, row: StudyRow, past: CovariateWindow) -> int:
     """Return how many events of a past are of units that were forgotten."""
     query = "SELECT count(*) FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
     with store.reading() as source:

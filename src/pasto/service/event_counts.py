@@ -14,7 +14,7 @@ FORMAT = 2
 
 
 @dataclass(slots=True)
-class Book:
+class PolicyCounts:
     """One policy's events so far, by candidate."""
 
     logged: Counter[int | None] = field(default_factory=Counter)
@@ -25,7 +25,7 @@ class Book:
     """Exposures of senders that number their events, and so keep tallies."""
     arms: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: Book) -> None:
+    def add(self, other: PolicyCounts) -> None:
         """Add the counts of another."""
         self.logged.update(other.logged)
         self.excluded.update(other.excluded)
@@ -38,10 +38,10 @@ class Book:
         return [lines, dict(self.arms)]
 
     @classmethod
-    def read(cls, written: list[Any]) -> Book:
+    def read(cls, written: list[Any]) -> PolicyCounts:
         """What `written` made.
 
-        >>> Book.read([[[3, 7, 1, 0], [None, 2, 2, 2]], {"learner": 9}]).excluded[None]
+        >>> PolicyCounts.read([[[3, 7, 1, 0], [None, 2, 2, 2]], {"learner": 9}]).excluded[None]
         2
         """
         lines, arms = written
@@ -50,10 +50,10 @@ class Book:
 
 
 @dataclass(slots=True)
-class Sender:
+class SenderStream:
     """One numbered stream.
 
-    >>> Sender(events=9, first=1, last=12).missing
+    >>> SenderStream(events=9, first=1, last=12).missing
     3
     """
 
@@ -68,7 +68,7 @@ class Sender:
 
 
 @dataclass(slots=True)
-class Books:
+class EventCounts:
     """All that is counted of one study."""
 
     until: int | None = None
@@ -80,9 +80,9 @@ class Books:
     unsettled: dict[int, int] = field(default_factory=dict)
     """Those of them whose late events are not in the books yet."""
     events: Counter[str] = field(default_factory=Counter)
-    candidates: Book = field(default_factory=Book)
-    versions: dict[int, Book] = field(default_factory=dict)
-    senders: dict[str, Sender] = field(default_factory=dict)
+    candidates: PolicyCounts = field(default_factory=PolicyCounts)
+    versions: dict[int, PolicyCounts] = field(default_factory=dict)
+    senders: dict[str, SenderStream] = field(default_factory=dict)
     by_key: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By the prefix of an API key, empty without one: exposures and metric events."""
     by_source: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -115,10 +115,10 @@ class Books:
         return b64encode(zlib.compress(json.dumps(plain, separators=(",", ":")).encode(), 1)).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> Books | None:
+    def from_text(cls, text: str) -> EventCounts | None:
         """What a note says; None where it was written in another form, and is better counted again.
 
-        >>> Books.from_text(Books(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
+        >>> EventCounts.from_text(Books(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
         3
         """
         plain: Mapping[str, Any] = json.loads(zlib.decompress(b64decode(text)))
@@ -130,9 +130,9 @@ class Books:
             dict(plain["observed"]),
             dict(plain["unsettled"]),
             Counter(plain["events"]),
-            Book.read(plain["candidates"]),
-            {version: Book.read(book) for version, book in plain["versions"]},
-            {name: Sender(*counts) for name, counts in plain["senders"].items()},
+            PolicyCounts.read(plain["candidates"]),
+            {version: PolicyCounts.read(book) for version, book in plain["versions"]},
+            {name: SenderStream(*counts) for name, counts in plain["senders"].items()},
             {name: (counts[0], counts[1]) for name, counts in plain["by_key"].items()},
             {name: (counts[0], counts[1]) for name, counts in plain["by_source"].items()},
             {round: Counter({(kind, arm): count for kind, arm, count in counts}) for round, counts in plain["late"]},

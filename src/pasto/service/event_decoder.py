@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Unit = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -24,7 +24,7 @@ Text = Annotated[str, msgspec.Meta(max_length=1024)]
 Fields = Annotated[dict[Field, int | float | Text | bool], msgspec.Meta(max_length=64)]
 
 
-class Exposure(
+class ExposureEvent(
     msgspec.Struct, tag_field="type", tag="exposure", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """A unit was served a candidate."""
@@ -42,7 +42,7 @@ class Exposure(
     sequence: Position | None = None
 
 
-class Measurement(msgspec.Struct, tag_field="type", tag="metric", forbid_unknown_fields=True, omit_defaults=True):
+class MetricEvent(msgspec.Struct, tag_field="type", tag="metric", forbid_unknown_fields=True, omit_defaults=True):
     """Something happened to a unit."""
 
     id: Id
@@ -55,7 +55,7 @@ class Measurement(msgspec.Struct, tag_field="type", tag="metric", forbid_unknown
     sequence: Position | None = None
 
 
-class Tally(msgspec.Struct, tag_field="type", tag="tally", forbid_unknown_fields=True, omit_defaults=True):
+class ExposureCounts(msgspec.Struct, tag_field="type", tag="tally", forbid_unknown_fields=True, omit_defaults=True):
     """What a sender decided under one policy so far, by candidate."""
 
     id: Id
@@ -66,10 +66,10 @@ class Tally(msgspec.Struct, tag_field="type", tag="tally", forbid_unknown_fields
     dropped: Counts = {}
 
 
-Event = Exposure | Measurement | Tally
+Event = ExposureEvent | MetricEvent | ExposureCounts
 
 
-class Refusal(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+class RejectedEvent(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """An event that was not taken, and why."""
 
     index: int
@@ -105,13 +105,13 @@ _CURES = {
 }
 
 
-def decode(body: bytes, *, lines: bool = False) -> list[Event | Refusal]:
+def decode_events(body: bytes, *, lines: bool = False) -> list[Event | RejectedEvent]:
     """Read a batch: a JSON array, an object with `events`, or one object a line.
 
     What cannot be read as an event is a Refusal in its place; BadInput where there is no batch to be seen at all.
 
     >>> body = b'[{"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}, {"type": "click"}]'
-    >>> decode(body)[1]
+    >>> decode_events(body)[1]
     Refusal(index=1, id=None, reason="type is 'click'; it says what the event is: exposure, metric or tally")
     """
     # A NUL can only come escaped, and PostgreSQL keeps none; the slow path finds which event has it.
@@ -138,20 +138,22 @@ def _items(body: bytes, lines: bool) -> list[Any]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"the body is no UTF-8: {error}") from error
+        raise InputError(f"the body is no UTF-8: {error}") from error
     if lines:
         return [_line(line) for line in text.split("\n") if line.strip()]
     try:
         found = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"the body is no JSON: {_shortly(error)}") from error
+        raise InputError(f"the body is no JSON: {_shortly(error)}") from error
     if isinstance(found, dict):
         if set(found) != {"events"}:
             names = ", ".join(sorted(map(repr, found))[:5])
-            raise BadInput(f"the body is an object with {names or 'nothing'}; it must hold `events`, and nothing else")
+            raise InputError(
+                f"the body is an object with {names or 'nothing'}; it must hold `events`, and nothing else"
+            )
         found = found["events"]
     if not isinstance(found, list):
-        raise BadInput('the body must be an array of events, or {"events": [...]}')
+        raise InputError('the body must be an array of events, or {"events": [...]}')
     return found
 
 
@@ -162,9 +164,9 @@ def _line(text: str) -> Any:
         return _Unreadable(_shortly(error))
 
 
-def _converted(place: int, item: Any) -> Event | Refusal:
+def _converted(place: int, item: Any) -> Event | RejectedEvent:
     if isinstance(item, _Unreadable):
-        return Refusal(place, None, f"the line is no JSON: {item.problem}")
+        return RejectedEvent(place, None, f"the line is no JSON: {item.problem}")
     try:
         event: Event = msgspec.convert(item, Event)
     except msgspec.ValidationError as error:
@@ -178,7 +180,7 @@ def _converted(place: int, item: Any) -> Event | Refusal:
     return event
 
 
-def _refusal(place: int, item: Any, reason: str) -> Refusal:
+def _refusal(place: int, item: Any, reason: str) -> RejectedEvent:
     """Refuse an item, with the id and number that it has if they can be read."""
 
     def name(field: str) -> str | None:
@@ -188,7 +190,7 @@ def _refusal(place: int, item: Any, reason: str) -> Refusal:
     given = item.get("sequence") if isinstance(item, dict) else None
     # A tally's number counts tallies, not events.
     numbered = type(given) is int and 0 <= given <= 2**53 and item.get("type") != "tally"
-    return Refusal(place, name("id"), reason, name("source"), given if numbered else None)
+    return RejectedEvent(place, name("id"), reason, name("source"), given if numbered else None)
 
 
 _PATH = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pasto.errors import StoreError
 from pasto.service.close_record import clipped_of
-from pasto.service.event_counts import Book, Books, Sender
+from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import rejected_events
 from pasto.service.reports.sender_report import sender_lines
 from pasto.service.rounds.sender_check import SenderRecord, SenderTotals
@@ -73,7 +73,7 @@ GROUP BY events.version, kind, arm
 """
 
 
-class Ledger:
+class EventLedger:
     """The books of one study, brought up to date by reading each event once.
 
     Everything is counted from the store's own log, and from the counts of what was deleted of it. So books of two nodes
@@ -83,7 +83,7 @@ class Ledger:
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
-        self.books: Books | None = None
+        self.books: EventCounts | None = None
         """None before the first look."""
         self._noted = 0, 0
         """Up to which close and event a note is in the store."""
@@ -112,7 +112,7 @@ class Ledger:
         with self._lock:
             self._refresh()
 
-    def _refresh(self) -> Books:
+    def _refresh(self) -> EventCounts:
         """Read on to the last event, some at a time: each part is in the books whole, or not at all.
 
         All parts are of one moment, so that nothing is archived between two of them.
@@ -139,11 +139,11 @@ class Ledger:
         self._note(books)
         return books
 
-    def _from_archived(self, connection: Any) -> Books:
+    def _from_archived(self, connection: Any) -> EventCounts:
         """Return books with the archived events alone, which begin with the study's first event."""
         first = self._store.policy(self._study, 1)
-        books = Books(until=0 if first is None else first.after)
-        older = Books()
+        books = EventCounts(until=0 if first is None else first.after)
+        older = EventCounts()
         for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _ARCHIVED_COUNTS):
             uncredited = bool(kind) and version == UNCREDITED
             place = None if candidate < 0 else candidate
@@ -155,17 +155,17 @@ class Ledger:
         _count_senders(books, self._rows(connection, _ARCHIVED_SENDERS))
         return books
 
-    def _begun(self, last: int) -> Books:
+    def _begun(self, last: int) -> EventCounts:
         """The books as they were last noted, or from the study's first event on."""
         if (text := self._store.note(f"books/{self._study}")) is not None:
-            books = Books.from_text(text)
+            books = EventCounts.from_text(text)
             if books is not None and books.until is not None and books.until <= last:
                 self._noted = books.closed, books.until
                 return books
         first = self._store.policy(self._study, 1)
-        return Books(until=0 if first is None else first.after)
+        return EventCounts(until=0 if first is None else first.after)
 
-    def _note(self, books: Books) -> None:
+    def _note(self, books: EventCounts) -> None:
         """Leave a note in the store once there is enough that nobody wants to count again."""
         until = books.until or 0
         if books.closed - self._noted[0] < NOTED_ROUNDS and until - self._noted[1] < NOTED_EVENTS:
@@ -174,7 +174,7 @@ class Ledger:
         with suppress(StoreError):  # whoever may only read counts for himself
             self._store.set_note(f"books/{self._study}", books.text())
 
-    def _look_at_closes(self, books: Books) -> None:
+    def _look_at_closes(self, books: EventCounts) -> None:
         """Note the rounds that were learned from since the last look.
 
         A close holds all that its rounds measured, which is much with many candidates: few are read at a time, and
@@ -196,7 +196,7 @@ class Ledger:
                     books.observed[one["round"]] = books.unsettled[one["round"]] = one["until"]
             books.closed = closes[-1].round
 
-    def _read(self, connection: Any, books: Books, since: int, until: int) -> None:
+    def _read(self, connection: Any, books: EventCounts, since: int, until: int) -> None:
         """Bring what came in a span into the books; everything is read before anything is counted."""
         late: list[tuple[Any, ...]] = []
         # A close may have been on its way with an older mark while these books were read up to a later one.
@@ -234,7 +234,7 @@ class Ledger:
         finally:
             cursor.close()
 
-    def _by_sender(self, books: Books, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
+    def _by_sender(self, books: EventCounts, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
         """Return the largest senders by key and by source, the rest of each as one."""
         labels = {key.prefix: key.name for key in self._store.keys()}  # noqa: SIM118 -- a store's question, no dict's
         groups: Mapping[str, Mapping[str, SenderTotals]] = {} if record is None else record.groups
@@ -266,7 +266,7 @@ class Ledger:
         return {"version": version, **sums, "arms": dict(book.arms), "candidates": lines}
 
 
-def _count(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+def _count(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for kind, version, candidate, arm, excluded, numbered, count in rows:
         books.events["excluded"] += count if excluded else 0
         if kind:
@@ -274,23 +274,23 @@ def _count(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
             books.events["uncredited"] += count if version is None else 0
             continue
         books.events["exposures"] += count
-        for book in (books.versions.setdefault(version, Book()), books.candidates):
+        for book in (books.versions.setdefault(version, PolicyCounts()), books.candidates):
             book.logged[candidate] += count
             book.excluded[candidate] += count if excluded else 0
             book.numbered[candidate] += count if numbered else 0
             book.arms[arm or "none"] += count
 
 
-def _follow(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+def _follow(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for source, count, first, last in rows:
-        known = books.senders.pop(source, Sender(0, first, last))
-        sender = Sender(known.events + count, min(known.first, first), max(known.last, last))
+        known = books.senders.pop(source, SenderStream(0, first, last))
+        sender = SenderStream(known.events + count, min(known.first, first), max(known.last, last))
         books.senders[source] = sender
     while len(books.senders) > MOST_SENDERS:
         del books.senders[next(iter(books.senders))]
 
 
-def _count_senders(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
+def _count_senders(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
     for key, source, kind, count in rows:
         for senders, name in ((books.by_key, key or ""), (books.by_source, source or "")):
             exposures, metrics = senders.pop(name, (0, 0))
@@ -299,12 +299,12 @@ def _count_senders(books: Books, rows: Iterable[tuple[Any, ...]]) -> None:
         del books.by_source[next(iter(books.by_source))]
 
 
-def _senders(books: Books, rejected: Iterable[RejectedNumbers]) -> dict[str, Any]:
+def _senders(books: EventCounts, rejected: Iterable[RejectedNumbers]) -> dict[str, Any]:
     """Numbers that never came, by sender; those of rejected events did come."""
     senders = dict(books.senders)
     for source, events, first, last in rejected:
-        known = senders.get(source, Sender(0, first, last))
-        senders[source] = Sender(known.events + events, min(known.first, first), max(known.last, last))
+        known = senders.get(source, SenderStream(0, first, last))
+        senders[source] = SenderStream(known.events + events, min(known.first, first), max(known.last, last))
     gaps = sorted(((s.missing, name) for name, s in senders.items() if s.missing), reverse=True)
     return {
         "numbered": len(senders),
@@ -352,7 +352,7 @@ def _late(number: int, counts: Counter[tuple[str, str]]) -> dict[str, Any]:
     return told
 
 
-def _lines(names: Sequence[str], book: Book) -> list[dict[str, Any]]:
+def _lines(names: Sequence[str], book: PolicyCounts) -> list[dict[str, Any]]:
     def name(candidate: int | None) -> str | None:
         return names[candidate] if candidate is not None and candidate < len(names) else None
 

@@ -8,15 +8,15 @@ from hmac import compare_digest
 
 import msgspec
 
-from pasto.errors import BadInput, WrongState
-from pasto.service.event_decoder import Event, Exposure, Measurement, Refusal, Tally
+from pasto.errors import InputError, LifecycleError
+from pasto.service.event_decoder import Event, ExposureCounts, ExposureEvent, MetricEvent, RejectedEvent
 from pasto.service.lifecycle import SERVING
-from pasto.service.policy_cache import Board, Standing
-from pasto.service.study_file import Spec
+from pasto.service.policy_cache import PolicyCache, StudySnapshot
+from pasto.service.study_file import StudySpec
 from pasto.space import Candidates
 from pasto.store import EXPOSURE, METRIC, EventRow, TallyRow
 from pasto_sdk.exposure_signature import sign_exposure
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 LARGEST = 1e15
 """As for anything measured: beyond it a double no longer tells neighbouring numbers apart."""
@@ -28,15 +28,15 @@ OWN_IDS = "served/"
 
 
 @dataclass(slots=True)
-class Sifted:
+class ValidatedBatch:
     """A batch parted into what is kept and what is not."""
 
     rows: list[EventRow] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
     """Of the rows, in the batch."""
     tallies: list[TallyRow] = field(default_factory=list)
-    refused: list[Refusal] = field(default_factory=list)
-    hidden: list[Refusal] = field(default_factory=list)
+    refused: list[RejectedEvent] = field(default_factory=list)
+    hidden: list[RejectedEvent] = field(default_factory=list)
     """Events that do not count and are answered as if they did, with the reason that reports give."""
     hidden_tallies: int = 0
     """Tallies among them; they are not stored."""
@@ -56,7 +56,7 @@ class _WrongCandidate:
         return self.reason
 
 
-def needs(spec: Spec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
+def needs(spec: StudySpec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
     """By event name: the fields that metrics read numbers from, and whether every such event must have them.
 
     A field that is only read under a condition may be missing where the condition may not hold.
@@ -74,14 +74,14 @@ def needs(spec: Spec) -> Mapping[str, tuple[tuple[str, bool], ...]]:
     return {event: tuple(fields.items()) for event, fields in found.items()}
 
 
-class Sieve:
+class EventValidator:
     """Checks the events of one study.
 
     An exposure's candidate must be what its policy draws for its unit, which is drawn again here: so neither arm nor
     propensity is ever taken from the wire, and nothing forged can be told from a mistake, because both are refused.
     """
 
-    def __init__(self, board: Board, standing: Standing, signing_key: str | None = None) -> None:
+    def __init__(self, board: PolicyCache, standing: StudySnapshot, signing_key: str | None = None) -> None:
         self._board = board
         self._standing = standing
         self._signing_key = signing_key
@@ -90,23 +90,23 @@ class Sieve:
         rows = standing.spec.candidates
         self._names = frozenset(rows.names) if isinstance(rows, Candidates) else frozenset()
 
-    def sift(self, events: Sequence[Event | Refusal], *, hides_draw: bool = False) -> Sifted:
+    def sift(self, events: Sequence[Event | RejectedEvent], *, hides_draw: bool = False) -> ValidatedBatch:
         """Part a batch; every refusal has its event's place and a reason.
 
         With `hides_draw`, an event with a wrong candidate is stored as excluded instead: its answer, and that of the
         same event sent again, are those of a right one.
         """
-        sifted = Sifted()
+        sifted = ValidatedBatch()
         rows, indexes, refused = sifted.rows, sifted.indexes, sifted.refused
-        policies: dict[int, Published | None] = {}
+        policies: dict[int, PublishedPolicy | None] = {}
         for index, event in enumerate(events):
             kind = type(event)
             result: EventRow | TallyRow | str | _WrongCandidate
-            if kind is Exposure:
+            if kind is ExposureEvent:
                 result = self._exposure(event, policies)  # type: ignore[arg-type]
-            elif kind is Measurement:
+            elif kind is MetricEvent:
                 result = self._measurement(event, policies)  # type: ignore[arg-type]
-            elif kind is Tally:
+            elif kind is ExposureCounts:
                 result = self._tally(event, policies)  # type: ignore[arg-type]
             else:
                 refused.append(event)  # type: ignore[arg-type]
@@ -126,15 +126,17 @@ class Sieve:
                 else:
                     rows.append(result.row)
                     indexes.append(index)
-                sifted.hidden.append(Refusal(index, event.id, result.reason))  # its number came: the row has it
+                sifted.hidden.append(RejectedEvent(index, event.id, result.reason))  # its number came: the row has it
             else:
                 if type(result) is EventRow or (type(result) is _WrongCandidate and hides_draw):
                     result = f"id begins with {OWN_IDS!r}, as only those of the service itself do; choose another id"
-                sequence = None if kind is Tally else event.sequence
-                refused.append(Refusal(index, event.id, str(result), event.source, sequence))
+                sequence = None if kind is ExposureCounts else event.sequence
+                refused.append(RejectedEvent(index, event.id, str(result), event.source, sequence))
         return sifted
 
-    def _exposure(self, event: Exposure, policies: dict[int, Published | None]) -> EventRow | str | _WrongCandidate:
+    def _exposure(
+        self, event: ExposureEvent, policies: dict[int, PublishedPolicy | None]
+    ) -> EventRow | str | _WrongCandidate:
         version = event.version
         policy = policies[version] if version in policies else self._policy(version, policies)
         if event.fallback or event.override:
@@ -145,7 +147,7 @@ class Sieve:
             return self._unknown(version)
         try:
             cell = policy.draw(event.unit)
-        except BadInput as error:
+        except InputError as error:
             return str(error)
         if cell.name != event.candidate:
             row = EventRow(
@@ -167,7 +169,7 @@ class Sieve:
         )
 
     def _measurement(
-        self, event: Measurement, policies: dict[int, Published | None]
+        self, event: MetricEvent, policies: dict[int, PublishedPolicy | None]
     ) -> EventRow | str | _WrongCandidate:
         required = self._needs.get(event.name)
         if required is None:
@@ -191,7 +193,7 @@ class Sieve:
             else:
                 try:
                     cell = policy.draw(event.unit)
-                except BadInput as error:
+                except InputError as error:
                     return str(error)
                 if event.candidate is not None and cell.name != event.candidate:
                     row = EventRow(
@@ -225,7 +227,9 @@ class Sieve:
             event.sequence,
         )
 
-    def _tally(self, event: Tally, policies: dict[int, Published | None]) -> TallyRow | str | _WrongCandidate:
+    def _tally(
+        self, event: ExposureCounts, policies: dict[int, PublishedPolicy | None]
+    ) -> TallyRow | str | _WrongCandidate:
         version = event.version
         policy = policies[version] if version in policies else self._policy(version, policies)
         if version and policy is None:
@@ -237,7 +241,7 @@ class Sieve:
         assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
         return TallyRow(event.source, version, event.sequence, assigned, dropped)
 
-    def _excluded(self, event: Exposure, policy: Published | None) -> EventRow | str:
+    def _excluded(self, event: ExposureEvent, policy: PublishedPolicy | None) -> EventRow | str:
         """A unit that was served by fallback or override: kept and counted, never learned from."""
         if policy is None and (event.version or not event.fallback):
             return self._unknown(event.version)
@@ -249,7 +253,7 @@ class Sieve:
             event.id, EXPOSURE, event.unit, event.version, None, candidate, None, None, 1, event.source, event.sequence
         )
 
-    def _check_signature(self, event: Exposure, key: str) -> str | None:
+    def _check_signature(self, event: ExposureEvent, key: str) -> str | None:
         """Return what is wrong with an exposure's signature; None if it is valid."""
         if event.signature is None:
             return (
@@ -265,7 +269,7 @@ class Sieve:
             )
         return None
 
-    def _policy(self, version: int, policies: dict[int, Published | None]) -> Published | None:
+    def _policy(self, version: int, policies: dict[int, PublishedPolicy | None]) -> PublishedPolicy | None:
         found = self._board.published(self._standing, version) if version else None
         policies[version] = found
         return found
@@ -275,15 +279,15 @@ class Sieve:
         return f"version is {version}, which study {name!r} never published; send the version of the policy served"
 
 
-def check_open(standing: Standing) -> None:
+def check_open(standing: StudySnapshot) -> None:
     """WrongState for a study that takes no events: it has not begun, or is over."""
     row = standing.row
     if row.state not in SERVING:
         cure = "start it first" if row.state == "draft" else "it is over, and its log is closed"
-        raise WrongState(f"study {row.name!r} is {row.state} and takes no events; {cure}")
+        raise LifecycleError(f"study {row.name!r} is {row.state} and takes no events; {cure}")
 
 
-def _mismatch(candidate: str, version: int, policy: Published) -> str:
+def _mismatch(candidate: str, version: int, policy: PublishedPolicy) -> str:
     shown = repr(candidate[:40])
     if candidate not in policy.named:
         return f"candidate is {shown}, which version {version} does not serve"
@@ -304,7 +308,7 @@ def _unfit(fields: Mapping[str, object]) -> str:
     )
 
 
-def _unlike_a_number(event: Measurement, name: str, found: object) -> str:
+def _unlike_a_number(event: MetricEvent, name: str, found: object) -> str:
     if found is None:
         return f"fields.{name} is missing, which a metric reads from every {event.name!r}; send it as a number"
     return f"fields.{name} is {repr(found)[:40]}; a metric reads it as a number, so send one, without quotes"

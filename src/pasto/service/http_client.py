@@ -10,18 +10,18 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pasto.errors import (
-    BadInput,
-    BadOption,
-    BadSpec,
-    BadText,
-    OutOfDate,
+    ConflictError,
+    InputError,
+    LifecycleError,
+    OptionError,
     PastoError,
     SourceError,
-    StoreBusy,
+    StoreBusyError,
     StoreError,
-    StudyExists,
-    UnknownStudy,
-    WrongState,
+    StudyExistsError,
+    StudyFileError,
+    TextError,
+    UnknownStudyError,
 )
 
 PATIENCE = 60.0
@@ -29,20 +29,20 @@ PATIENCE = 60.0
 REPLAY_PATIENCE = 3600.0
 
 
-class UnknownKey(BadOption):
+class UnknownKeyError(OptionError):
     """The service knows no such key."""
 
 
 ERRORS: dict[str, type[PastoError]] = {
-    "bad_request": BadInput,
-    "bad_text": BadText,
-    "out_of_date": OutOfDate,
+    "bad_request": InputError,
+    "bad_text": TextError,
+    "out_of_date": ConflictError,
     "source_failed": SourceError,
-    "store_busy": StoreBusy,
-    "study_exists": StudyExists,
-    "unknown_key": UnknownKey,
-    "unknown_study": UnknownStudy,
-    "wrong_state": WrongState,
+    "store_busy": StoreBusyError,
+    "study_exists": StudyExistsError,
+    "unknown_key": UnknownKeyError,
+    "unknown_study": UnknownStudyError,
+    "wrong_state": LifecycleError,
 }
 """What the service's error codes mean here; any other is a BadInput below 500 and a StoreError from there."""
 
@@ -54,16 +54,16 @@ class _Straight(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
-class Remote:
+class HttpStudyApi:
     """A running service by its address: the same questions, the same answers, the same errors.
 
-    >>> Remote("http://127.0.0.1:8300/").url
+    >>> HttpStudyApi("http://127.0.0.1:8300/").url
     'http://127.0.0.1:8300'
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
-            raise BadOption(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
+            raise OptionError(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
         self.url = url.rstrip("/")
         self._key = key
         # An empty ProxyHandler keeps loopback traffic out of a proxy that the environment names.
@@ -169,7 +169,7 @@ class Remote:
         """Stop a key from working."""
         try:
             return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"])
-        except UnknownKey:
+        except UnknownKeyError:
             return False
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
@@ -218,12 +218,12 @@ def _error(refused: urllib.error.HTTPError, with_key: bool) -> PastoError:
     """The library's own error for an answer that is one."""
     if refused.code == 401:
         cure = "the key is wrong, revoked or expired" if with_key else "it wants a key: pass --key or set PASTO_KEY"
-        return BadOption(f"the service refused: {cure}")
+        return OptionError(f"the service refused: {cure}")
     try:
         told = json.loads(refused.read())["error"]
         message, code = str(told["message"]), str(told["code"])
     except (ValueError, KeyError, TypeError):
         return StoreError(f"the service answered {refused.code} {refused.reason}, which is no answer of PASTO's")
     if isinstance(problems := told.get("problems"), dict):
-        return BadSpec({str(field): str(problem) for field, problem in problems.items()})
-    return ERRORS.get(code, BadInput if refused.code < 500 else StoreError)(message)
+        return StudyFileError({str(field): str(problem) for field, problem in problems.items()})
+    return ERRORS.get(code, InputError if refused.code < 500 else StoreError)(message)

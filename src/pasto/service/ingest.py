@@ -9,42 +9,42 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
-from pasto.errors import PastoError, StoreError, WrongState
+from pasto.errors import LifecycleError, PastoError, StoreError
 from pasto.service.api_keys import SigningKeys
-from pasto.service.event_decoder import Event, Refusal
-from pasto.service.event_validator import OWN_IDS, Sieve, Sifted, check_open
-from pasto.service.policy_cache import Board, Standing
+from pasto.service.event_decoder import Event, RejectedEvent
+from pasto.service.event_validator import OWN_IDS, EventValidator, ValidatedBatch, check_open
+from pasto.service.policy_cache import PolicyCache, StudySnapshot
 from pasto.service.rejections import RejectionCounter
 from pasto.store import CONFLICT_REASON, EXPOSURE, Appended, EventRow, Store
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 REMEMBERED = 200_000
 """Exposures of the service's own that are remembered, so as not to be written again."""
 
 
-class Intake:
+class IngestPipeline:
     """The way of every event into the store."""
 
-    def __init__(self, store: Store, board: Board) -> None:
+    def __init__(self, store: Store, board: PolicyCache) -> None:
         self._store = store
         self._board = board
         self._rejections = RejectionCounter()
         self._signing_keys = SigningKeys(store)
-        self._sieves: dict[str, tuple[Standing, Sieve]] = {}
+        self._sieves: dict[str, tuple[StudySnapshot, EventValidator]] = {}
         self._exposed: OrderedDict[tuple[int, int, str], None] = OrderedDict()
         self._lock = Lock()
         self.failures: Counter[str] = Counter()
         """Exposures of the service's own that were not kept, by study."""
 
     def ingest(
-        self, name: str, events: Sequence[Event | Refusal], key: str | None = None, *, hides_draw: bool = False
+        self, name: str, events: Sequence[Event | RejectedEvent], key: str | None = None, *, hides_draw: bool = False
     ) -> Future[dict[str, Any]]:
         """Take a batch that came with a key; the answer is there when what was accepted is durable."""
         standing = self._board.standing(name)
         try:
             check_open(standing)
-        except WrongState:  # another node may have started it just now
+        except LifecycleError:  # another node may have started it just now
             standing = self._board.reread(name)
             check_open(standing)
         sifted = self._sieve(name, standing).sift(events, hides_draw=hides_draw)
@@ -76,11 +76,13 @@ class Intake:
             answer.set_result(_answer(sifted, None))
         return answer
 
-    def signing_key(self, standing: Standing) -> str:
+    def signing_key(self, standing: StudySnapshot) -> str:
         """Return the key that a study's exposures are signed with."""
         return self._signing_keys.derive(standing.row)
 
-    def expose(self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]], key: str | None = None) -> None:
+    def expose(
+        self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], key: str | None = None
+    ) -> None:
         """Log exposures that the service decided for the caller with a key: each policy and unit once."""
         version = policy.version
         rows: list[EventRow] = []
@@ -120,15 +122,15 @@ class Intake:
             for row in rows:
                 self._exposed.pop((number, row.version or 0, row.unit), None)
 
-    def _sieve(self, name: str, standing: Standing) -> Sieve:
+    def _sieve(self, name: str, standing: StudySnapshot) -> EventValidator:
         known = self._sieves.get(name)
         if known is None or known[0] is not standing:
             signing_key = self.signing_key(standing) if standing.spec.signed else None
-            known = self._sieves[name] = (standing, Sieve(self._board, standing, signing_key))
+            known = self._sieves[name] = (standing, EventValidator(self._board, standing, signing_key))
         return known[1]
 
 
-def _answer(sifted: Sifted, appended: Appended | None) -> dict[str, Any]:
+def _answer(sifted: ValidatedBatch, appended: Appended | None) -> dict[str, Any]:
     """Return what became of each event: accepted, duplicates and refused add up to the batch."""
     new = 0 if appended is None else sum(appended.new)
     conflicts = () if appended is None else appended.conflicts

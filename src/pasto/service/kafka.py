@@ -19,8 +19,17 @@ from typing import Any
 
 import msgspec
 
-from pasto.errors import BadInput, BadOption, MissingExtra, PastoError, StoreBusy, StoreError, UnknownStudy, WrongState
-from pasto.service.event_decoder import Event, Refusal
+from pasto.errors import (
+    InputError,
+    LifecycleError,
+    MissingExtraError,
+    OptionError,
+    PastoError,
+    StoreBusyError,
+    StoreError,
+    UnknownStudyError,
+)
+from pasto.service.event_decoder import Event, RejectedEvent
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 
@@ -48,7 +57,7 @@ _log = logging.getLogger("pasto.kafka")
 
 
 @dataclass(slots=True)
-class Taken:
+class ConsumedBatch:
     """What came of topics so far."""
 
     messages: int = 0
@@ -86,19 +95,19 @@ def subscribe(topics: str | Sequence[str], settings: Mapping[str, Any]) -> Any:
     try:
         from confluent_kafka import Consumer, KafkaException
     except ImportError as error:
-        raise MissingExtra("reading a Kafka topic needs confluent-kafka", "kafka") from error
+        raise MissingExtraError("reading a Kafka topic needs confluent-kafka", "kafka") from error
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
-            raise BadOption(
+            raise OptionError(
                 f"{name} is {settings[name]!r}; leave it out, offsets are committed after events are durable"
             )
     for name in ("bootstrap.servers", "group.id"):
         if not settings.get(name):
-            raise BadOption(f"{name} is missing from the Kafka settings; name it")
+            raise OptionError(f"{name} is missing from the Kafka settings; name it")
     try:
         consumer = Consumer({"auto.offset.reset": "earliest", **settings, **_FIXED})
     except (KafkaException, TypeError, ValueError) as error:
-        raise BadOption(f"the Kafka client refuses its settings: {error}") from error
+        raise OptionError(f"the Kafka client refuses its settings: {error}") from error
     consumer.subscribe([topics] if isinstance(topics, str) else list(topics))
     return consumer
 
@@ -111,16 +120,16 @@ def consume(
     stop: Callable[[], bool],
     batch: int = BATCH,
     wait: float = 0.5,
-    taken: Taken | None = None,
+    taken: ConsumedBatch | None = None,
     looked: Callable[[Any], None] = lambda consumer: None,
-) -> Taken:
+) -> ConsumedBatch:
     """Take topics' events in until told to stop; what came of it, counted in `taken` as it goes.
 
     A batch is durable before its offsets are committed, so whatever dies in between comes again and is known by its
     ids. What is no event, or a study's that is not there or takes none, is counted, logged and passed over; where the
     store is busy or out of reach the topics wait. `looked` is called with the consumer after every look.
     """
-    taken = Taken() if taken is None else taken
+    taken = ConsumedBatch() if taken is None else taken
     while not stop():
         messages = [message for message in consumer.consume(batch, wait) if _sound(message, taken)]
         if messages:
@@ -133,7 +142,7 @@ def consume(
 
 
 def _ingested(
-    service: Service, studies: Studies, messages: Sequence[Any], stop: Callable[[], bool], taken: Taken
+    service: Service, studies: Studies, messages: Sequence[Any], stop: Callable[[], bool], taken: ConsumedBatch
 ) -> bool:
     """Whether all that can be kept of some messages is durable; False where it was told to stop before.
 
@@ -143,12 +152,12 @@ def _ingested(
         while True:
             try:
                 answer = service.ingest(study, events, key=SENDER).result()
-            except (UnknownStudy, WrongState) as error:
+            except (UnknownStudyError, LifecycleError) as error:
                 reason = str(error) if study else "it names no study; send a field study, or say whose its topic is"
                 answer = {"accepted": 0, "duplicates": 0, "refused": [{"reason": reason}] * len(events)}
-                study = study if isinstance(error, WrongState) else ""
+                study = study if isinstance(error, LifecycleError) else ""
             except StoreError as error:
-                if isinstance(error, StoreBusy) or not _works(service):
+                if isinstance(error, StoreBusyError) or not _works(service):
                     if stop():
                         return False
                     time.sleep(PATIENCE)
@@ -174,9 +183,9 @@ def _works(service: Service) -> bool:
     return True
 
 
-def _by_study(service: Service, studies: Studies, messages: Sequence[Any]) -> dict[str, list[Event | Refusal]]:
+def _by_study(service: Service, studies: Studies, messages: Sequence[Any]) -> dict[str, list[Event | RejectedEvent]]:
     """The events of some messages by their study, each study's in their order."""
-    found: dict[str, list[Event | Refusal]] = {}
+    found: dict[str, list[Event | RejectedEvent]] = {}
     for message in messages:
         body = message.value() or b""
         study = studies if isinstance(studies, str) else studies.get(message.topic())
@@ -184,8 +193,8 @@ def _by_study(service: Service, studies: Studies, messages: Sequence[Any]) -> di
         for name, part in parts:
             try:
                 events = service.decode(part, lines=not part.lstrip().startswith(b"["))
-            except BadInput as error:
-                events = [Refusal(0, None, str(error))]
+            except InputError as error:
+                events = [RejectedEvent(0, None, str(error))]
             found.setdefault(name, []).extend(events)
     return found
 
@@ -220,7 +229,7 @@ def _items(body: bytes) -> list[bytes]:
         return [text]
 
 
-def _sound(message: Any, taken: Taken) -> bool:
+def _sound(message: Any, taken: ConsumedBatch) -> bool:
     """Whether it is a message; what the client reports instead of one is counted and logged, and raised if fatal."""
     error = message.error()
     if error is None:
@@ -263,7 +272,7 @@ def read_topics(text: str) -> dict[str, str | None]:
     for part in filter(None, map(str.strip, text.split(","))):
         topic, sign, study = (piece.strip() for piece in part.partition("="))
         if not topic or (sign and not study) or topic in found:
-            raise BadOption(
+            raise OptionError(
                 f"--kafka-topic needs TOPIC=STUDY or TOPIC, each topic once and commas between, got {part!r}"
             )
         found[topic] = study or None
@@ -275,19 +284,19 @@ def read_properties(path: str) -> dict[str, str]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadOption(f"--kafka-properties names {path!r}, which cannot be read: {error}") from error
+        raise OptionError(f"--kafka-properties names {path!r}, which cannot be read: {error}") from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         name, sign, value = (piece.strip() for piece in line.partition("="))
         if not name or name.startswith("#"):
             continue
         if not sign:  # never shown: it may be a password that lost its name
-            raise BadOption(f"line {number} of {path!r} is no NAME=VALUE")
+            raise OptionError(f"line {number} of {path!r} is no NAME=VALUE")
         found[name] = value
     return found
 
 
-class Topics:
+class TopicConsumer:
     """Reads topics into studies, in a thread of its own, for as long as the service runs.
 
     Whatever the client or the brokers do is logged and tried again; where it left off is in the topics' own offsets.
@@ -301,18 +310,18 @@ class Topics:
         self._thread: Thread | None = None
         self._reading = False
         self._lag: dict[tuple[str, int], int] = {}
-        self.taken = Taken()
+        self.taken = ConsumedBatch()
         subscribe(list(studies), client).close()  # settings that do not do are told at the start
 
     @classmethod
-    def of(cls, service: Service, settings: Settings) -> Topics | None:
+    def of(cls, service: Service, settings: Settings) -> TopicConsumer | None:
         """Those that the settings name; None where they name none."""
         if not settings.kafka_servers and not settings.kafka_topic:
             return None
         for mine, other in (("kafka_servers", "kafka_topic"), ("kafka_topic", "kafka_servers")):
             if not getattr(settings, mine):
                 here, there = (f"--{name.replace('_', '-')}" for name in (mine, other))
-                raise BadOption(f"{there} is set and {here} is not; reading from Kafka needs both")
+                raise OptionError(f"{there} is set and {here} is not; reading from Kafka needs both")
         further = read_properties(settings.kafka_properties) if settings.kafka_properties else {}
         client = {**further, "bootstrap.servers": settings.kafka_servers, "group.id": settings.kafka_group}
         return cls(service, read_topics(settings.kafka_topic), client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pasto.errors import BadOption, WrongState
+from pasto.errors import LifecycleError, OptionError
 
 SERVING = ("learning", "confirming", "deployed", "paused")
 """States in which a policy is published, and events are taken."""
@@ -55,10 +55,10 @@ def check_draft(study: str, state: str, action: str) -> None:
 
     >>> check_draft("feed", "archived", "edit")
     Traceback (most recent call last):
-    pasto.errors.WrongState: study 'feed' is archived and edit needs it to be draft; possible now: nothing, ...
+    pasto.errors.LifecycleError: study 'feed' is archived and edit needs it to be draft; possible now: nothing, ...
     """
     if state != "draft":
-        raise WrongState(_refusal(study, state, action, ("draft",)))
+        raise LifecycleError(_refusal(study, state, action, ("draft",)))
 
 
 def target(
@@ -76,23 +76,23 @@ def target(
     ('confirming', 'deployed')
     >>> target("feed", "draft", "deploy")
     Traceback (most recent call last):
-    pasto.errors.WrongState: study 'feed' is draft and deploy needs it to be confirming; possible now: start, ...
+    pasto.errors.LifecycleError: study 'feed' is draft and deploy needs it to be confirming; possible now: start, ...
     """
     chosen = ACTIONS.get(action)
     if chosen is None:
-        raise BadOption(f"{action!r} cannot be done to a study; the actions are {', '.join(ACTIONS)}")
+        raise OptionError(f"{action!r} cannot be done to a study; the actions are {', '.join(ACTIONS)}")
     sources = chosen.sources
     if action == "deploy" and without_confirmation:
         sources = (*sources, "learning")
     if state not in sources:
-        raise WrongState(_refusal(study, state, action, sources))
+        raise LifecycleError(_refusal(study, state, action, sources))
     if action == "deploy" and without_confirmation and not reason.strip():
-        raise BadOption("deploy without a confirmation needs a reason, which the audit log keeps; say why")
+        raise OptionError("deploy without a confirmation needs a reason, which the audit log keeps; say why")
     if chosen.reason and not reason.strip():
-        raise BadOption(f"{action} needs a reason, which the audit log keeps; say why")
+        raise OptionError(f"{action} needs a reason, which the audit log keeps; say why")
     found = paused_from if chosen.target is None else chosen.target
     if found is None:
-        raise WrongState(f"study {study!r} does not know where it was paused; archive it and create it again")
+        raise LifecycleError(f"study {study!r} does not know where it was paused; archive it and create it again")
     return found
 
 

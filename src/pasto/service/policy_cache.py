@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 
-from pasto.errors import PastoError, StoreError, UnknownStudy, WrongState
+from pasto.errors import LifecycleError, PastoError, StoreError, UnknownStudyError
 from pasto.service.lifecycle import SERVING
-from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_file import StudySpec, parse_spec
 from pasto.store import Store, StudyRow
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 log = logging.getLogger("pasto.board")
 MOST_CELLS = 200_000
@@ -23,16 +23,16 @@ MOST_CELLS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StudySnapshot:
     """One study as this node knows it."""
 
     row: StudyRow
-    spec: Spec
-    policy: Published | None
+    spec: StudySpec
+    policy: PublishedPolicy | None
     """None for drafts and archived studies."""
 
 
-class Board:
+class PolicyCache:
     """The current policy of every study, with the past ones that events still name.
 
     Reading never waits for the store, unless a study or version is not known here: another node may have just
@@ -40,7 +40,7 @@ class Board:
 
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
-    >>> Board(store).names()
+    >>> PolicyCache(store).names()
     ()
     >>> store.close()
     """
@@ -49,15 +49,15 @@ class Board:
         self._store = store
         self._monotonic = monotonic
         self._silent_since: float | None = None
-        self._standing: dict[str, Standing] = {}
-        self._past: OrderedDict[tuple[int, int], Published] = OrderedDict()
+        self._standing: dict[str, StudySnapshot] = {}
+        self._past: OrderedDict[tuple[int, int], PublishedPolicy] = OrderedDict()
         self._cells = 0
         self._listeners: list[Callable[[str], None]] = []
         self._troubled: dict[str, int] = {}
         """Studies that could not be read, and in which generation."""
         self._lock = RLock()
 
-    def current(self, name: str) -> Published:
+    def current(self, name: str) -> PublishedPolicy:
         """The policy that a study serves now; UnknownStudy, or WrongState where it serves none.
 
         StoreError where the store has been silent for longer than the policy may be held without a word from it.
@@ -66,8 +66,8 @@ class Board:
         if policy is None:
             state = self.standing(name).row.state
             if state == "draft":
-                raise WrongState(f"study {name!r} is a draft, so it serves no policy yet; start it")
-            raise WrongState(f"study {name!r} is {state}, so it serves no policy any more")
+                raise LifecycleError(f"study {name!r} is a draft, so it serves no policy yet; start it")
+            raise LifecycleError(f"study {name!r} is {state}, so it serves no policy any more")
         if self._silent_since is not None and self.silence > policy.expires_after:
             raise StoreError(
                 f"the store has not answered for longer than the policy of study {name!r} holds, so this node cannot "
@@ -75,7 +75,7 @@ class Board:
             )
         return policy
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> StudySnapshot:
         """A study as this node knows it; UnknownStudy where the store does not know it either."""
         return self._standing.get(name) or self.reread(name)
 
@@ -83,11 +83,11 @@ class Board:
         """The studies that serve a policy."""
         return tuple(name for name, standing in sorted(self._standing.items()) if standing.policy is not None)
 
-    def all(self) -> tuple[Standing, ...]:
+    def all(self) -> tuple[StudySnapshot, ...]:
         """Every study known here, by name."""
         return tuple(standing for _, standing in sorted(self._standing.items()))
 
-    def spec(self, row: StudyRow) -> Spec:
+    def spec(self, row: StudyRow) -> StudySpec:
         """What a study's file says, read once."""
         known = self._standing.get(row.name)
         if known is not None and known.row.document == row.document:
@@ -113,14 +113,14 @@ class Board:
                 continue
             try:
                 self.reread(name)
-            except UnknownStudy:
+            except UnknownStudyError:
                 pass  # a draft that was deleted since
             except (PastoError, ValueError) as error:
                 if self._troubled.get(name) != generation:
                     self._troubled[name] = generation
                     log.error("study %r cannot be read: %s: %s", name, type(error).__name__, error)
         for name in self._standing.keys() - found.keys():
-            with suppress(UnknownStudy):
+            with suppress(UnknownStudyError):
                 self.reread(name)  # created a moment ago, or deleted, which is found out here
 
     @property
@@ -129,18 +129,18 @@ class Board:
         since = self._silent_since
         return 0.0 if since is None else self._monotonic() - since
 
-    def reread(self, name: str) -> Standing:
+    def reread(self, name: str) -> StudySnapshot:
         """Read one study from the store."""
         row = self._store.study(name)
         if row is None:
             with self._lock:
                 self._standing.pop(name, None)
-            raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
+            raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         if row.state == "deleted":
-            return Standing(row, self.spec(row), None)
+            return StudySnapshot(row, self.spec(row), None)
         return self._take(row)
 
-    def published(self, standing: Standing, version: int) -> Published | None:
+    def published(self, standing: StudySnapshot, version: int) -> PublishedPolicy | None:
         """One policy of a study, of now or before; None where it was never published."""
         policy = standing.policy
         if policy is not None and policy.version == version:
@@ -154,7 +154,7 @@ class Board:
         row = self._store.policy(*key)
         if row is None:
             return None
-        read = Published.from_text(row.text, row.checksum)
+        read = PublishedPolicy.from_text(row.text, row.checksum)
         with self._lock:
             if key not in self._past:
                 self._past[key] = read
@@ -163,23 +163,23 @@ class Board:
                     self._cells -= len(self._past.popitem(last=False)[1].cells)
         return read
 
-    def _take(self, row: StudyRow) -> Standing:
+    def _take(self, row: StudyRow) -> StudySnapshot:
         with self._lock:
             known = self._standing.get(row.name)
             if known is not None and known.row.number == row.number and known.row.generation >= row.generation:
                 return known
             policy = self._policy(row)
-            standing = self._standing[row.name] = Standing(row, self.spec(row), policy)
+            standing = self._standing[row.name] = StudySnapshot(row, self.spec(row), policy)
             before = None if known is None else known.policy
             listeners = tuple(self._listeners) if policy != before else ()
         for callback in listeners:
             callback(row.name)
         return standing
 
-    def _policy(self, row: StudyRow) -> Published | None:
+    def _policy(self, row: StudyRow) -> PublishedPolicy | None:
         if row.state not in SERVING:
             return None
         written = self._store.policy(row.number, row.version)
         if written is None:
             raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-        return Published.from_text(written.text, written.checksum)
+        return PublishedPolicy.from_text(written.text, written.checksum)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pasto.errors import BadOption, NothingLearned, WrongState
+from pasto.errors import LifecycleError, NotFittedError, OptionError
 from pasto.records import Blend
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Frozen, shown
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import FrozenBlend, blend_document
 from pasto.study import Study
-from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 Shares = list[tuple[str, int, float]]
 """Arm, candidate and share of all traffic."""
@@ -20,24 +20,24 @@ HOLDS = ("blend", "baseline")
 """What a paused study may stand still on."""
 
 
-def published(
-    spec: Spec,
+def build_policy(
+    spec: StudySpec,
     study: Study,
     *,
     state: str,
     version: int,
     at: float,
-    frozen: Frozen | None = None,
+    frozen: FrozenBlend | None = None,
     hold: str = "blend",
     identity: str | None = None,
-) -> Published:
+) -> PublishedPolicy:
     """The policy of a study in that state; the same arguments give the same text.
 
     Salts are named after the study's `identity`, or its name: studies of one name draw units independently.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
-    >>> policy = published(spec, spec.study(seed=7), state="learning", version=1, at=0.0)
+    >>> policy = build_policy(spec, spec.study(seed=7), state="learning", version=1, at=0.0)
     >>> policy.salt, sorted({cell.arm for cell in policy.cells})
     ('feed/1', ['control', 'learner'])
     """
@@ -45,7 +45,7 @@ def published(
     mode: Literal["shuffled", "sticky"] = "sticky" if sticky else "shuffled"
     rows = study.candidates
     prefix = identity or spec.name
-    return publish(
+    return publish_policy(
         study=spec.name,
         version=version,
         round=version,
@@ -61,19 +61,21 @@ def published(
     )
 
 
-def freeze(name: str, study: Study, split: Mapping[str, Any] | None = None) -> Frozen:
+def freeze_blend(name: str, study: Study, split: Mapping[str, Any] | None = None) -> FrozenBlend:
     """The study's answer as it stands, to be confirmed or deployed; WrongState where nothing is learned yet."""
     try:
         blend = study.blend()
-    except NothingLearned as error:
-        raise WrongState(
+    except NotFittedError as error:
+        raise LifecycleError(
             f"study {name!r} has learned no round yet, so there is no blend to serve; let it learn until a round with "
             "units has closed and matured"
         ) from error
-    return frozen_from(blend, split, baseline=study.baseline)
+    return read_frozen_blend(blend, split, baseline=study.baseline)
 
 
-def frozen_from(blend: Blend, split: Mapping[str, Any] | None = None, *, baseline: int | None = None) -> Frozen:
+def read_frozen_blend(
+    blend: Blend, split: Mapping[str, Any] | None = None, *, baseline: int | None = None
+) -> FrozenBlend:
     """A blend ready to be served, with the shares of the arms that confirm it: equal ones, where nothing else is said.
 
     The best single candidate has no arm where there is none, nor where it is the baseline, which control shows already.
@@ -84,48 +86,48 @@ def frozen_from(blend: Blend, split: Mapping[str, Any] | None = None, *, baselin
     single = None if blend.single == baseline else blend.single
     arms = ("control", "blend") if single is None else ("control", "single", "blend")
     shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _split(split, arms)
-    return Frozen(parts, single, certified, shares, shown(blend))
+    return FrozenBlend(parts, single, certified, shares, blend_document(blend))
 
 
-def held(study: Study) -> Frozen | None:
+def hold_policy(study: Study) -> FrozenBlend | None:
     """The blend that a learning study may stand still on: certified, with a hard guardrail to be certified against."""
     try:
         blend = study.blend()
-    except NothingLearned:
+    except NotFittedError:
         return None
     certificate = blend.certificate
     hard = any(guardrail.penalty is None for guardrail in study.objective.guardrails)
-    return frozen_from(blend) if hard and certificate is not None and certificate.certified else None
+    return read_frozen_blend(blend) if hard and certificate is not None and certificate.certified else None
 
 
-def _learning(spec: Spec, study: Study, frozen: Frozen | None, hold: str) -> Shares:
+def _learning(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     control, rest = spec.traffic.control, 1.0 - spec.traffic.control
     explore, baseline = spec.traffic.explore, _baseline(study)
     learner = [("learner", k, rest * explore * share) for k, share in enumerate(study.policy.probabilities)]
     return _whole([("control", baseline, control), *learner, ("outside", baseline, rest * (1.0 - explore))])
 
 
-def _confirming(spec: Spec, study: Study, frozen: Frozen | None, hold: str) -> Shares:
+def _confirming(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     assert frozen is not None  # noqa: S101 -- a study is confirmed with the answer it froze
     single = [] if frozen.single is None else [("single", frozen.single, frozen.split.get("single", 0.0))]
     blend = [("blend", k, share * frozen.split["blend"]) for k, share in frozen.blend]
     return _whole([("control", _baseline(study), frozen.split["control"]), *single, *blend])
 
 
-def _deployed(spec: Spec, study: Study, frozen: Frozen | None, hold: str) -> Shares:
+def _deployed(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     assert frozen is not None  # noqa: S101 -- as above
     rest = 1.0 - spec.traffic.control
     blend = [("blend", k, share * rest) for k, share in frozen.blend]
     return _whole([("control", _baseline(study), spec.traffic.control), *blend])
 
 
-def _paused(spec: Spec, study: Study, frozen: Frozen | None, hold: str) -> Shares:
+def _paused(spec: StudySpec, study: Study, frozen: FrozenBlend | None, hold: str) -> Shares:
     if hold == "blend" and frozen is not None and frozen.certified:
         return _whole([("held", k, share) for k, share in frozen.blend])
     return [("held", _baseline(study), 1.0)]
 
 
-_ARMS: dict[str, Callable[[Spec, Study, Frozen | None, str], Shares]] = {
+_ARMS: dict[str, Callable[[StudySpec, Study, FrozenBlend | None, str], Shares]] = {
     "learning": _learning,
     "confirming": _confirming,
     "deployed": _deployed,
@@ -141,17 +143,17 @@ def _whole(shares: Shares) -> Shares:
 
 def _baseline(study: Study) -> int:
     if study.baseline is None:
-        raise BadOption("a study that is served needs a baseline; name it in the study file")
+        raise OptionError("a study that is served needs a baseline; name it in the study file")
     return study.baseline
 
 
 def _split(given: Mapping[str, Any], arms: tuple[str, ...]) -> dict[str, float]:
     """Shares of the confirming arms as asked for, checked."""
     if not isinstance(given, Mapping) or set(given) != set(arms):
-        raise BadOption(f"shares must name {', '.join(arms)}, each with its share of traffic, got {given!r}")
+        raise OptionError(f"shares must name {', '.join(arms)}, each with its share of traffic, got {given!r}")
     for arm, share in given.items():
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-            raise BadOption(f"shares gives {arm} {share!r}; a share is a number between 0 and 1, such as 0.5")
+            raise OptionError(f"shares gives {arm} {share!r}; a share is a number between 0 and 1, such as 0.5")
     if abs(math.fsum(given.values()) - 1.0) > 1e-9:
-        raise BadOption(f"shares must sum to 1, and {dict(given)} sum to {math.fsum(given.values()):g}")
+        raise OptionError(f"shares must sum to 1, and {dict(given)} sum to {math.fsum(given.values()):g}")
     return {arm: float(given[arm]) for arm in arms}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
-from pasto.service.event_decoder import Refusal
+from pasto.service.event_decoder import RejectedEvent
 from pasto.store import RejectedNumbers, RejectedReason, Rejections, Store
 
 MAX_REASONS = 50
@@ -26,10 +26,10 @@ class RejectionCounter:
     """Counts rejected events for the store.
 
     >>> counter = RejectionCounter()
-    >>> counted = counter.count(1, [Refusal(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
+    >>> counted = counter.count(1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
     >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
     ([('version is 7', 2)], (RejectedNumbers(source='web-1', events=1, first=3, last=3),))
-    >>> again = [Refusal(0, "a", "version is 7")]
+    >>> again = [RejectedEvent(0, "a", "version is 7")]
     >>> counter.take_new(1, again) == again, counter.take_new(1, again)
     (True, [])
     """
@@ -39,9 +39,9 @@ class RejectionCounter:
         self._counted: OrderedDict[tuple[int, str | None, str], None] = OrderedDict()
         self._lock = Lock()
 
-    def take_new(self, study: int, refused: Sequence[Refusal]) -> list[Refusal]:
+    def take_new(self, study: int, refused: Sequence[RejectedEvent]) -> list[RejectedEvent]:
         """Return the rejections that are to be counted: each sender and id once, and every one without an id."""
-        new: list[Refusal] = []
+        new: list[RejectedEvent] = []
         with self._lock:
             for refusal in refused:
                 if refusal.id is not None:
@@ -54,14 +54,14 @@ class RejectionCounter:
                 self._counted.popitem(last=False)
         return new
 
-    def forget(self, study: int, refused: Sequence[Refusal]) -> None:
+    def forget(self, study: int, refused: Sequence[RejectedEvent]) -> None:
         """Forget a batch whose counts were not written, so that it counts when it is sent again."""
         with self._lock:
             for refusal in refused:
                 if refusal.id is not None:
                     self._counted.pop((study, refusal.source, refusal.id), None)
 
-    def count(self, study: int, refused: Sequence[Refusal]) -> Rejections:
+    def count(self, study: int, refused: Sequence[RejectedEvent]) -> Rejections:
         """Return the counts of one batch; reasons that differ only in numbers count as one."""
         by_text = Counter(refusal.reason for refusal in refused)
         reasons: dict[str, RejectedReason] = {}

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pasto.errors import BadOption, UnknownStudy
+from pasto.errors import OptionError, UnknownStudyError
 from pasto.service.archive import Archive
-from pasto.service.rounds.replay import replay
+from pasto.service.rounds.replay import replay_study
 from pasto.service.study_file import parse_spec
-from pasto.service.study_state import Details, identity_of
+from pasto.service.study_state import StudyState, identity_of
 from pasto.store import AuditRow, Store, StudyRow
 
 
-class Keeping:
+class Retention:
     """The upkeep of a store's events; every answer is plain JSON.
 
     >>> import tempfile
@@ -26,7 +26,7 @@ class Keeping:
     ...     store = open_store("memory:")
     ...     Keeping(store, Archive(folder)).archive("feed")
     Traceback (most recent call last):
-    pasto.errors.UnknownStudy: there is no study 'feed'; create it first, or check the name
+    pasto.errors.UnknownStudyError: there is no study 'feed'; create it first, or check the name
     >>> store.close()
     """
 
@@ -45,7 +45,7 @@ class Keeping:
     def drop(self, name: str, *, older: float) -> dict[str, Any]:
         """Delete archived events of rounds that were closed more than so many seconds ago; what they measured stays."""
         if not older >= 0:
-            raise BadOption(f"older is {older!r}; it is a number of seconds, from 0")
+            raise OptionError(f"older is {older!r}; it is a number of seconds, from 0")
         row = self._row(name)
         with self._archive.alone():
             gone = self._archive.drop(self._store, row, self._clock() - older)
@@ -57,7 +57,7 @@ class Keeping:
         The answer comes when everything is done; where it does not come, ask again.
         """
         if not unit:
-            raise BadOption("a unit must have at least one character, got ''")
+            raise OptionError("a unit must have at least one character, got ''")
         row = self._row(name)
         with self._archive.alone():
             held = Counter(self._archive.holding(identity_of(row), unit))
@@ -75,22 +75,22 @@ class Keeping:
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again, archived rounds included, and say whether each is identical."""
         row = self._row(name)
-        return replay(self._store, parse_spec(json.loads(row.document), stored=True), row, self._archive)
+        return replay_study(self._store, parse_spec(json.loads(row.document), stored=True), row, self._archive)
 
     def _row(self, name: str) -> StudyRow:
         row = self._store.study(name)
         if row is None:
-            raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
+            raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         return row
 
 
-def trim(store: Store, row: StudyRow) -> int:
+def trim_rows(store: Store, row: StudyRow) -> int:
     """Let go of exposures that nothing can be credited to any more; how many.
 
     What may still be learned from is the policy that is served, and those of rounds that wait for late events or are
     open to correction.
     """
-    details = Details.from_text(row.details)
+    details = StudyState.from_text(row.details)
     known = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
     served = row.version + (row.state == "archived")
     return store.trim(row.number, min([served, *known]))

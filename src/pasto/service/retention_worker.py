@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from threading import Event, Thread
 from time import monotonic
 
-from pasto.service.retention import trim
+from pasto.service.retention import trim_rows
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 
@@ -18,7 +18,7 @@ PART = 100
 """Into how many parts an age is parted: looking at all rounds takes time, and a hundredth later is soon enough."""
 
 
-class Upkeep:
+class RetentionWorker:
     """Looks at every study in turn and does what its age asks for; one study's trouble is logged and tried again.
 
     Each step is a short one of the store's, so events are taken in meanwhile. Several nodes may do it over one store
@@ -82,7 +82,7 @@ class Upkeep:
                 service.keeping.drop(name, older=settings.archive_keep)
             self._later[name] = monotonic() + min(ages) / PART
         if self._trimmed.get(name) != row.generation:  # what may still be credited changes with the study
-            self.trimmed += trim(service.store, row)
+            self.trimmed += trim_rows(service.store, row)
             self._trimmed[name] = row.generation
 
     def _run(self) -> None:

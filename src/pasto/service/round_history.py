@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from pasto.inference.round_data import Key, MeasuredRound, Table
+from pasto.inference.round_data import CellTable, Key, MeasuredRound
 from pasto.service.close_record import table_of
 from pasto.service.rounds.guardrail_check import judged_round
 from pasto.store import CloseRow, Store
-from pasto_sdk.policy_document import WHOLE
+from pasto_sdk.policy_document import BUCKET_TOTAL
 
 PAGE = 20
 """Closes that are read at a time: each holds all that its rounds measured."""
@@ -23,7 +23,7 @@ MOST_ROUNDS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InterimLook:
     """What a phase in which units keep their arm had measured by one of its looks: a unit is one row."""
 
     round: int
@@ -37,16 +37,16 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RoundHistory:
     """Everything that closes have measured of one study."""
 
     rounds: tuple[MeasuredRound, ...]
     """Learning rounds in order; of very many, the latest ones."""
-    looks: tuple[Look, ...]
+    looks: tuple[InterimLook, ...]
     """At confirming and deployed phases, in order."""
 
 
-class Reader:
+class RoundHistoryReader:
     """Reads what closes measured, and remembers it: a close is written once and never changes.
 
     It begins at the end, and goes back no further than a report looks: a study of ten thousand rounds is not read
@@ -59,10 +59,10 @@ class Reader:
         self._after: int | None = None
         """The last close that was read; None before the first."""
         self._rounds: dict[int, MeasuredRound] = {}
-        self._looks: list[Look] = []
+        self._looks: list[InterimLook] = []
         self._lock = Lock()
 
-    def read(self, last: int) -> Measured:
+    def read(self, last: int) -> RoundHistory:
         """What has been measured so far; `last` is the study's open round."""
         with self._lock:
             if self._after is None:
@@ -74,7 +74,7 @@ class Reader:
                     self._looks += look
                     self._after = close.round
                 self._rounds = {one.version: one for one in latest(self._in_order())}
-            return Measured(tuple(self._in_order()), tuple(self._looks))
+            return RoundHistory(tuple(self._in_order()), tuple(self._looks))
 
     def _read_back(self, last: int) -> int:
         """Closes from the last one back to where a report has enough; which the last one was."""
@@ -98,7 +98,7 @@ class Reader:
     def _in_order(self) -> list[MeasuredRound]:
         return [self._rounds[number] for number in sorted(self._rounds)]
 
-    def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[Look]]:
+    def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
         told = json.loads(close.observed)
         rounds = {
             one["round"]: MeasuredRound(one["round"], self._shares(one["round"]), table_of(one["moments"]))
@@ -109,7 +109,9 @@ class Reader:
         if not look:
             return rounds, []
         measured = MeasuredRound(close.version, self._shares(close.version), table_of(look["moments"]))
-        return rounds, [Look(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)]
+        return rounds, [
+            InterimLook(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)
+        ]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
         policy = self._store.policy(self._study, version)
@@ -141,7 +143,7 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
     before = 0
     for cell in document["cells"]:
         key, until = (cell["arm"], cell["candidate"]), cell["until"]
-        share = (until - before) / WHOLE
+        share = (until - before) / BUCKET_TOTAL
         found[key] = found[key] + share if key in found else share
         before = until
     return found
@@ -159,6 +161,6 @@ def latest(rounds: Sequence[MeasuredRound]) -> Sequence[MeasuredRound]:
 
 
 def _width(one: MeasuredRound) -> int:
-    if isinstance(one.cells, Table):
+    if isinstance(one.cells, CellTable):
         return int(one.cells.mean.shape[1])
     return max((len(cell.mean) for cell in one.cells), default=1)

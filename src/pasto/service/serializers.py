@@ -7,16 +7,16 @@ from typing import Any
 
 from pasto.service.close_record import units_of
 from pasto.service.lifecycle import allowed
-from pasto.service.policy_cache import Standing
+from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.held_rounds import held_rounds
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Details, with_joint_bound
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import StudyState, with_joint_bound
 from pasto.space import Candidates
 from pasto.store import AuditRow, CloseRow
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 
-def summary(standing: Standing) -> dict[str, Any]:
+def study_summary(standing: StudySnapshot) -> dict[str, Any]:
     """A study in a few words."""
     row = standing.row
     return {
@@ -29,13 +29,13 @@ def summary(standing: Standing) -> dict[str, Any]:
     }
 
 
-def overview(standing: Standing, now: float) -> dict[str, Any]:
+def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
     """A study as it stands."""
     row, spec = standing.row, standing.spec
-    details = Details.from_text(row.details)
+    details = StudyState.from_text(row.details)
     every = spec.rounds.every if row.state == "learning" else None
     found = {
-        **summary(standing),
+        **study_summary(standing),
         "description": spec.description,
         "unit": spec.unit,
         "objective": str(spec.objective),
@@ -59,7 +59,7 @@ def overview(standing: Standing, now: float) -> dict[str, Any]:
     return found
 
 
-def closed(close: CloseRow) -> dict[str, Any]:
+def close_summary(close: CloseRow) -> dict[str, Any]:
     """A closed round: what it was, what was learned at its end, and what followed."""
     told = json.loads(close.observed)
     return {
@@ -81,7 +81,7 @@ def closed(close: CloseRow) -> dict[str, Any]:
     }
 
 
-def audited(row: AuditRow) -> dict[str, Any]:
+def audit_entry(row: AuditRow) -> dict[str, Any]:
     """A line of the audit log."""
     return {
         "sequence": row.sequence,
@@ -93,12 +93,12 @@ def audited(row: AuditRow) -> dict[str, Any]:
     }
 
 
-def _goal(spec: Spec) -> str:
+def _goal(spec: StudySpec) -> str:
     goal = spec.document["goal"]
     return "; ".join(f"{verb} {what if isinstance(what, str) else json.dumps(what)}" for verb, what in goal.items())
 
 
-def _policy(policy: Published) -> dict[str, Any]:
+def _policy(policy: PublishedPolicy) -> dict[str, Any]:
     """A policy with each candidate's share of all traffic, the largest first, and each arm's."""
     shares: dict[str, float] = {}
     arms: dict[str, float] = {}
@@ -115,5 +115,5 @@ def _policy(policy: Published) -> dict[str, Any]:
     }
 
 
-def _held(policy: Published | None) -> int:
+def _held(policy: PublishedPolicy | None) -> int:
     return 0 if policy is None else len(policy.named)

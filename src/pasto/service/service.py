@@ -12,33 +12,33 @@ from dataclasses import replace
 from typing import Any
 
 from pasto.control_characters import escape_control
-from pasto.errors import BadOption, OutOfDate, SourceError, StudyExists, UnknownStudy, WrongState
-from pasto.service.api_keys import Keys
+from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
+from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
-from pasto.service.audit_log import audit_line, check_words
-from pasto.service.event_decoder import Event, Refusal, decode
-from pasto.service.ingest import Intake
+from pasto.service.audit_log import audit_line, check_reason
+from pasto.service.event_decoder import Event, RejectedEvent, decode_events
+from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import allowed, check_draft, target
-from pasto.service.policy_cache import Board
+from pasto.service.policy_cache import PolicyCache
 from pasto.service.publisher import HOLDS
 from pasto.service.rejections import rejected_events
-from pasto.service.reports.builder import Reporter, Trust
+from pasto.service.reports.builder import LiftReports, ReportBuilder
 from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
-from pasto.service.reports.what_if import Question
-from pasto.service.retention import Keeping, trim
-from pasto.service.rounds.close import Terms, Turn, check_confirmed, horizon_of, messages, turn
+from pasto.service.reports.what_if import WhatIfQuestion
+from pasto.service.retention import Retention, trim_rows
+from pasto.service.rounds.close import NextPhase, StudyTransition, check_confirmed, horizon_of, messages, prepare_close
 from pasto.service.rounds.held_rounds import resolve
-from pasto.service.rounds.replay import replay
-from pasto.service.rounds.round_clock import PHASES, Ages, Due, crowded
-from pasto.service.serializers import audited, closed, overview, summary
+from pasto.service.rounds.replay import replay_study
+from pasto.service.rounds.round_clock import PHASES, RoundDueCheck, StudyClock, too_many_maturing_rounds
+from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
 from pasto.service.source_check import SourceCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
-from pasto.service.study_file import Spec, parse_spec
-from pasto.service.study_state import Details
+from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_state import StudyState
 from pasto.store import INSTALLATION, Store, StudyRow
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 TRIES = 50
 """How often a change is made again onto what someone else changed meanwhile."""
@@ -86,17 +86,17 @@ class Service:
         self.store = store
         self._archive = archive or Archive.beside(store)
         self._notify = notify
-        self.board = Board(store, monotonic)
+        self.board = PolicyCache(store, monotonic)
         self._clock = clock
-        self._ages = Ages(clock, monotonic)
-        self._due = Due(store, self._ages, monotonic)
-        self._intake = Intake(store, self.board)
-        self._reporter = Reporter(store)
-        self._trust = Trust(store)
+        self._ages = StudyClock(clock, monotonic)
+        self._due = RoundDueCheck(store, self._ages, monotonic)
+        self._intake = IngestPipeline(store, self.board)
+        self._reporter = ReportBuilder(store)
+        self._trust = LiftReports(store)
         self._source_health = SourceHealth(store, clock)
         self._looked: set[str] = set()
         """Studies whose report was asked for since their last close: the next one is then made before it is."""
-        self._keys: Keys | None = None
+        self._keys: ApiKeys | None = None
         self.board.refresh()
 
     # Studies
@@ -116,13 +116,13 @@ class Service:
         earlier, old_name = self.store.study(spec.name), self._old_name(spec.name)
         if earlier is not None and earlier.state != "archived":
             cure = "edit or delete the draft" if earlier.state == "draft" else "archive it first"
-            raise StudyExists(
+            raise StudyExistsError(
                 f"there is a study {spec.name!r} already ({earlier.state}); choose another name, or {cure}"
             )
         details = "{}"
         if earlier is not None or old_name != f"{spec.name}@1":
             stem, _, place = old_name.rpartition("@")
-            details = Details(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
+            details = StudyState(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
         row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
         line = audit_line(now, who, "create", reason, {"warnings": list(spec.warnings)})
         self.store.create(row, line, rename_archived=old_name)
@@ -142,7 +142,7 @@ class Service:
         """Put another study file in the place of a draft's; WrongState for what is not a draft any more."""
         spec = parse_spec(document)
         if spec.name != name:
-            raise BadOption(
+            raise OptionError(
                 f"the file is of study {spec.name!r}, and a draft keeps its name {name!r}; write name: {name}, or "
                 "create another study"
             )
@@ -156,7 +156,7 @@ class Service:
             after = replace(row, generation=row.generation + 1, document=_text(spec))
             if self.store.commit(row, after, audit=[line]):
                 return {**self.show(name), "warnings": _warnings(spec, source)}
-        raise OutOfDate(f"study {name!r} changes too often for edit to be written; try again")
+        raise ConflictError(f"study {name!r} changes too often for edit to be written; try again")
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete a draft, which frees its name; its audit log stays, under the name in the reply."""
@@ -166,21 +166,21 @@ class Service:
             old_name = self._old_name(name)
             line = audit_line(self._clock(), who, "delete", reason, {"from": name, "to": old_name})
             if self.store.delete_draft(row, old_name, line):
-                with suppress(UnknownStudy):
+                with suppress(UnknownStudyError):
                     self.board.reread(name)
                 return {"name": name, "state": "deleted", "deleted_as": old_name}
-        raise OutOfDate(f"study {name!r} changes too often to be deleted; try again")
+        raise ConflictError(f"study {name!r} changes too often to be deleted; try again")
 
     def studies(self) -> list[dict[str, Any]]:
         """Every study in a few words."""
         self.board.refresh()
-        return [summary(standing) for standing in self.board.all()]
+        return [study_summary(standing) for standing in self.board.all()]
 
     def show(self, name: str) -> dict[str, Any]:
         """One study as it stands."""
         standing = self.board.reread(name)
         return {
-            **overview(standing, self._ages.now(standing.row)),
+            **study_overview(standing, self._ages.now(standing.row)),
             "source_problem": self.source_problem(name),
             "rejected": rejected_events(self.store, standing.row.number),
         }
@@ -208,21 +208,21 @@ class Service:
         baseline though there is a certified blend. What the breaker stopped is resumed by a person with a reason only.
         """
         _check_options(action, options)
-        check_words(who, reason)
+        check_reason(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
-            details = Details.from_text(row.details)
+            details = StudyState.from_text(row.details)
             paused_from = details.paused_from
             bold = bool(options.get("without_confirmation"))
             if action == "resume" and details.breaker.tripped is not None and not reason.strip():
-                raise BadOption(
+                raise OptionError(
                     f"study {name!r} was stopped by its breaker ({details.breaker.tripped['reason']}); to resume it "
                     "needs a reason, which the audit log keeps; say why it may be served again"
                 )
             state = target(name, row.state, action, reason=reason, paused_from=paused_from, without_confirmation=bold)
             if action == "start":
                 check_source(self.board.spec(row))
-            terms = Terms(
+            terms = NextPhase(
                 state, options.get("shares"), options.get("hold", "blend"), horizon_of(options, self._ages.now(row))
             )
             turned = self._turn(row, terms)
@@ -234,7 +234,7 @@ class Service:
             if self._commit(row, turned, who, action, reason, detail):
                 verdict = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
                 return {**self.show(name), **verdict}
-        raise OutOfDate(f"study {name!r} changes too often for {action} to be written; try again")
+        raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
 
     # Rounds
 
@@ -244,31 +244,31 @@ class Service:
         Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
         meant, where it may have been closed before this was asked.
         """
-        check_words(who, reason)
+        check_reason(who, reason)
         for _ in range(TRIES):
             row = self._row(name)
             meant = row.round if round is None else round
             if row.round > meant and meant > 0:
                 return self._closed(row, meant, False)
             if row.state not in ("learning", *PHASES):
-                raise WrongState(
+                raise LifecycleError(
                     f"study {name!r} is {row.state}, and only a learning study has rounds to close; possible now: "
                     f"{', '.join(allowed(row.state)) or 'nothing, for this is final'}"
                 )
             if row.round != meant:
-                raise BadOption(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
-            if row.state == "learning" and crowded(self.board.spec(row), row, self._ages.now(row)):
-                raise WrongState(
+                raise OptionError(f"round {meant} of study {name!r} has not begun; the open one is {row.round}")
+            if row.state == "learning" and too_many_maturing_rounds(self.board.spec(row), row, self._ages.now(row)):
+                raise LifecycleError(
                     f"study {name!r} has as many rounds waiting for events as it can keep, and closing another would "
                     "lose the oldest; wait until that matures, decide about held rounds with `pasto round resolve`, or "
                     "pause the study"
                 )
-            turned = self._turn(row, Terms(row.state))
+            turned = self._turn(row, NextPhase(row.state))
             action = "close" if row.state == "learning" else "look"
             if self._commit(row, turned, who, action, reason, {"closed": row.round, **_shown(turned)}):
                 return self._closed(row, meant, True)
             round = meant
-        raise OutOfDate(f"study {name!r} changes too often for its round to be closed; try again")
+        raise ConflictError(f"study {name!r} changes too often for its round to be closed; try again")
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
         """Decide about a round that is held back for lack of events: "learn" it as it is, or "discard" it.
@@ -277,14 +277,14 @@ class Service:
         """
         for _ in range(TRIES):
             row = self._row(name)
-            details, finding = resolve(name, row.state, Details.from_text(row.details), round, resolution, reason)
+            details, finding = resolve(name, row.state, StudyState.from_text(row.details), round, resolution, reason)
             detail = {"held_round": round, "resolution": resolution, "findings": finding}
             line = audit_line(self._ages.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
             if self.store.commit(row, after, audit=[line]):
                 self.board.reread(name)
                 return self.show(name)
-        raise OutOfDate(f"study {name!r} changes too often for its round to be resolved; try again")
+        raise ConflictError(f"study {name!r} changes too often for its round to be resolved; try again")
 
     def close_if_due(self, name: str) -> int:
         """Close a study's round if its time has come; how many were closed."""
@@ -310,19 +310,19 @@ class Service:
             rows = self.store.closes(number, after=after, limit=min(CLOSES, wanted - len(found)))
             if not rows:
                 break
-            found += map(closed, rows)
+            found += map(close_summary, rows)
             after = rows[-1].round
         return found
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what to a study, and why, in order."""
         number = self._row(name).number
-        return [audited(row) for row in self.store.audit(number, after=after, limit=_limit(limit))]
+        return [audit_entry(row) for row in self.store.audit(number, after=after, limit=_limit(limit))]
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the study file and the log, and say whether each is identical."""
         standing = self.board.reread(name)
-        return replay(self.store, standing.spec, standing.row, self._archive)
+        return replay_study(self.store, standing.spec, standing.row, self._archive)
 
     def report(self, name: str) -> dict[str, Any]:
         """The answer so far with its certificate and prices, the policies that led there, and the books."""
@@ -341,12 +341,12 @@ class Service:
         only: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Another question, answered from what was learned: the study's objective with these parts replaced."""
-        question = Question(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
+        question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
         return self._trust.what_if(self.board.reread(name), question)
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
         """How each of a study's guardrails stands: 0 holds, 1 at a warning, 2 when it stopped the study."""
-        said = Details.from_text(row.details).breaker.verdicts
+        said = StudyState.from_text(row.details).breaker.verdicts
         found = {rail.name: 0 for rail in self.board.spec(row).guardrails}
         for verdict in said:
             found[verdict["name"]] = max(found.get(verdict["name"], 0), SEVERITY[verdict["state"]])
@@ -354,12 +354,12 @@ class Service:
 
     # Events
 
-    def decode(self, body: bytes, *, lines: bool = False) -> list[Event | Refusal]:
+    def decode(self, body: bytes, *, lines: bool = False) -> list[Event | RejectedEvent]:
         """Read a batch off the wire; what is no event is a refusal in its place."""
-        return decode(body, lines=lines)
+        return decode_events(body, lines=lines)
 
     def ingest(
-        self, name: str, events: Sequence[Event | Refusal], *, key: str | None = None, hides_draw: bool = False
+        self, name: str, events: Sequence[Event | RejectedEvent], *, key: str | None = None, hides_draw: bool = False
     ) -> Future[dict[str, Any]]:
         """Take a batch in: {"accepted", "duplicates", "refused"}, there when what was accepted is durable.
 
@@ -372,12 +372,12 @@ class Service:
         """Return the key that a study's exposures are signed with; only callers with the scope evaluate may have it."""
         return self._intake.signing_key(self.board.standing(name))
 
-    def expose(self, name: str, policy: Published, unit: str, cell: Cell) -> None:
+    def expose(self, name: str, policy: PublishedPolicy, unit: str, cell: Bucket) -> None:
         """Log an exposure that the service itself decided, once for each policy and unit; never raises, never waits."""
         self._intake.expose(name, policy, [(unit, cell)])
 
     def expose_all(
-        self, name: str, policy: Published, drawn: Iterable[tuple[str, Cell]], *, key: str | None = None
+        self, name: str, policy: PublishedPolicy, drawn: Iterable[tuple[str, Bucket]], *, key: str | None = None
     ) -> None:
         """Log many exposures of one policy together, as `expose` does each."""
         self._intake.expose(name, policy, drawn, key)
@@ -385,24 +385,24 @@ class Service:
     # What is kept
 
     @property
-    def keeping(self) -> Keeping:
+    def keeping(self) -> Retention:
         """The upkeep of the store's events; BadOption where nobody said where its archive is."""
         if self._archive is None:
-            raise BadOption("this store is in no directory, so --archive must say where its archive is")
-        return Keeping(self.store, self._archive, clock=self._clock)
+            raise OptionError("this store is in no directory, so --archive must say where its archive is")
+        return Retention(self.store, self._archive, clock=self._clock)
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
         row = self._row(name)
         done = self.keeping.archive(name)
-        trim(self.store, row)
+        trim_rows(self.store, row)
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
         self._row(name)
-        check_words(who, reason)
+        check_reason(who, reason)
         return self.keeping.forget(name, unit, who=who, reason=reason)
 
     @property
@@ -432,7 +432,7 @@ class Service:
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Return who created, rotated and revoked keys, in order."""
-        return [audited(row) for row in self.store.audit(INSTALLATION, after=after, limit=_limit(limit))]
+        return [audit_entry(row) for row in self.store.audit(INSTALLATION, after=after, limit=_limit(limit))]
 
     def shutdown(self) -> None:
         """Write what is waiting, and let go of the store."""
@@ -448,15 +448,15 @@ class Service:
             "source_problem": self.source_problem(name),
         }
 
-    def _key_ring(self) -> Keys:
+    def _key_ring(self) -> ApiKeys:
         if self._keys is None:
-            self._keys = Keys(self.store, clock=self._clock)
+            self._keys = ApiKeys(self.store, clock=self._clock)
         return self._keys
 
     def _row(self, name: str) -> StudyRow:
         row = self.store.study(name)
         if row is None:
-            raise UnknownStudy(f"there is no study {name!r}; create it first, or check the name")
+            raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         return row
 
     def _old_name(self, name: str) -> str:
@@ -466,10 +466,12 @@ class Service:
             place += 1
         return f"{name}@{place}"
 
-    def _turn(self, row: StudyRow, terms: Terms) -> Turn:
+    def _turn(self, row: StudyRow, terms: NextPhase) -> StudyTransition:
         spec = self.board.spec(row)
         try:
-            turned = turn(self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number))
+            turned = prepare_close(
+                self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number)
+            )
         except SourceError as error:
             self._source_health.record_failure(row, error)
             raise
@@ -478,14 +480,14 @@ class Service:
             self._source_health.record_success(row)
         return turned
 
-    def _verdict(self, row: StudyRow, turned: Turn) -> dict[str, Any]:
+    def _verdict(self, row: StudyRow, turned: StudyTransition) -> dict[str, Any]:
         spec = self.board.spec(row)
         if row.state != "confirming" or turned.look is None:
             return judge_confirmation(spec, None)
         return self._trust.verdict(row, spec, *turned.look, now=self._ages.now(row))
 
     def _commit(
-        self, row: StudyRow, turned: Turn, who: str, action: str, reason: str, detail: Mapping[str, Any]
+        self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
     ) -> bool:
         at = turned.after.opened_at if turned.policy is not None else self._ages.now(row)
         lines = [audit_line(at, who, action, reason, detail)]
@@ -511,20 +513,20 @@ class Service:
     def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:
         found = self.store.closes(row.number, after=number - 1, limit=1)
         if not found or found[0].round != number:
-            raise WrongState(f"round {number} of study {row.name!r} was never closed")
-        return {"study": row.name, "closed": own, **closed(found[0])}
+            raise LifecycleError(f"round {number} of study {row.name!r} was never closed")
+        return {"study": row.name, "closed": own, **close_summary(found[0])}
 
 
-def _warnings(spec: Spec, source: SourceCheck | None) -> list[str]:
+def _warnings(spec: StudySpec, source: SourceCheck | None) -> list[str]:
     """Return the warnings of a study file and of the tables that it names."""
     return [*spec.warnings, *(source.warnings if source else ())]
 
 
-def _text(spec: Spec) -> str:
+def _text(spec: StudySpec) -> str:
     return json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
 
 
-def _shown(turned: Turn) -> dict[str, Any]:
+def _shown(turned: StudyTransition) -> dict[str, Any]:
     """What an audit line tells of a turn."""
     shown: dict[str, Any] = {"round": turned.after.round, "version": turned.after.version}
     if turned.learned_from:
@@ -544,14 +546,14 @@ def _check_options(action: str, options: Mapping[str, Any]) -> None:
     known = _OPTIONS.get(action, ())
     for name, value in options.items():
         if name not in known:
-            raise BadOption(f"{action} takes no {name!r}; it takes {', '.join(known) or 'nothing but a reason'}")
+            raise OptionError(f"{action} takes no {name!r}; it takes {', '.join(known) or 'nothing but a reason'}")
         if name == "hold" and value not in HOLDS:
-            raise BadOption(f"hold is {value!r}; a paused study stands still on its {' or its '.join(HOLDS)}")
+            raise OptionError(f"hold is {value!r}; a paused study stands still on its {' or its '.join(HOLDS)}")
         if name == "without_confirmation" and not isinstance(value, bool):
-            raise BadOption(f"without_confirmation is {value!r}; it is true or false")
+            raise OptionError(f"without_confirmation is {value!r}; it is true or false")
 
 
 def _limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise BadOption(f"limit is {limit!r}; it is a whole number from 1 to {MOST_ROWS}")
+        raise OptionError(f"limit is {limit!r}; it is a whole number from 1 to {MOST_ROWS}")
     return min(limit, MOST_ROWS)

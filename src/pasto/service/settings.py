@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 
 
-class Span(float):
+class SettingRange(float):
     """A length of time in seconds, from a number of them or as people write it.
 
-    >>> Span("7d"), Span("90"), Span(60)
+    >>> SettingRange("7d"), Span("90"), Span(60)
     (604800.0, 90.0, 60.0)
     """
 
-    def __new__(cls, given: str | float) -> Span:
+    def __new__(cls, given: str | float) -> SettingRange:
         """Read it; ValueError where it is none."""
         text = str(given).strip()
         unit = text[-1:] if text[-1:] in _SECONDS else ""
@@ -63,7 +63,7 @@ class Setting:
         """What to write, in a word."""
         if self.choices:
             return "|".join(self.choices)
-        return {int: "N", float: "SECONDS", Span: "TIME", bool: "yes|no"}.get(self.kind, "TEXT")
+        return {int: "N", float: "SECONDS", SettingRange: "TIME", bool: "yes|no"}.get(self.kind, "TEXT")
 
     @property
     def shown(self) -> str:
@@ -80,7 +80,7 @@ class Setting:
         """
         value = self._converted(given)
         if value is None:
-            raise BadOption(f"{where} needs {self._needed()}, got {given!r}")
+            raise OptionError(f"{where} needs {self._needed()}, got {given!r}")
         return value
 
     def _converted(self, given: object) -> Any:
@@ -100,7 +100,7 @@ class Setting:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
             return "yes or no"
-        if self.kind is Span:
+        if self.kind is SettingRange:
             return "a length of time, such as 12h or 7d"
         return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,.10g} to {self.most:,.10g}"
 
@@ -149,13 +149,13 @@ class Settings:
         "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
     )
     archive: str = _setting("", "The archive's folder; none is `archive` in the store's own directory.")
-    archive_after: Span = _setting(  # noqa: RUF009 -- a number, which nobody can change
-        Span(0),
+    archive_after: SettingRange = _setting(  # noqa: RUF009 -- a number, which nobody can change
+        SettingRange(0),
         "How long after a round was learned its events go to the archive, such as 7d; 0 leaves them in the store.",
         most=_CENTURY,
     )
-    archive_keep: Span = _setting(  # noqa: RUF009 -- a number, which nobody can change
-        Span(0),
+    archive_keep: SettingRange = _setting(  # noqa: RUF009 -- a number, which nobody can change
+        SettingRange(0),
         "How long after a round was closed its archived events are kept, such as 400d; 0 keeps them.",
         most=_CENTURY,
     )
@@ -233,7 +233,7 @@ def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | 
     2.0
     >>> read_settings({}, {"PASTO_PORT": "http"})
     Traceback (most recent call last):
-    pasto_sdk.errors.BadOption: PASTO_PORT needs a whole number from 0 to 65,535, got 'http'
+    pasto_sdk.errors.OptionError: PASTO_PORT needs a whole number from 0 to 65,535, got 'http'
     """
     environment = environment or {}
     values: dict[str, Any] = {}

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pasto.errors import BadSpec, PastoError, SourceError
+from pasto.errors import PastoError, SourceError, StudyFileError
 from pasto.metrics.measurement import plan_tables
-from pasto.metrics.sources.files import FORMATS, duckdb_over
+from pasto.metrics.sources.files import FORMATS, open_duckdb
 from pasto.metrics.sources.table_check import find_problems, read_types
-from pasto.metrics.sources.team_tables import Tables
-from pasto.metrics.sql import DIALECTS, Draft
-from pasto.service.study_file import Spec, parse_spec
-from pasto.service.study_file.sources import Sourced
+from pasto.metrics.sources.team_tables import TeamTables
+from pasto.metrics.sql import DIALECTS, QueryBuilder
+from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_file.sources import TeamSource
 from pasto.service.team_sources import dialect_of, explain_errors, find_files, open_source, place_of, view_name
-from pasto_sdk.policy import Published, publish
+from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def check_file(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_source(spec: Spec, environment: Mapping[str, str] | None = None) -> SourceCheck | None:
+def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) -> SourceCheck | None:
     """Check the tables of a study, None if it has none; BadSpec names everything that is wrong, by field.
 
     No rows are read: columns are described, and the engine plans the query that measures a round, which checks
@@ -72,17 +72,17 @@ def check_source(spec: Spec, environment: Mapping[str, str] | None = None) -> So
             else _database_types(source, dialect, environment)
         )
     except PastoError as error:
-        raise BadSpec({"source.from": f"cannot be used: {error}"}) from error
+        raise StudyFileError({"source.from": f"cannot be used: {error}"}) from error
     problems |= find_problems(source.tables, spec.measured, types)
     if problems:
-        raise BadSpec(problems)
+        raise StudyFileError(problems)
     empty = tuple(name for name, found in types.items() if found is None)
     if not empty:
         try:
             with open_source(source, environment) as opened:
                 plan_tables(*opened, _PROBE, spec.measured)
         except PastoError as error:
-            raise BadSpec({"source": f"cannot be measured: {error}"}) from error
+            raise StudyFileError({"source": f"cannot be measured: {error}"}) from error
     warnings = tuple(
         f"the table {name!r} of the source {source.origin!r} has no files yet, so its columns were not checked; "
         "`pasto study check` checks them once there are some"
@@ -91,7 +91,7 @@ def check_source(spec: Spec, environment: Mapping[str, str] | None = None) -> So
     return SourceCheck(source.origin, dialect, types, warnings)
 
 
-_PROBE: Published = publish(
+_PROBE: PublishedPolicy = publish_policy(
     study="check",
     version=1,
     round=1,
@@ -107,13 +107,13 @@ _PROBE: Published = publish(
 """A policy without traffic, to plan a query with."""
 
 
-def _database_types(source: Sourced, dialect: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
-    draft = Draft(DIALECTS[dialect])
+def _database_types(source: TeamSource, dialect: str, environment: Mapping[str, str] | None) -> dict[str, Any]:
+    draft = QueryBuilder(DIALECTS[dialect])
     with open_source(source, environment) as opened:
         return {name: read_types(opened.connection, draft, name) for name in _names(source.tables)}
 
 
-def _folder_types(source: Sourced, folder: Path, problems: dict[str, str]) -> dict[str, Any]:
+def _folder_types(source: TeamSource, folder: Path, problems: dict[str, str]) -> dict[str, Any]:
     """Describe each table of a folder; tables that cannot be described are noted, and left out."""
     if not folder.is_dir():
         raise SourceError(
@@ -141,11 +141,11 @@ def _folder_types(source: Sourced, folder: Path, problems: dict[str, str]) -> di
 
 def _describe_files(origin: str, name: str, files: str) -> dict[str, str]:
     view = view_name(name)
-    with explain_errors(origin, "duckdb"), closing(duckdb_over({view: files})) as connection:
-        return read_types(connection, Draft(DIALECTS["duckdb"]), view)
+    with explain_errors(origin, "duckdb"), closing(open_duckdb({view: files})) as connection:
+        return read_types(connection, QueryBuilder(DIALECTS["duckdb"]), view)
 
 
-def _names(tables: Tables) -> dict[str, str]:
+def _names(tables: TeamTables) -> dict[str, str]:
     """Return each table's name once, with the first field that names it."""
     names = {tables.exposures.table: "source.exposures.table"}
     for place, table in enumerate(tables.events):

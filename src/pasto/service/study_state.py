@@ -25,7 +25,7 @@ class MissingData:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class MaturingRound:
     """A learning round that has ended and is not learned yet: its events may still be on their way."""
 
     round: int
@@ -46,7 +46,7 @@ class Waiting:
         return self.missing is not None and self.missing.resolution is None
 
     @classmethod
-    def from_saved(cls, saved: Mapping[str, Any]) -> Waiting:
+    def from_saved(cls, saved: Mapping[str, Any]) -> MaturingRound:
         """Return what a study's details hold."""
         missing = saved.get("missing")
         if missing is not None:
@@ -55,10 +55,10 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Correctable:
+class CorrectableRound:
     """A learning round that was learned, and is learned anew when late events come."""
 
-    waiting: Waiting
+    waiting: MaturingRound
     """As it was before."""
     until: int
     """The last event that may be in what is known of it."""
@@ -67,7 +67,7 @@ class Correctable:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FrozenBlend:
     """The answer that is being confirmed or deployed."""
 
     blend: tuple[tuple[int, float], ...]
@@ -82,7 +82,7 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class GuardrailStatus:
     """What the breaker knows of a study."""
 
     since: int = 0
@@ -96,21 +96,21 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
+class StudyState:
     """Everything beside the row.
 
-    >>> details = Details(waiting=(Waiting(round=3, learned=2, after=90, closed_at=7200.0),))
-    >>> Details.from_text(details.to_text()) == details
+    >>> details = StudyState(waiting=(MaturingRound(round=3, learned=2, after=90, closed_at=7200.0),))
+    >>> StudyState.from_text(details.to_text()) == details
     True
     """
 
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[MaturingRound, ...] = ()
     paused_from: str | None = None
-    frozen: Frozen | None = None
+    frozen: FrozenBlend | None = None
     horizon: float | None = None
     """When a confirmation is to be judged, in seconds since 1970; None judges it at any look."""
-    breaker: Watch = Watch()
-    correctable: tuple[Correctable, ...] = ()
+    breaker: GuardrailStatus = GuardrailStatus()
+    correctable: tuple[CorrectableRound, ...] = ()
     identity: str | None = None
     """What the policies' salts and the archive's folder are named after; None for the name in the study file.
 
@@ -122,21 +122,21 @@ class Details:
         return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_text(cls, text: str) -> Details:
+    def from_text(cls, text: str) -> StudyState:
         """What `to_text` wrote; an empty object is a study without any."""
         saved = json.loads(text)
         frozen = saved.get("frozen")
         if frozen is not None:
-            frozen = Frozen(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
+            frozen = FrozenBlend(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
         breaker = saved.get("breaker") or {}
         return cls(
-            waiting=tuple(map(Waiting.from_saved, saved.get("waiting", ()))),
+            waiting=tuple(map(MaturingRound.from_saved, saved.get("waiting", ()))),
             paused_from=saved.get("paused_from"),
             frozen=frozen,
             horizon=saved.get("horizon"),
-            breaker=Watch(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
+            breaker=GuardrailStatus(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
             correctable=tuple(
-                Correctable(**{**one, "waiting": Waiting.from_saved(one["waiting"])})
+                CorrectableRound(**{**one, "waiting": MaturingRound.from_saved(one["waiting"])})
                 for one in saved.get("correctable", ())
             ),
             identity=saved.get("identity"),
@@ -149,15 +149,15 @@ def identity_of(row: StudyRow) -> str:
     >>> identity_of(StudyRow("feed@1", 1, 9, "archived", '{"name":"feed"}', 7, 3, 3, 0.0, 0.0))
     'feed'
     """
-    return Details.from_text(row.details).identity or str(json.loads(row.document)["name"])
+    return StudyState.from_text(row.details).identity or str(json.loads(row.document)["name"])
 
 
-def shown(blend: Blend) -> dict[str, Any]:
+def blend_document(blend: Blend) -> dict[str, Any]:
     """A blend with names for numbers.
 
     >>> import pasto
     >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
-    >>> answer = shown(blend)
+    >>> answer = blend_document(blend)
     >>> answer["probabilities"], answer["prices"], answer["single"]
     ({'0': 0.5, '1': 0.5}, {'y': 0.5}, '1')
     """

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pasto.errors import BadInput, MissingExtra, SourceError
+from pasto.errors import InputError, MissingExtraError, SourceError
 from pasto.metrics import Column, Moments
 from pasto.metrics.measurement import measure_tables
-from pasto.metrics.sources.files import FORMATS, duckdb_over
-from pasto.metrics.sources.team_tables import Tables
-from pasto.service.study_file.sources import Sourced
-from pasto_sdk.policy import Published
+from pasto.metrics.sources.files import FORMATS, open_duckdb
+from pasto.metrics.sources.team_tables import TeamTables
+from pasto.service.study_file.sources import TeamSource
+from pasto_sdk.policy import PublishedPolicy
 
 SPARK = ("sc://", "spark://", "local[", "yarn", "k8s://")
 POSTGRES = ("postgresql://", "postgres://")
@@ -32,13 +32,13 @@ class OpenSource(NamedTuple):
     connection: Any
     """A connection to DuckDB or PostgreSQL, or a Spark session."""
     dialect: str
-    tables: Tables
+    tables: TeamTables
     """The study's tables, by the names that they have there."""
 
 
 def measure_there(
-    source: Sourced,
-    policy: Published,
+    source: TeamSource,
+    policy: PublishedPolicy,
     columns: tuple[Column, ...],
     environment: Mapping[str, str] | None = None,
     *,
@@ -52,7 +52,7 @@ def measure_there(
         return measure_tables(*opened, policy, columns, since)
 
 
-def place_of(source: Sourced, environment: Mapping[str, str] | None = None) -> str:
+def place_of(source: TeamSource, environment: Mapping[str, str] | None = None) -> str:
     """Return where a source is, as the variable PASTO_SOURCE_NAME says.
 
     That is postgresql://…, Spark's master or remote address, or a folder in which each table is a folder or file of
@@ -69,7 +69,7 @@ def place_of(source: Sourced, environment: Mapping[str, str] | None = None) -> s
 
 
 @contextmanager
-def open_source(source: Sourced, environment: Mapping[str, str] | None = None) -> Iterator[OpenSource]:
+def open_source(source: TeamSource, environment: Mapping[str, str] | None = None) -> Iterator[OpenSource]:
     """Open a source; whatever its engine raises meanwhile is a SourceError."""
     place = place_of(source, environment)
     dialect = dialect_of(place)
@@ -81,7 +81,7 @@ def open_source(source: Sourced, environment: Mapping[str, str] | None = None) -
         elif dialect == "spark":
             yield OpenSource(_spark(place), dialect, source.tables)
         else:
-            with closing(duckdb_over(_files(Path(place), source.tables))) as connection:
+            with closing(open_duckdb(_files(Path(place), source.tables))) as connection:
                 yield OpenSource(connection, dialect, flatten(source.tables))
 
 
@@ -102,7 +102,7 @@ def explain_errors(origin: str, dialect: str) -> Iterator[None]:
     errors = _engine_errors(dialect)
     try:
         yield
-    except (BadInput, OSError, errors) as error:
+    except (InputError, OSError, errors) as error:
         raise SourceError(f"the source {origin!r} could not be read: {str(error).strip()}") from error
 
 
@@ -119,10 +119,10 @@ def find_files(folder: Path, table: str) -> Path | None:
     return there[0] if there else None
 
 
-def flatten(tables: Tables) -> Tables:
+def flatten(tables: TeamTables) -> TeamTables:
     """Return the tables by the names that their views have in DuckDB."""
     events = tuple(replace(table, table=view_name(table.table)) for table in tables.events)
-    return Tables(replace(tables.exposures, table=view_name(tables.exposures.table)), events)
+    return TeamTables(replace(tables.exposures, table=view_name(tables.exposures.table)), events)
 
 
 def view_name(table: str) -> str:
@@ -130,7 +130,7 @@ def view_name(table: str) -> str:
     return table.replace(".", "/")
 
 
-def _files(folder: Path, tables: Tables) -> dict[str, str]:
+def _files(folder: Path, tables: TeamTables) -> dict[str, str]:
     """Where each table's files are."""
     found = {}
     for name in (tables.exposures.table, *(table.table for table in tables.events)):
@@ -151,7 +151,7 @@ def _engine_errors(dialect: str) -> type[Exception]:
         return importlib.import_module("duckdb").Error  # type: ignore[no-any-return]
     except ImportError as error:
         extra, name = _DRIVERS[dialect]
-        raise MissingExtra(f"tables in {name} need its driver", extra) from error
+        raise MissingExtraError(f"tables in {name} need its driver", extra) from error
 
 
 def _postgres(place: str) -> Any:

@@ -18,7 +18,7 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 
 log = logging.getLogger("pasto.webhook")
 TIMEOUT = 5.0
@@ -43,7 +43,7 @@ class Webhook:
 
     >>> Webhook("https://hooks.example.com/pasto", resolve=lambda host, port: ["10.0.0.7"]).address()
     Traceback (most recent call last):
-    pasto_sdk.errors.BadOption: the webhook's host 'hooks.example.com' is at 10.0.0.7, which is no public address; ...
+    pasto_sdk.errors.OptionError: the webhook's host 'hooks.example.com' is at 10.0.0.7, which is no public address; ...
     >>> hosts = frozenset({"hooks.example.com"})
     >>> Webhook("https://hooks.example.com/", hosts, resolve=lambda host, port: ["10.0.0.7"]).address()
     '10.0.0.7'
@@ -106,14 +106,14 @@ class Webhook:
         try:
             found = self._resolve(self._host, self._port)
         except OSError as error:
-            raise BadOption(f"the webhook's host {self._host!r} cannot be found: {error}") from error
+            raise OptionError(f"the webhook's host {self._host!r} cannot be found: {error}") from error
         return self._choose(found)
 
     def _choose(self, addresses: Sequence[str]) -> str:
         for address in addresses:
             if self._host in self._allowed or _public(address):
                 return address
-        raise BadOption(
+        raise OptionError(
             f"the webhook's host {self._host!r} is at {', '.join(addresses) or 'no address'}, which is no public "
             "address; allow the host with webhook_hosts, if it is meant"
         )
@@ -170,17 +170,17 @@ def checked_url(url: str, hosts: frozenset[str]) -> SplitResult:
 
     >>> checked_url("http://hooks.example.com/x", frozenset({"other.example.com"}))
     Traceback (most recent call last):
-    pasto_sdk.errors.BadOption: the webhook's host 'hooks.example.com' is not among webhook_hosts (other.example.com)
+    pasto_sdk.errors.OptionError: the webhook's host 'hooks.example.com' is not among webhook_hosts (other.example.com)
     """
     try:
         parts = urlsplit(url)
         host, _ = (parts.hostname or "").lower(), parts.port
     except ValueError as error:
-        raise BadOption(f"a webhook is an address such as https://hooks.example.com/pasto, got {url!r}") from error
+        raise OptionError(f"a webhook is an address such as https://hooks.example.com/pasto, got {url!r}") from error
     if parts.scheme not in ("http", "https") or not host or parts.username is not None:
-        raise BadOption(f"a webhook is an address such as https://hooks.example.com/pasto, got {url!r}")
+        raise OptionError(f"a webhook is an address such as https://hooks.example.com/pasto, got {url!r}")
     if hosts and host not in hosts:
-        raise BadOption(f"the webhook's host {host!r} is not among webhook_hosts ({', '.join(sorted(hosts))})")
+        raise OptionError(f"the webhook's host {host!r} is not among webhook_hosts ({', '.join(sorted(hosts))})")
     return parts
 
 

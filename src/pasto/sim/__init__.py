@@ -6,12 +6,12 @@ A new world is a new file and one line here.
 from collections.abc import Callable, Mapping
 
 from pasto.sim.ads import ads
-from pasto.sim.application import Application, Conditions, Known, known
-from pasto.sim.drift import Drifting, drift
+from pasto.sim.application import Application, Conditions, KnownMeans, known_means
+from pasto.sim.drift import DriftingWorld, drift
 from pasto.sim.feed import feed
 from pasto.sim.paper_worlds import example_a, synthetic_b
-from pasto.sim.results import Gains, Progress, Trace, relative_gain, spaced
-from pasto.sim.runner import Moment, monte_carlo
+from pasto.sim.results import LearningTrace, Progress, RelativeGains, relative_gain, spaced
+from pasto.sim.runner import RunRound, monte_carlo
 from pasto.sim.shop import shop
 from pasto.sim.world import World, table
 
@@ -22,18 +22,18 @@ __all__ = [
     "APPLICATIONS",
     "Application",
     "Conditions",
-    "Drifting",
-    "Gains",
-    "Known",
-    "Moment",
+    "DriftingWorld",
+    "KnownMeans",
+    "LearningTrace",
     "Progress",
-    "Trace",
+    "RelativeGains",
+    "RunRound",
     "World",
     "ads",
     "drift",
     "example_a",
     "feed",
-    "known",
+    "known_means",
     "monte_carlo",
     "relative_gain",
     "shop",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array, Objective, maximize, ratio
-from pasto.sim.application import Indices, Measure, Visits
+from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
 MODULES = ("deep", "similar", "fresh")
@@ -68,9 +68,9 @@ class Ads:
     night: float = 0.0
 
     @property
-    def measures(self) -> Mapping[str, Measure]:
+    def measures(self) -> Mapping[str, SimulatedMetric]:
         """Revenue a user; clicks and cold-start ads among those shown."""
-        return {"revenue": Measure(0), "click_rate": Measure(1, 3), "cold_start": Measure(2, 3)}
+        return {"revenue": SimulatedMetric(0), "click_rate": SimulatedMetric(1, 3), "cold_start": SimulatedMetric(2, 3)}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Ads:
             ],
         }
 
-    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
+    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
         """Serve users; in a good mood, above 1, ads are clicked more often."""
         users = len(chosen)
         worth, click = _pools(users, rng)
@@ -108,7 +108,7 @@ class Ads:
         cold = rng.random(won.shape) < FRESHNESS[won]
         fields = np.stack([cents, clicked.sum(axis=1), cold.sum(axis=1), np.full(len(won), SLOTS)], axis=1)
         pages = fields.reshape(users, PAGES, -1).sum(axis=1)
-        return Visits(np.arange(users), pages.astype(np.int64))
+        return VisitBatch(np.arange(users), pages.astype(np.int64))
 
     def expected(self, users: int, rng: np.random.Generator) -> Array:
         """What each user does on average, given the ads that there are for him."""

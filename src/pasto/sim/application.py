@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.objective import Array, Objective
 from pasto.optimize import solve
 from pasto.records import Blend
@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Visits:
+class VisitBatch:
     """What users did, one row for each event that a real application would send."""
 
     unit: Indices
@@ -35,7 +35,7 @@ class Visits:
         """Each user's sums, (users, columns).
 
         >>> import numpy as np
-        >>> Visits(np.array([0, 2, 2]), np.array([[5, 1], [1, 0], [2, 1]])).totals(3).tolist()
+        >>> VisitBatch(np.array([0, 2, 2]), np.array([[5, 1], [1, 0], [2, 1]])).totals(3).tolist()
         [[5, 1], [0, 0], [3, 1]]
         """
         sums = np.zeros((users, self.fields.shape[1]), dtype=np.int64)
@@ -44,7 +44,7 @@ class Visits:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class SimulatedMetric:
     """A metric by the columns it is made of."""
 
     numerator: int
@@ -78,7 +78,7 @@ class Application(Protocol):
         """What an event carries."""
 
     @property
-    def measures(self) -> Mapping[str, Measure]:
+    def measures(self) -> Mapping[str, SimulatedMetric]:
         """The metrics: the goal first, then those of the guardrails."""
 
     @property
@@ -93,7 +93,7 @@ class Application(Protocol):
     def night(self) -> float:
         """How far the mood of its users swings over a day, as a share: its own `Conditions.night`."""
 
-    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
+    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
         """Serve one user each of these candidates, (users,); `mood` is what the hour does to all of them alike."""
 
     def expected(self, users: int, rng: np.random.Generator) -> Array:
@@ -107,7 +107,7 @@ AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricTruth:
     """A number that was simulated, and the standard error of that."""
 
     value: float
@@ -115,7 +115,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class KnownMeans:
     """Every candidate's mean columns from the same many users under each, so that differences are known best.
 
     A blend's metric is what its shares make of the means; ratios are ratios of means.
@@ -131,7 +131,7 @@ class Known:
         """A metric under a blend."""
         return self._part(self.application.measures[metric], np.asarray(shares, dtype=float))[0]
 
-    def lift(self, metric: str, shares: ArrayLike, against: ArrayLike | None = None) -> Figure:
+    def lift(self, metric: str, shares: ArrayLike, against: ArrayLike | None = None) -> MetricTruth:
         """How far a metric lies above that of another blend, as a share of it; without one, above the baseline's.
 
         The error is the delta method's: every mean was simulated with the same users.
@@ -141,9 +141,9 @@ class Known:
         other = self.alone(self.application.baseline) if against is None else np.asarray(against, dtype=float)
         base, base_slope = self._part(one, other)
         whole = (slope - level / base * base_slope) / base
-        return Figure(level / base - 1.0, math.sqrt(max(0.0, float(whole @ self.covariance @ whole))))
+        return MetricTruth(level / base - 1.0, math.sqrt(max(0.0, float(whole @ self.covariance @ whole))))
 
-    def lifts(self, shares: ArrayLike) -> dict[str, Figure]:
+    def lifts(self, shares: ArrayLike) -> dict[str, MetricTruth]:
         """Every metric's lift over the baseline."""
         return {name: self.lift(name, shares) for name in self.application.measures}
 
@@ -159,7 +159,7 @@ class Known:
         rows = dict(zip(self.application.columns, self.means.tolist(), strict=True))
         return solve(rows, asked, names=self.application.candidates.names, baseline=self.application.baseline)
 
-    def _part(self, measure: Measure, shares: Array) -> tuple[float, Array]:
+    def _part(self, measure: SimulatedMetric, shares: Array) -> tuple[float, Array]:
         """A metric, and its slope in every mean, as one row."""
         slope = np.zeros(self.means.shape)
         above = float(self.means[measure.numerator] @ shares)
@@ -173,7 +173,7 @@ class Known:
 
 
 @lru_cache(maxsize=8)
-def known(application: Application, users: int = USERS, seed: int = 0) -> Known:
+def known_means(application: Application, users: int = USERS, seed: int = 0) -> KnownMeans:
     """Simulate that many users under every candidate; an application that was simulated before is remembered."""
     rng = np.random.default_rng([seed, users])
     total: Array | None = None
@@ -186,7 +186,7 @@ def known(application: Application, users: int = USERS, seed: int = 0) -> Known:
     assert total is not None and square is not None  # noqa: S101, PT018 -- there is at least one user
     means = total / users
     covariance = (square / users - np.outer(means, means)) / (users - 1)
-    return Known(application, means.reshape(len(application.columns), -1), covariance)
+    return KnownMeans(application, means.reshape(len(application.columns), -1), covariance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +211,11 @@ class Conditions:
     def __post_init__(self) -> None:
         for name in ("night", "late", "lost"):
             if not 0 <= getattr(self, name) < 1:
-                raise BadOption(f"{name}= must be a share from 0 to below 1, got {getattr(self, name)!r}")
+                raise OptionError(f"{name}= must be a share from 0 to below 1, got {getattr(self, name)!r}")
         if self.late + self.lost >= 1:
-            raise BadOption(f"late= and lost= must leave some events, got {self.late:g} and {self.lost:g}")
+            raise OptionError(f"late= and lost= must leave some events, got {self.late:g} and {self.lost:g}")
         if self.day < 2:
-            raise BadOption(f"day= must be at least 2 rounds, got {self.day!r}")
+            raise OptionError(f"day= must be at least 2 rounds, got {self.day!r}")
 
     def mood(self, round: int) -> float:
         """What the hour does to all users alike; 1 on average over a day."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from pasto.objective import Array, Objective, maximize
-from pasto.optimize.exact.solver import optimum
+from pasto.optimize.exact.solver import solve_exact
 from pasto.records import Value
 from pasto.space import Integer, Real, Space
 
@@ -135,7 +135,7 @@ class Landscape:
     def on_grid(self) -> Mixture:
         """The best blend of the grid's points."""
         rows = [row for line in self.lines for row in _grid(line)]
-        shares = optimum(self.objective.form(), self.means(rows)).probabilities
+        shares = solve_exact(self.objective.form(), self.means(rows)).probabilities
         return self._mixture(rows, shares)
 
     def best(self, starts: int = 8, seed: int = 0) -> tuple[Mixture, Array]:
@@ -148,7 +148,7 @@ class Landscape:
         rows: list[Row] = list(self.space.sample(64, rng))
         while True:
             truth = self.means(rows)
-            solved = optimum(form, truth)
+            solved = solve_exact(form, truth)
             slope = form.goal.gradient(truth @ solved.probabilities) + solved.duals @ form.rows
             row, worth = highest(self.space, self._priced(slope), starts, rng)
             if worth <= float((slope @ truth).max()) + 1e-9:

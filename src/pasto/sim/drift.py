@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pasto.errors import BadOption, BadTruth
+from pasto.errors import MeansError, OptionError
 from pasto.objective import Array
 from pasto.sim.world import World
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drifting(World):
+class DriftingWorld(World):
     """μ_t = truth + amplitude · sin(2πt/period + phase) + ramp · t, made by `drift`.
 
     >>> from pasto.sim import example_a
@@ -50,7 +50,7 @@ class Drifting(World):
 
 def drift(
     world: World, *, amplitude: ArrayLike = 0.0, period: float = 1_000.0, phase: ArrayLike = 0.0, ramp: ArrayLike = 0.0
-) -> Drifting:
+) -> DriftingWorld:
     """The same world with means that move in waves, along a ramp, or both.
 
     amplitude, phase and ramp are single numbers, or arrays that broadcast to (metrics, candidates).
@@ -61,8 +61,8 @@ def drift(
            [-2.,  2.]])
     """
     if not period >= 2:
-        raise BadOption(f"period= must be at least 2 rounds, got {period!r}")
-    return Drifting(
+        raise OptionError(f"period= must be at least 2 rounds, got {period!r}")
+    return DriftingWorld(
         truth=world.truth,
         objective=world.objective,
         noise=world.noise,
@@ -78,7 +78,7 @@ def _spread(given: Any, world: World, name: str) -> Array:
     try:
         values = np.broadcast_to(np.array(given, dtype=float), world.truth.shape)
     except (TypeError, ValueError) as error:
-        raise BadTruth(f"{name}= must broadcast to (metrics, candidates) = {world.truth.shape}: {error}") from error
+        raise MeansError(f"{name}= must broadcast to (metrics, candidates) = {world.truth.shape}: {error}") from error
     if not np.isfinite(values).all():
-        raise BadTruth(f"{name}= must be finite")
+        raise MeansError(f"{name}= must be finite")
     return values

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array, Objective, maximize, ratio
-from pasto.sim.application import Indices, Measure, Visits
+from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
 WEIGHTS = (0, 2, 4, 6)
@@ -73,9 +73,13 @@ class Feed:
     night: float = 0.0
 
     @property
-    def measures(self) -> Mapping[str, Measure]:
+    def measures(self) -> Mapping[str, SimulatedMetric]:
         """Watch time a user; likes and shares a clip."""
-        return {"watch_time": Measure(0), "like_rate": Measure(1, 3), "share_rate": Measure(2, 3)}
+        return {
+            "watch_time": SimulatedMetric(0),
+            "like_rate": SimulatedMetric(1, 3),
+            "share_rate": SimulatedMetric(2, 3),
+        }
 
     @property
     def document(self) -> dict[str, Any]:
@@ -101,7 +105,7 @@ class Feed:
             ],
         }
 
-    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
+    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
         """Serve users; in a good mood, above 1, clips are watched longer."""
         users = len(chosen)
         unit, tired, watched, liked, shared = _sessions(users, rng)
@@ -116,7 +120,7 @@ class Feed:
         shares = seen & (rng.random(shown.shape) < np.take_along_axis(shared, shown, axis=1))
         whole = np.floor(seconds + rng.random(len(unit)))  # rounded by chance, so that nothing is lost on average
         fields = np.stack([whole, likes.sum(axis=1), shares.sum(axis=1), seen.sum(axis=1)], axis=1)
-        return Visits(unit, fields.astype(np.int64))
+        return VisitBatch(unit, fields.astype(np.int64))
 
     def expected(self, users: int, rng: np.random.Generator) -> Array:
         """What each user does on average, given his taste and the clips in his pools."""

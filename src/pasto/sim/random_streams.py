@@ -17,7 +17,7 @@ AHEAD_TOGETHER = 2_000_000
 """At most how many are drawn ahead for all runs of a chunk together, unless a single round needs more."""
 
 
-class Draws(Protocol):
+class RandomDraws(Protocol):
     """What chance brings to a set of runs."""
 
     def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
@@ -26,7 +26,7 @@ class Draws(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
+class RandomStreams:
     """Independent streams keyed by (seed, run): a run sees the same numbers whatever runs beside it.
 
     Which candidates are drawn, what noise they show and what truth they have come from three streams, so that none

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.objective import Array
 
 
@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class LearningTrace:
     """Every run of a Monte Carlo experiment: f of its answer and of its policy at checkpoints, and what was possible.
 
     >>> from pasto.sim import example_a, monte_carlo
@@ -88,11 +88,11 @@ class Trace:
         """(runs,): f(μ p̄_t) at one checkpoint."""
         places = np.flatnonzero(self.checkpoints == round)
         if not len(places):
-            raise BadOption(f"round {round} is no checkpoint of this trace; pass checkpoints= with it among them")
+            raise OptionError(f"round {round} is no checkpoint of this trace; pass checkpoints= with it among them")
         return np.asarray(self.answer[:, places[0]])
 
 
-def joined(parts: Sequence[Trace]) -> Trace:
+def join_traces(parts: Sequence[LearningTrace]) -> LearningTrace:
     """One trace from the traces of parts of its runs, in order."""
     whole = parts[0]
     return replace(
@@ -123,7 +123,7 @@ def spaced(rounds: int, *extra: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gains:
+class RelativeGains:
     """Relative gain at each checkpoint: 0 is the best single candidate, 1 the best blend; made by `relative_gain`.
 
     >>> from pasto.sim import example_a, monte_carlo, relative_gain
@@ -144,7 +144,7 @@ class Gains:
     """How many runs have such a gap."""
 
 
-def relative_gain(trace: Trace, *, gap: float = 0.02, resamples: int = 400, seed: int = 0) -> Gains:
+def relative_gain(trace: LearningTrace, *, gap: float = 0.02, resamples: int = 400, seed: int = 0) -> RelativeGains:
     """r of a trace, signed: as a ratio of means over all runs, and as a mean of ratios where the gap is not tiny.
 
     Where no run has a gap at all, the ratios are NaN.
@@ -163,7 +163,7 @@ def relative_gain(trace: Trace, *, gap: float = 0.02, resamples: int = 400, seed
     kept = gaps >= gap
     own = gained[kept] / gaps[kept, None]
     nothing = np.full(gained.shape[1], np.nan)
-    return Gains(
+    return RelativeGains(
         ratio=_ratios(gained.sum(axis=0)[None], gaps.sum()[None])[0],
         error=np.asarray(resampled.std(axis=0, ddof=1)) if min(trace.runs, len(resampled)) > 1 else nothing,
         mean=np.asarray(own.mean(axis=0)) if len(own) else nothing,

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadOption, Unsupported
+from pasto.errors import OptionError, UnsupportedError
 from pasto.estimate import Sample
-from pasto.objective import Array, Form
-from pasto.optimize import optimum, solve
-from pasto.optimize.learners import Learner, Problem, Round
+from pasto.objective import Array, NormalForm
+from pasto.optimize import solve, solve_exact
+from pasto.optimize.learners import Learner, LearningProblem, RoundResult
 from pasto.optimize.learners import learner as named
-from pasto.optimize.learners.mirror_ascent import Mirror, MirrorState
-from pasto.sim.random_streams import Draws, Streams, pick, stream
-from pasto.sim.results import Progress, Trace, joined, spaced
+from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState
+from pasto.sim.random_streams import RandomDraws, RandomStreams, pick, stream
+from pasto.sim.results import LearningTrace, Progress, join_traces, spaced
 from pasto.sim.world import World
 from pasto.study import Study
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moment:
+class RunRound:
     """All runs of a chunk just after a round was learned: what `measures` and `totals` of `monte_carlo` are given.
 
     Here the regret against the best blend, summed over rounds:
@@ -40,11 +40,11 @@ class Moment:
     """t, counted from 1."""
     served: Array
     """(runs, candidates): p_t."""
-    state: MirrorState
+    state: MirrorAscentState
     """After the round; changed in place by the next one, so copy what is kept."""
     worlds: Sequence[World]
     """One for each run."""
-    form: Form
+    form: NormalForm
 
     @property
     def answer(self) -> Array:
@@ -97,9 +97,15 @@ class _Measured:
         return np.concatenate([one.T for one in tables])
 
 
-def play(
-    learner: Mirror[Any], problem: Problem, worlds: Sequence[World], draws: Draws, *, rounds: int, parallel: int
-) -> Iterator[Moment]:
+def run_learner(
+    learner: MirrorAscent[Any],
+    problem: LearningProblem,
+    worlds: Sequence[World],
+    draws: RandomDraws,
+    *,
+    rounds: int,
+    parallel: int,
+) -> Iterator[RunRound]:
     """Run the learner's own propose and advance in every world, and yield after each round."""
     state = learner.start(problem, (len(worlds),))
     form = problem.objective.form()
@@ -114,11 +120,11 @@ def play(
             probabilities=np.take_along_axis(served, chosen, axis=-1),
             shares=shares,
         )
-        learner.advance(problem, state, Round(served, sample), form)
-        yield Moment(number, served, state, worlds, form)
+        learner.advance(problem, state, RoundResult(served, sample), form)
+        yield RunRound(number, served, state, worlds, form)
 
 
-Measure = Callable[[Moment], Array]
+Measure = Callable[[RunRound], Array]
 """Something to record of every run at a moment, (runs,)."""
 
 WORKING_SET = 500_000
@@ -139,12 +145,12 @@ def monte_carlo(
     progress: Progress | None = None,
     label: str = "",
     chunk: int | None = None,
-) -> Trace:
+) -> LearningTrace:
     """Run a learner many times and record f of its answer at checkpoints.
 
     `world` is one world for every run, or a function that makes each run's own from its random generator. Every run
     draws from streams keyed by (seed, run), so its result is the same bit for bit whatever the number of runs, of
-    rounds after it, or the chunk. `measures` are further functions of a `Moment` to record at the checkpoints, and
+    rounds after it, or the chunk. `measures` are further functions of a `RunRound` to record at the checkpoints, and
     `totals` are summed over every round up to each checkpoint. `progress(label, done, total)` counts run-rounds.
 
     Runs are advanced `chunk` at a time. A chunk needs at most about 8·(chunk·candidates·(4·metrics + 8) + 4,000,000)
@@ -160,8 +166,8 @@ def monte_carlo(
     (3,)
     """
     chosen = named(learner)
-    if not isinstance(chosen, Mirror):
-        raise Unsupported(f"learner {chosen.name!r} cannot advance many runs at once; 'pasto' and 'scgd' can")
+    if not isinstance(chosen, MirrorAscent):
+        raise UnsupportedError(f"learner {chosen.name!r} cannot advance many runs at once; 'pasto' and 'scgd' can")
     for name, value in {
         "runs": runs,
         "rounds": rounds,
@@ -169,11 +175,11 @@ def monte_carlo(
         "chunk": 1 if chunk is None else chunk,
     }.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise BadOption(f"{name}= must be a whole number of at least 1, got {value!r}")
+            raise OptionError(f"{name}= must be a whole number of at least 1, got {value!r}")
     first = _world(world, seed, 0)
-    problem = Problem(first.objective, first.names)
+    problem = LearningProblem(first.objective, first.names)
     if first.objective.relative:
-        raise Unsupported(
+        raise UnsupportedError(
             "a simulation needs thresholds in the metrics' own units: turn the percentages into numbers, since the "
             "truth of the baseline is known here"
         )
@@ -181,7 +187,7 @@ def monte_carlo(
     marks = _marks(checkpoints, rounds)
     size = chunk or max(1, WORKING_SET // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel + 64))
 
-    def part(numbers: range) -> Trace:
+    def part(numbers: range) -> LearningTrace:
         worlds = [_world(world, seed, run) for run in numbers]
         _alike(worlds, first)
         shape = (len(numbers), len(marks))
@@ -189,8 +195,8 @@ def monte_carlo(
         recorded, sums = ({name: np.empty(shape) for name in wanted or {}} for wanted in (measures, totals))
         running = {name: np.zeros(len(numbers)) for name in sums}
         column = 0
-        draws = Streams(seed, numbers, parallel, len(first.metrics))
-        for moment in play(chosen, problem, worlds, draws, rounds=rounds, parallel=parallel):
+        draws = RandomStreams(seed, numbers, parallel, len(first.metrics))
+        for moment in run_learner(chosen, problem, worlds, draws, rounds=rounds, parallel=parallel):
             for name, measure in (totals or {}).items():
                 running[name] += measure(moment)
             if progress is not None and (moment.round % 64 == 0 or moment.round == rounds):
@@ -207,7 +213,7 @@ def monte_carlo(
                 sums[name][:, column] = total
             column += 1
         best, single = _exact(worlds, rounds)
-        return Trace(
+        return LearningTrace(
             learner=chosen.name,
             parallel=parallel,
             seed=seed,
@@ -221,13 +227,13 @@ def monte_carlo(
             totals=sums,
         )
 
-    return joined([part(range(start, min(start + size, runs))) for start in range(0, runs, size)])
+    return join_traces([part(range(start, min(start + size, runs))) for start in range(0, runs, size)])
 
 
 def _marks(checkpoints: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
     marks = spaced(rounds) if checkpoints is None else tuple(sorted({int(mark) for mark in checkpoints} | {rounds}))
     if marks[0] < 1 or marks[-1] > rounds:
-        raise BadOption(f"checkpoints= must lie between 1 and rounds={rounds}, got {marks[0]} to {marks[-1]}")
+        raise OptionError(f"checkpoints= must lie between 1 and rounds={rounds}, got {marks[0]} to {marks[-1]}")
     return marks
 
 
@@ -238,7 +244,7 @@ def _world(world: World | Callable[[np.random.Generator], World], seed: int, run
 def _alike(worlds: Sequence[World], first: World) -> None:
     for world in worlds:
         if world.objective != first.objective or world.names != first.names:
-            raise BadOption(
+            raise OptionError(
                 "every run's world must have the same objective and candidates; only means and noise differ"
             )
 
@@ -249,7 +255,7 @@ def _exact(worlds: Sequence[World], rounds: int) -> tuple[Array, Array]:
     for world in worlds:
         if id(world) not in found:
             form, means = world.objective.form(), world.running(rounds)
-            blended = means @ optimum(form, means).probabilities
+            blended = means @ solve_exact(form, means).probabilities
             tolerances = form.tolerances(means)
             single = float(form.value(means.T, tolerances).max())
             found[id(world)] = (float(form.value(blended, tolerances)), single)
@@ -268,7 +274,7 @@ def run_studies(
     checkpoints: list[int],
     progress: Progress,
     label: str,
-) -> Trace:
+) -> LearningTrace:
     """A study in each run that asks, and is told what was measured with its standard errors.
 
     The worlds are those that `monte_carlo` makes of the same seed. f does not charge for hard guardrails; where there
@@ -303,7 +309,7 @@ def run_studies(
             optimum[run] = exact.value
         if exact.single_value is not None:
             single[run] = exact.single_value
-    return Trace(
+    return LearningTrace(
         learner=learner.name,
         parallel=parallel,
         seed=seed,

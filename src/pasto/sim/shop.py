@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pasto.objective import Array, Objective, maximize
-from pasto.sim.application import Indices, Measure, Visits
+from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
 WEIGHTS = (0, 2, 4)
@@ -81,9 +81,9 @@ class Shop:
     night: float = NIGHT
 
     @property
-    def measures(self) -> Mapping[str, Measure]:
+    def measures(self) -> Mapping[str, SimulatedMetric]:
         """Saves, revenue and hides, each a mean over visitors."""
-        return {"saves": Measure(0), "revenue": Measure(1), "hides": Measure(2)}
+        return {"saves": SimulatedMetric(0), "revenue": SimulatedMetric(1), "hides": SimulatedMetric(2)}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Shop:
             "learner": {"name": "thompson", "structure": "independent"},
         }
 
-    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> Visits:
+    def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
         """Serve visitors; in a good mood, above 1, they save, order and hide more often.
 
         A visitor who does none of it leaves no event.
@@ -128,7 +128,7 @@ class Shop:
         hides = rng.random(users) < mood * (shares @ HIDDEN)
         fields = np.stack([saves, np.minimum(whole, MAX_DOLLARS), hides], axis=1).astype(np.int64)
         unit = np.flatnonzero(fields.any(axis=1))
-        return Visits(unit, fields[unit])
+        return VisitBatch(unit, fields[unit])
 
     def expected(self, users: int, rng: np.random.Generator) -> Array:
         """Return what each visitor does on average, given the kinds of products he prefers."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pasto.errors import BadTruth
+from pasto.errors import MeansError
 from pasto.objective import Array, Objective
-from pasto.optimize.solve_blend import Truth
+from pasto.optimize.solve_blend import MeansInput
 from pasto.space import Candidates
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def table(
     >>> table({"x": [2, 0], "y": [-2, 2]}, {"x": 1.0, "y": 0.5}, objective, names=["bold", "careful"]).names
     ('bold', 'careful')
     """
-    read = Truth.read(means, objective, names)
+    read = MeansInput.read(means, objective, names)
     truth = read.means[: len(objective.metrics)]
     return World(truth, objective, deviations(noise, objective.metrics, truth.shape[1]), read.names)
 
@@ -109,21 +109,21 @@ def deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> Array
     given: Any = noise
     if isinstance(noise, Mapping):
         if missing := [name for name in metrics if name not in noise]:
-            raise BadTruth(f"noise= lacks {missing[0]!r}; give one standard deviation for each of {metrics}")
+            raise MeansError(f"noise= lacks {missing[0]!r}; give one standard deviation for each of {metrics}")
         given = [noise[name] for name in metrics]
     try:
         spread = np.array(given, dtype=float)
     except (TypeError, ValueError) as error:
-        raise BadTruth(f"noise= must be standard deviations, got {noise!r}") from error
+        raise MeansError(f"noise= must be standard deviations, got {noise!r}") from error
     if spread.ndim < 2:
         spread = spread.reshape(-1, 1)
         if len(spread) == 1:
             spread = np.repeat(spread, len(metrics), axis=0)
     if spread.shape not in {(len(metrics), 1), (len(metrics), candidates)}:
-        raise BadTruth(
+        raise MeansError(
             f"noise= must be one number, one for each of {metrics}, or an array {(len(metrics), candidates)}, got "
             f"shape {np.shape(given)}"
         )
     if not (np.isfinite(spread) & (spread >= 0)).all():
-        raise BadTruth(f"noise= must be standard deviations, finite and not negative, got {noise!r}")
+        raise MeansError(f"noise= must be standard deviations, finite and not negative, got {noise!r}")
     return spread

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from pasto.data_frames import read_table
-from pasto.errors import BadOption, BadSpace, BadState
+from pasto.errors import OptionError, SpaceError, StateError
 from pasto.records import Value
 from pasto.space.parameters import Array, Choice, plain, plain_column, refuse_mixed, text, whole
 
@@ -50,30 +50,30 @@ class Candidates:
 
     def __post_init__(self) -> None:
         if not self.table:
-            raise BadSpace("there are no candidates; give at least one")
+            raise SpaceError("there are no candidates; give at least one")
         if not self.parameters:
-            raise BadSpace("candidates need at least one parameter, got none")
+            raise SpaceError("candidates need at least one parameter, got none")
         for parameter in self.parameters:
             if not isinstance(parameter, str) or not parameter:
-                raise BadSpace(f"a parameter's name is a string with something in it, got {parameter!r}")
+                raise SpaceError(f"a parameter's name is a string with something in it, got {parameter!r}")
         if len(set(self.parameters)) < len(self.parameters):
-            raise BadSpace(f"a parameter is named twice among {', '.join(self.parameters)}; name each once")
+            raise SpaceError(f"a parameter is named twice among {', '.join(self.parameters)}; name each once")
         if len(self.names) != len(self.table):
-            raise BadSpace(f"{len(self.names):,} names came for {len(self.table):,} candidates; give one name each")
+            raise SpaceError(f"{len(self.names):,} names came for {len(self.table):,} candidates; give one name each")
         for parameter, column in zip(self.parameters, zip(*self.table, strict=True), strict=True):
             refuse_mixed(column, f"parameter {parameter!r}")
         by_values: dict[tuple[Value, ...], int] = {}
         by_name: dict[str, int] = {}
         for index, (name, row) in enumerate(zip(self.names, self.table, strict=True)):
             if not isinstance(name, str) or not name:
-                raise BadSpace(f"candidate {index} is named {name!r}; a name is a string with something in it")
+                raise SpaceError(f"candidate {index} is named {name!r}; a name is a string with something in it")
             if (first := by_values.setdefault(row, index)) != index:
-                raise BadSpace(
+                raise SpaceError(
                     f"candidates {first} ({self.names[first]!r}) and {index} ({name!r}) have the same values "
                     f"{_shown(self.parameters, row)}; list each setting once"
                 )
             if (first := by_name.setdefault(name, index)) != index:
-                raise BadSpace(
+                raise SpaceError(
                     f"candidates {first} {self.table[first]} and {index} {row} are both named {name!r}; give each a "
                     "name of its own (default names show 15 digits of a number)"
                 )
@@ -126,24 +126,24 @@ class Candidates:
     ) -> Candidates:
         rows, names = _from_frame(rows, names)
         if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
-            raise BadSpace(
+            raise SpaceError(
                 f"rows must be a list of dicts or a data frame, a row for each candidate, got {type(rows).__name__}"
             )
         room = whole(limit, "limit") - len(old_table)
         taken = list(islice(rows, max(room, 0) + 1))
         if len(taken) > room:
             known = f"{len(old_table) + len(rows):,}" if isinstance(rows, Sized) else f"more than {limit:,}"
-            raise BadSpace(f"{known} candidates are more than the limit of {limit:,}; give fewer, or raise limit=")
+            raise SpaceError(f"{known} candidates are more than the limit of {limit:,}; give fewer, or raise limit=")
         parameters = parameters or _parameters(taken)
         for index, row in enumerate(taken):
             fit(parameters, row, "row {}", index)
         columns = [plain_column([row[name] for row in taken], "row {}: {!r}", name) for name in parameters]
         table = list(zip(*columns, strict=True))
         if isinstance(names, str):
-            raise BadSpace(f"names must be a list of names, one for each candidate, got the string {names!r}")
+            raise SpaceError(f"names must be a list of names, one for each candidate, got the string {names!r}")
         new_names = default_names(parameters, table) if names is None else tuple(names)
         if len(new_names) != len(table):
-            raise BadSpace(f"{len(new_names):,} names came for {len(table):,} candidates; give one name each")
+            raise SpaceError(f"{len(new_names):,} names came for {len(table):,} candidates; give one name each")
         return cls(parameters, (*old_names, *new_names), (*old_table, *table))
 
     def __len__(self) -> int:
@@ -169,14 +169,14 @@ class Candidates:
         """
         if isinstance(which, str):
             if which not in self._by_name:
-                raise BadOption(f"no candidate is named {which!r}; there are {self!r}")
+                raise OptionError(f"no candidate is named {which!r}; there are {self!r}")
             return self._by_name[which]
         try:
             place = operator.index(which)
         except TypeError:
-            raise BadOption(f"a candidate is named by its index or its name, got {which!r}") from None
+            raise OptionError(f"a candidate is named by its index or its name, got {which!r}") from None
         if isinstance(which, bool) or not -len(self) <= place < len(self):
-            raise BadOption(f"there is no candidate {which!r}; the {len(self):,} candidates count from 0")
+            raise OptionError(f"there is no candidate {which!r}; the {len(self):,} candidates count from 0")
         return place % len(self)
 
     def find(self, values: Mapping[str, object]) -> int:
@@ -195,8 +195,8 @@ class Candidates:
             levels = dict.fromkeys(column)
             if value not in levels or not any(_alike(value, level) for level in levels if level == value):
                 shown = ", ".join(map(text, islice(levels, 8))) + (", …" if len(levels) > 8 else "")
-                raise BadOption(f"no candidate has {parameter}={text(value)}; it takes {shown}")
-        raise BadOption(f"no candidate has {_shown(self.parameters, row)} together; add it first, by add([{{...}}])")
+                raise OptionError(f"no candidate has {parameter}={text(value)}; it takes {shown}")
+        raise OptionError(f"no candidate has {_shown(self.parameters, row)} together; add it first, by add([{{...}}])")
 
     def features(self) -> Array:
         """The candidates as points, (candidates, columns): numbers scaled to [0, 1], strings one-hot, constants out.
@@ -238,7 +238,7 @@ class Candidates:
             table = tuple(tuple(plain(value, "a value") for value in row) for row in saved["values"])
             return cls(parameters, tuple(saved["names"]), table)
         except (KeyError, TypeError, ValueError) as error:
-            raise BadState(f"the saved candidates cannot be read: {error}") from error
+            raise StateError(f"the saved candidates cannot be read: {error}") from error
 
     def __repr__(self) -> str:
         shown = "; ".join(self.names[:4]) + ("; …" if len(self) > 4 else "")
@@ -248,12 +248,12 @@ class Candidates:
 def fit(parameters: Sequence[str], row: object, place: str, *parts: object) -> None:
     """Refuse a row that is no mapping, or whose names are not the parameters."""
     if not isinstance(row, Mapping):
-        raise BadSpace(f"{place.format(*parts)} is {row!r}; write a dict of values such as {{'alpha': 0.5}}")
+        raise SpaceError(f"{place.format(*parts)} is {row!r}; write a dict of values such as {{'alpha': 0.5}}")
     if len(row) != len(parameters) or any([name not in row for name in parameters]):  # noqa: C419 -- twice as fast
         missing = [repr(name) for name in parameters if name not in row]
         strange = [repr(name) for name in row if name not in parameters]
         faults = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has unknown {', '.join(strange)}"] * bool(strange)
-        raise BadSpace(f"{place.format(*parts)} {' and '.join(faults)}; the parameters are {', '.join(parameters)}")
+        raise SpaceError(f"{place.format(*parts)} {' and '.join(faults)}; the parameters are {', '.join(parameters)}")
 
 
 def ordered(parameters: Sequence[str], row: Mapping[str, object], place: str) -> tuple[Value, ...]:
@@ -269,14 +269,14 @@ def default_names(parameters: Sequence[str], table: Iterable[tuple[Value, ...]])
 
 def _from_frame(rows: Any, names: Iterable[str] | None) -> tuple[Any, Iterable[str] | None]:
     """Return a data frame as dicts with the names that it holds; anything else as it is."""
-    table = read_table(rows, BadSpace)
+    table = read_table(rows, SpaceError)
     if table is None:
         return rows, names
     columns = dict(table.columns)
     if names is None:
         names = table.labels
     elif isinstance(names, str):
-        names = table.row_names(column := names, BadSpace).names
+        names = table.row_names(column := names, SpaceError).names
         del columns[column]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], names
 
@@ -286,7 +286,7 @@ def _parameters(rows: Sequence[object]) -> tuple[str, ...]:
     if not rows or not isinstance(rows[0], Mapping):
         return ()
     if not rows[0] or not all(isinstance(name, str) for name in rows[0]):
-        raise BadSpace(f"row 0 is {rows[0]!r}; it needs at least one parameter, named by a string")
+        raise SpaceError(f"row 0 is {rows[0]!r}; it needs at least one parameter, named by a string")
     return tuple(rows[0])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.space.parameters import Array
 
 _TOLERANCE = 1e-12
@@ -47,12 +47,12 @@ class Constraint:
         constraint = _Reader(text).constraint()
         for name in constraint.weights:
             if name not in bounds:
-                raise BadSpace(f"constraint {text!r} names {name!r}; the parameters are {', '.join(bounds)}")
+                raise SpaceError(f"constraint {text!r} names {name!r}; the parameters are {', '.join(bounds)}")
             if bounds[name] is None:
-                raise BadSpace(f"constraint {text!r} adds up {name!r}, whose values are not all numbers")
+                raise SpaceError(f"constraint {text!r} adds up {name!r}, whose values are not all numbers")
         least, most, slack = constraint.reach({name: bound for name, bound in bounds.items() if bound is not None})
         if least > constraint.high + slack or most < constraint.low - slack:
-            raise BadSpace(
+            raise SpaceError(
                 f"constraint {text!r} can never hold: with everything that varies on the left, the left side reaches "
                 f"from {least:g} to {most:g}, and {_sense(constraint)} is asked; widen a parameter or the constraint"
             )
@@ -85,7 +85,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise BadSpace(f"a constraint is a string such as 'a + b <= 10', got {text!r}")
+            raise SpaceError(f"a constraint is a string such as 'a + b <= 10', got {text!r}")
         self.text = text
         self.tokens = self._tokens()
         self.place = 0
@@ -183,11 +183,11 @@ class _Reader:
             place = match.end()
         return tokens
 
-    def _stray(self) -> BadSpace:
+    def _stray(self) -> SpaceError:
         return self._bad(f"did not expect {self.tokens[self.place][1]!r} there; write products with *, as in 2*a")
 
-    def _bad(self, reason: str) -> BadSpace:
-        return BadSpace(f"constraint {self.text!r}: {reason}")
+    def _bad(self, reason: str) -> SpaceError:
+        return SpaceError(f"constraint {self.text!r}: {reason}")
 
 
 def _add(left: Linear, right: Linear, factor: float) -> Linear:

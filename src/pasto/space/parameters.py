@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.records import Value
 
 LARGEST = 1e300
@@ -40,12 +40,12 @@ def plain(value: object, place: str, *parts: object) -> Value:
         if abs(value) <= LARGEST:
             return float(value) + 0.0
     else:
-        raise BadSpace(
+        raise SpaceError(
             f"{place.format(*parts)} is {value!r} ({type(value).__name__}); a value is a number, a string or a bool"
         )
     if isinstance(value, float) and not math.isfinite(value):
-        raise BadSpace(f"{place.format(*parts)} is {value!r}; a number must be finite")
-    raise BadSpace(f"{place.format(*parts)} is larger than {LARGEST:g}; state the parameter in a larger unit")
+        raise SpaceError(f"{place.format(*parts)} is {value!r}; a number must be finite")
+    raise SpaceError(f"{place.format(*parts)} is larger than {LARGEST:g}; state the parameter in a larger unit")
 
 
 def plain_column(values: Sequence[object], place: str, *parts: object) -> list[Value]:
@@ -73,7 +73,7 @@ def refuse_mixed(values: Iterable[Value], place: str) -> None:
     """Refuse True beside 1: Python calls them equal, a reader does not."""
     kinds = set(map(type, values))
     if bool in kinds and kinds & {int, float}:
-        raise BadSpace(f"{place} mixes True or False with numbers; use one or the other")
+        raise SpaceError(f"{place} mixes True or False with numbers; use one or the other")
 
 
 def text(value: Value) -> str:
@@ -91,7 +91,7 @@ def whole(value: object, name: str, *, least: int = 1) -> int:
     """Check an option that must be a whole number, such as count or limit."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
         return int(value)
-    raise BadSpace(
+    raise SpaceError(
         f"{name}={value!r} must be a whole number of at least {least}; where {name!r} is meant as a parameter, put it "
         f"in a mapping: {{{name!r}: ...}}"
     )
@@ -135,7 +135,7 @@ class Real:
     def __post_init__(self) -> None:
         low, high = plain(self.low, "Real's low"), plain(self.high, "Real's high")
         if not (is_number(low) and is_number(high) and low < high):  # type: ignore[operator]
-            raise BadSpace(f"Real needs two numbers, low < high, got low={self.low!r} and high={self.high!r}")
+            raise SpaceError(f"Real needs two numbers, low < high, got low={self.low!r} and high={self.high!r}")
         object.__setattr__(self, "low", float(low))
         object.__setattr__(self, "high", float(high))
 
@@ -152,14 +152,14 @@ class Real:
     def levels(self, count: int) -> tuple[Value, ...]:
         """Evenly spaced values, both ends among them."""
         if count < 2:
-            raise BadSpace(f"levels={count} cannot reach both ends of {self}; use 2 levels or more")
+            raise SpaceError(f"levels={count} cannot reach both ends of {self}; use 2 levels or more")
         spaced: list[float] = np.linspace(self.low, self.high, count).tolist()
         # fifteen digits make 0.3 of 0.30000000000000004; a narrow range far from 0 needs them all
         short = [self.low, *(float(f"{value:.15g}") for value in spaced[1:-1]), self.high]
         for levels in (short, spaced):
             if all(map(operator.lt, levels, levels[1:])):
                 return tuple(levels)
-        raise BadSpace(f"{self} is too narrow for {count} levels that differ; use fewer")
+        raise SpaceError(f"{self} is too narrow for {count} levels that differ; use fewer")
 
     def contains(self, value: Value) -> bool:
         """Whether a plain value lies in the range."""
@@ -203,9 +203,9 @@ class Integer:
     def __post_init__(self) -> None:
         low, high = plain(self.low, "Integer's low"), plain(self.high, "Integer's high")
         if not (type(low) is int and type(high) is int and low <= high):
-            raise BadSpace(f"Integer needs two ints, low <= high, got low={self.low!r} and high={self.high!r}")
+            raise SpaceError(f"Integer needs two ints, low <= high, got low={self.low!r} and high={self.high!r}")
         if max(abs(low), abs(high)) > _EXACT:
-            raise BadSpace(f"{self} is beyond ±2**53, where whole numbers stop being exact; use Real")
+            raise SpaceError(f"{self} is beyond ±2**53, where whole numbers stop being exact; use Real")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -224,7 +224,7 @@ class Integer:
         if self.high - self.low < count:
             return tuple(range(self.low, self.high + 1))
         if count < 2:
-            raise BadSpace(f"levels={count} cannot reach both ends of {self}; use 2 levels or more")
+            raise SpaceError(f"levels={count} cannot reach both ends of {self}; use 2 levels or more")
         return tuple(self.low + round(step * (self.high - self.low) / (count - 1)) for step in range(count))
 
     def contains(self, value: Value) -> bool:
@@ -260,15 +260,15 @@ class Choice:
     def __post_init__(self) -> None:
         given = self.options
         if isinstance(given, (str, bytes, Mapping, set, frozenset)) or not isinstance(given, Iterable):
-            raise BadSpace(f"Choice needs a list of options, got {given!r}; write Choice([...])")
+            raise SpaceError(f"Choice needs a list of options, got {given!r}; write Choice([...])")
         options = tuple(plain(option, "option {}", place) for place, option in enumerate(given))
         if not options:
-            raise BadSpace("Choice needs at least one option, got none")
+            raise SpaceError("Choice needs at least one option, got none")
         refuse_mixed(options, "the list of options")
         seen: set[Value] = set()
         for option in options:
             if option in seen:
-                raise BadSpace(f"{option!r} is listed twice; list each option once")
+                raise SpaceError(f"{option!r} is listed twice; list each option once")
             seen.add(option)
         object.__setattr__(self, "options", options)
 
@@ -311,14 +311,14 @@ class Choice:
         if len(self.options) == 1:
             return np.empty((len(values), 0))
         if len(values) * len(self.options) > _CELLS:
-            raise BadSpace(
+            raise SpaceError(
                 f"{len(self.options):,} different options make no features for {len(values):,} candidates; describe "
                 "them by numbers, or leave that parameter out"
             )
         places = {option: place for place, option in enumerate(self.options)}
         for value in values:
             if value not in places:
-                raise BadSpace(f"{value!r} is not one of the options {', '.join(map(text, self.options))}")
+                raise SpaceError(f"{value!r} is not one of the options {', '.join(map(text, self.options))}")
         features = np.zeros((len(values), len(self.options)))
         features[np.arange(len(values)), [places[value] for value in values]] = 1.0
         return features
@@ -340,9 +340,9 @@ def read(name: str, given: object) -> Parameter:
                 return Real(*given)
             case list():
                 return Choice(given)
-    except BadSpace as error:
-        raise BadSpace(f"parameter {name!r}: {error}") from error
-    raise BadSpace(
+    except SpaceError as error:
+        raise SpaceError(f"parameter {name!r}: {error}") from error
+    raise SpaceError(
         f"parameter {name!r} is {given!r}; write Real(low, high) or (low, high) for a range, Integer(low, high) for "
         "whole numbers, Choice([...]) or a list for options"
     )
@@ -357,15 +357,15 @@ def gather(door: str, given: Iterable[str | Mapping[str, T]], named: Mapping[str
             texts.append(one)
             continue
         if not isinstance(one, Mapping):
-            raise BadSpace(f"{door} takes constraints as text and parameters by name, got {one!r}")
+            raise SpaceError(f"{door} takes constraints as text and parameters by name, got {one!r}")
         for name, parameter in one.items():
             if not isinstance(name, str) or not name:
-                raise BadSpace(f"a parameter's name is a string with something in it, got {name!r}")
+                raise SpaceError(f"a parameter's name is a string with something in it, got {name!r}")
             if name in gathered:
-                raise BadSpace(f"parameter {name!r} is given twice, in a mapping and by name; keep one")
+                raise SpaceError(f"parameter {name!r} is given twice, in a mapping and by name; keep one")
             gathered[name] = parameter
     if not gathered:
-        raise BadSpace(f"{door} needs at least one parameter, as in {door}(alpha=...)")
+        raise SpaceError(f"{door} needs at least one parameter, as in {door}(alpha=...)")
     return texts, gathered
 
 
@@ -374,5 +374,5 @@ def _scaled(values: Sequence[Value], low: float, high: float) -> Array:
         return np.empty((len(values), 0))
     if not is_numeric(values):
         strange = next(value for value in values if isinstance(value, str))
-        raise BadSpace(f"{strange!r} is not a number, as this parameter's values are")
+        raise SpaceError(f"{strange!r} is not a number, as this parameter's values are")
     return ((np.array(values, dtype=float) - low) / (high - low)).reshape(-1, 1)

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.records import Value
 from pasto.space.candidates import LIMIT, Candidates, default_names
 from pasto.space.constraints import Constraint
@@ -47,7 +47,7 @@ def product(levels: Mapping[str, Choice], texts: Iterable[str], limit: int) -> C
     constraints = [Constraint.parse(text, bounds) for text in texts]
     full = math.prod(len(choice.options) for choice in levels.values())
     if not constraints and full > limit:
-        raise BadSpace(
+        raise SpaceError(
             f"this grid has {full:,} candidates, more than the limit of {limit:,}; use fewer levels, add a "
             "constraint, or raise limit="
         )
@@ -56,12 +56,12 @@ def product(levels: Mapping[str, Choice], texts: Iterable[str], limit: int) -> C
         blocks.append(block)
         found += len(block)
         if found > limit:
-            raise BadSpace(
+            raise SpaceError(
                 f"more than {limit:,} candidates of this grid's {full:,} meet the constraints, and {limit:,} is the "
                 "limit; use fewer levels, tighten a constraint, or raise limit="
             )
     if not found:
-        raise BadSpace(
+        raise SpaceError(
             f"no combination of the levels meets {', '.join(repr(constraint.text) for constraint in constraints)}; add "
             "levels or widen a constraint"
         )
@@ -97,7 +97,7 @@ def combinations(levels: Mapping[str, Choice], constraints: Sequence[Constraint]
             picks, totals, sizes = picks[:rows], totals[:rows], sizes[:rows]
         tried += len(picks) * count
         if tried > _EFFORT:
-            raise BadSpace(
+            raise SpaceError(
                 f"gave up after trying {tried:,} partial combinations; use fewer levels, or constraints that rule out "
                 "more of them"
             )
@@ -137,15 +137,17 @@ def _largest(terms: Array, axis: int) -> Array:
 
 def _levels(name: str, values: object, limit: int) -> Choice:
     if isinstance(values, (Real, Integer, Choice)):
-        raise BadSpace(f"grid needs the levels of {name!r} as a list, got {values}; or write Space(...).grid(levels=5)")
+        raise SpaceError(
+            f"grid needs the levels of {name!r} as a list, got {values}; or write Space(...).grid(levels=5)"
+        )
     if isinstance(values, (str, bytes, Mapping, set, frozenset)) or not isinstance(values, Iterable):
-        raise BadSpace(f"grid needs the levels of {name!r} as a list, got {values!r}; write {name}=[...]")
+        raise SpaceError(f"grid needs the levels of {name!r} as a list, got {values!r}; write {name}=[...]")
     levels = list(islice(values, limit + 1))
     if not levels:
-        raise BadSpace(f"{name!r} has no levels; give at least one value")
+        raise SpaceError(f"{name!r} has no levels; give at least one value")
     if len(levels) > limit:
-        raise BadSpace(f"{name!r} alone has more levels than the limit of {limit:,} candidates; give fewer")
+        raise SpaceError(f"{name!r} alone has more levels than the limit of {limit:,} candidates; give fewer")
     try:
         return Choice(levels)
-    except BadSpace as error:
-        raise BadSpace(f"the levels of {name!r}: {error}") from error
+    except SpaceError as error:
+        raise SpaceError(f"the levels of {name!r}: {error}") from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pasto.errors import BadSpace
+from pasto.errors import SpaceError
 from pasto.records import Value
 from pasto.space.constraints import Constraint
 from pasto.space.parameters import Array, Choice, Parameter, Real
@@ -54,15 +54,15 @@ def refuse_thin(box: Mapping[str, Parameter], constraints: Sequence[Constraint])
     for constraint in constraints:
         real = [name for name in constraint.weights if isinstance(box[name], Real)]
         if constraint.low == constraint.high and real:
-            raise BadSpace(
+            raise SpaceError(
                 f"constraint {constraint.text!r} asks for equality, which drawn points of the real {real[0]!r} never "
                 "meet exactly; leave that parameter out and compute it from the others, or use Integer, or grid(...)"
             )
 
 
-def too_rare(constraints: Sequence[Constraint], count: int, found: int, drawn: int) -> BadSpace:
+def too_rare(constraints: Sequence[Constraint], count: int, found: int, drawn: int) -> SpaceError:
     """Say that the effort ended before enough draws met the constraints."""
-    return BadSpace(
+    return SpaceError(
         f"{count:,} points were asked for, and {drawn:,} draws found {found:,} new ones that meet "
         f"{', '.join(repr(constraint.text) for constraint in constraints) or 'the ranges'}; narrow the parameters' "
         "ranges to where the constraints hold, ask for fewer, or use grid, which searches instead of drawing"
@@ -81,7 +81,7 @@ def counted(box: Mapping[str, Parameter], constraints: Sequence[Constraint], eno
             there += len(block)
             if there >= enough:
                 break
-    except BadSpace:  # the search gave up
+    except SpaceError:  # the search gave up
         return math.prod(sizes)
     return there
 
@@ -96,6 +96,6 @@ def _narrowed(box: Mapping[str, Parameter], constraint: Constraint) -> dict[str,
         ends = (constraint.low - (most - own[1])) / weight, (constraint.high - (least - own[0])) / weight
         narrowed = box[name].narrow(min(ends), max(ends), slack / abs(weight))
         if narrowed is None:
-            raise BadSpace(f"the constraints leave no value for {name!r}: {constraint.text!r} rules out the last")
+            raise SpaceError(f"the constraints leave no value for {name!r}: {constraint.text!r} rules out the last")
         left[name] = narrowed
     return left

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadSpace, BadState
+from pasto.errors import SpaceError, StateError
 from pasto.records import Value
 from pasto.space import sampling
 from pasto.space.candidates import LIMIT, Candidates, default_names, fit, ordered
@@ -65,12 +65,12 @@ class Space:
         counts = dict(levels) if isinstance(levels, Mapping) else dict.fromkeys(self.parameters, levels)
         for name in counts:
             if name not in self.parameters:
-                raise BadSpace(f"levels names {name!r}; the parameters are {', '.join(self.parameters)}")
+                raise SpaceError(f"levels names {name!r}; the parameters are {', '.join(self.parameters)}")
         chosen = {}
         for name, parameter in self.parameters.items():
             count = whole(counts.get(name, 5), "levels")
             if not isinstance(parameter, Choice) and min(count, parameter.size or count) > limit:
-                raise BadSpace(f"{name!r} alone has {count:,} levels, more than the limit of {limit:,} candidates")
+                raise SpaceError(f"{name!r} alone has {count:,} levels, more than the limit of {limit:,} candidates")
             chosen[name] = Choice(parameter.levels(count))
         return product(chosen, [constraint.text for constraint in self.constraints], limit)
 
@@ -89,11 +89,13 @@ class Space:
         from scipy.stats import qmc  # half a second to load, and only needed here
 
         if whole(count, "count") > whole(limit, "limit"):
-            raise BadSpace(f"{count:,} candidates are more than the limit of {limit:,}; ask for fewer, or raise limit=")
+            raise SpaceError(
+                f"{count:,} candidates are more than the limit of {limit:,}; ask for fewer, or raise limit="
+            )
         box = sampling.tighten(self.parameters, self.constraints)
         sampling.refuse_thin(box, self.constraints)
         if (there := sampling.counted(box, self.constraints, count)) < count:
-            raise BadSpace(
+            raise SpaceError(
                 f"{count:,} points were asked for and the space has only {there:,}; "
                 + ("ask for fewer, or take them all by grid" if there else "widen a constraint or a range")
             )
@@ -161,8 +163,8 @@ class Space:
         for name, parameter in self.parameters.items():
             try:
                 columns.append(parameter.features(plain_column([row[name] for row in taken], "row {}")))
-            except BadSpace as error:
-                raise BadSpace(f"parameter {name!r}: {error}") from error
+            except SpaceError as error:
+                raise SpaceError(f"parameter {name!r}: {error}") from error
         return np.hstack(columns)
 
     def to_saved(self) -> dict[str, Any]:
@@ -194,7 +196,7 @@ class Space:
                 parameters[entry["name"]] = _KINDS[entry["kind"]](**fields)
             return cls(parameters, *saved["constraints"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BadState(f"the saved space cannot be read: {error}") from error
+            raise StateError(f"the saved space cannot be read: {error}") from error
 
     def __repr__(self) -> str:
         parts = [repr(constraint.text) for constraint in self.constraints]

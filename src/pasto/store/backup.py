@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pasto.errors import StoreError, StoreRefused
+from pasto.errors import StoreError, UnsafeStoreError
 from pasto.store.schema import migrations
 from pasto.store.sqlite_connections import migrate, version_of
 
@@ -94,9 +94,9 @@ def opened_backup(source: Path) -> Iterator[sqlite3.Connection]:
                 _require_whole(connection, source)
                 version = version_of(connection)
             except sqlite3.Error as error:
-                raise StoreRefused(f"{source} is no backup of a store: {error}") from error
+                raise UnsafeStoreError(f"{source} is no backup of a store: {error}") from error
             if version == 0:
-                raise StoreRefused(f"{source} is no backup of a store: its tables are missing")
+                raise UnsafeStoreError(f"{source} is no backup of a store: its tables are missing")
             if version == len(migrations("sqlite")):
                 yield connection
                 return
@@ -116,7 +116,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
-        raise StoreRefused(f"{path} is damaged: {finding}")
+        raise UnsafeStoreError(f"{path} is damaged: {finding}")
 
 
 def _sync_directory(path: Path) -> None:

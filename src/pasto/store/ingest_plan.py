@@ -29,7 +29,7 @@ Credit = tuple[int, str | None, int | None]
 
 
 @dataclass(slots=True)
-class Batch:
+class EventBatch:
     """One caller's events on their way, and the future that tells it when they are durable."""
 
     study: int
@@ -55,7 +55,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Plan:
+class IngestPlan:
     """The rows to write, in order."""
 
     events: list[Row]
@@ -76,7 +76,7 @@ class Plan:
     """By batch."""
 
 
-def uncredited(batches: Sequence[Batch]) -> list[Place]:
+def uncredited(batches: Sequence[EventBatch]) -> list[Place]:
     """The units whose latest exposure must be known: those with a metric event that names no policy."""
     return list(
         {
@@ -88,15 +88,15 @@ def uncredited(batches: Sequence[Batch]) -> list[Place]:
     )
 
 
-def plan(
-    batches: Sequence[Batch],
+def plan_ingest(
+    batches: Sequence[EventBatch],
     *,
     last: int,
     sequences: Iterable[int],
     received_at: float,
     kept: Mapping[bytes, int | None],
     credits: Mapping[Place, Credit],
-) -> Plan:
+) -> IngestPlan:
     """Lay a group of batches out in the store's order.
 
     `last` is the store's last sequence so far, `sequences` has rising numbers behind it, enough for every event;
@@ -106,8 +106,8 @@ def plan(
 
     >>> shown = EventRow("e1", EXPOSURE, "ann", 3, "learner", 1)
     >>> liked = EventRow("m1", METRIC, "ann", None, None, None, "like")
-    >>> batch = Batch(1, [shown, liked, shown])
-    >>> planned = plan([batch], last=0, sequences=range(1, 4), received_at=0.0, kept={}, credits={})
+    >>> batch = EventBatch(1, [shown, liked, shown])
+    >>> planned = plan_ingest([batch], last=0, sequences=range(1, 4), received_at=0.0, kept={}, credits={})
     >>> [row[5:8] for row in planned.events], planned.answers
     ([(3, 'learner', 1), (3, 'learner', 1)], [Appended(new=(True, True, False), last=2, conflicts=())])
     """
@@ -157,7 +157,7 @@ def plan(
         for batch in batches
         if batch.key is not None and batch.rejections.reasons
     )
-    return Plan(
+    return IngestPlan(
         rows,
         sorted(seen.items()),
         sorted(moved.values()),

@@ -101,7 +101,7 @@ MAX_FINDINGS_PER_TABLE: Final = 100
 """Rows of one table that are named; of more only the number is given."""
 
 
-def damage(connection: sqlite3.Connection) -> Iterator[str]:
+def find_damage(connection: sqlite3.Connection) -> Iterator[str]:
     """Yield what is wrong with an embedded store, file and tables."""
     for (finding,) in connection.execute("PRAGMA integrity_check"):
         if finding != "ok":
@@ -109,12 +109,12 @@ def damage(connection: sqlite3.Connection) -> Iterator[str]:
     before = connection.text_factory
     connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # so that such a row can be named
     try:
-        yield from findings(connection.execute, sealed=COLUMNS)
+        yield from check_events(connection.execute, sealed=COLUMNS)
     finally:
         connection.text_factory = before
 
 
-def findings(query: Query, *, sealed: Collection[str]) -> Iterator[str]:
+def check_events(query: Query, *, sealed: Collection[str]) -> Iterator[str]:
     """Yield each disagreement in a sentence; rows of the `sealed` tables are compared with their checksums."""
     studies = list(query("SELECT number, name, version FROM studies"))
     names = {row[0]: row[1] for row in studies}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pasto.errors import MissingExtra, StoreError, StoreRefused
+from pasto.errors import MissingExtraError, StoreError, UnsafeStoreError
 from pasto.store.schema import pending
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def driver() -> Any:
     try:
         return importlib.import_module("psycopg")
     except ImportError as error:
-        raise MissingExtra("a store on PostgreSQL needs psycopg", "postgres") from error
+        raise MissingExtraError("a store on PostgreSQL needs psycopg", "postgres") from error
 
 
 def connect(url: str, **settings: str) -> psycopg.Connection[Any]:
@@ -73,7 +73,7 @@ def migrate(url: str) -> None:
             )
 
 
-class Session:
+class PostgresSession:
     """The writing connection: made anew when it breaks, and used by one thread.
 
     Every transaction leaves its number in a row of the session's own. Where the line breaks during a commit that row
@@ -222,6 +222,6 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def refuse(error: BaseException) -> StoreRefused:
+def refuse(error: BaseException) -> UnsafeStoreError:
     """What to say where the first connection fails, without the address: it may carry a password."""
-    return StoreRefused(f"the database cannot be opened: {_first_line(error)}")
+    return UnsafeStoreError(f"the database cannot be opened: {_first_line(error)}")

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 from pasto.errors import StoreError
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, opened_backup, select, write_backup
-from pasto.store.ingest_plan import Batch, Credit, Place, Plan, plan, uncredited
-from pasto.store.integrity_check import COLUMNS, findings
-from pasto.store.postgres_session import LOCKS, ReadingPool, Session, driver, refuse
+from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_ingest, uncredited
+from pasto.store.integrity_check import COLUMNS, check_events
+from pasto.store.postgres_session import LOCKS, PostgresSession, ReadingPool, driver, refuse
 from pasto.store.postgres_session import migrate as prepare
 from pasto.store.rows import Appended, StoreSize
 from pasto.store.session_secret import new_secret
-from pasto.store.sql_store import RelationalStore
+from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import migrate
-from pasto.store.write_queue import Writer
+from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ _SESSION_NOTE = "secret/session"
 _NUMBERS = "SELECT nextval('events_sequence_seq') FROM generate_series(1, %s)"
 
 
-class PostgresStore(RelationalStore):
+class PostgresStore(SqlStore):
     """Everything in one database; each node writes through one connection and its own thread.
 
     Appending holds a study's lock in common with other nodes while its sequences are on their way, and `high_water`
@@ -74,11 +74,11 @@ class PostgresStore(RelationalStore):
         self._clock = clock
         try:
             prepare(url)
-            self._session = Session(url, patience=patience)
+            self._session = PostgresSession(url, patience=patience)
         except errors.Error as error:
             raise refuse(error) from error
         self._readers = ReadingPool(url, limit=reading_limit)
-        self._writer = Writer(self._append)
+        self._writer = WriteQueue(self._append)
 
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
@@ -158,7 +158,7 @@ class PostgresStore(RelationalStore):
         with self.reading() as connection:
             # The server gives the fields of events back in a form of its own, so their rows have no checksum of ours.
             sealed = [table for table in COLUMNS if table != "events"]
-            yield from findings(lambda statement: _rows(connection, statement), sealed=sealed)
+            yield from check_events(lambda statement: _rows(connection, statement), sealed=sealed)
 
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
@@ -186,11 +186,11 @@ class PostgresStore(RelationalStore):
     def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         return self._writer.perform(lambda: self._session.transact(action))
 
-    def _append(self, batches: Sequence[Batch]) -> Sequence[Appended]:
+    def _append(self, batches: Sequence[EventBatch]) -> Sequence[Appended]:
         """Write a group of batches in one transaction."""
         return self._session.transact(lambda connection: self._write(connection, batches).answers)
 
-    def _write(self, connection: Any, batches: Sequence[Batch]) -> Plan:
+    def _write(self, connection: Any, batches: Sequence[EventBatch]) -> IngestPlan:
         for study in sorted({batch.study for batch in batches}):
             connection.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", (LOCKS, study))
         count = sum(len(batch.events) for batch in batches)
@@ -198,7 +198,7 @@ class PostgresStore(RelationalStore):
         credits: dict[Place, Credit] = {row[:2]: row[2:] for row in _named(connection, _CREDITS, uncredited(batches))}
         kept: dict[bytes, int | None] = {}
         while True:
-            planned = plan(
+            planned = plan_ingest(
                 batches,
                 last=numbers[0] - 1 if numbers else 0,
                 sequences=numbers,
@@ -223,7 +223,7 @@ class PostgresStore(RelationalStore):
             self._do(connection, statements.ADD_REJECTED_KEY, key)
         return planned
 
-    def _move(self, connection: Any, planned: Plan) -> bool:
+    def _move(self, connection: Any, planned: IngestPlan) -> bool:
         """Write the events; False, and none of them, where some id is in use."""
         if not planned.events:
             return True

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from pasto.errors import StoreRefused
+from pasto.errors import UnsafeStoreError
 from pasto.store.backup import write_backup
-from pasto.store.integrity_check import damage
+from pasto.store.integrity_check import find_damage
 from pasto.store.opening import open_store
 from pasto.store.rows import StoreSize
 from pasto.store.schema import migrations
@@ -18,7 +18,7 @@ from pasto.store.sqlite_connections import FILE, connect, measure_size, version_
 from pasto.store.store_mark import MARK, read_mark, read_stored
 
 
-class Looking(Protocol):
+class ReadOnlyStore(Protocol):
     """What can be done with a store that another process may be writing."""
 
     def backup(self, target: Path) -> None:
@@ -34,13 +34,13 @@ class Looking(Protocol):
         ...
 
 
-class Snapshot:
+class StoreSnapshot:
     """An embedded store through a connection that only reads."""
 
     def __init__(self, directory: Path) -> None:
         file = directory / FILE
         if not file.is_file():
-            raise StoreRefused(f"there is no store in {str(directory)!r}; name another with --store")
+            raise UnsafeStoreError(f"there is no store in {str(directory)!r}; name another with --store")
         self._file = file
         self._connection = connect(f"{file.absolute().as_uri()}?mode=ro")
         self._where = str(directory)
@@ -56,14 +56,14 @@ class Snapshot:
         try:
             version, today = version_of(self._connection), len(migrations("sqlite"))
             if version < today:
-                raise StoreRefused(
+                raise UnsafeStoreError(
                     f"{self._where} has tables of version {version}, and a check needs version {today}; open the store "
                     "once with this PASTO, as `pasto study list` does, and check again"
                 )
             yield from mark.findings(read_stored(self._connection))
-            yield from damage(self._connection)
+            yield from find_damage(self._connection)
         except sqlite3.DatabaseError as error:
-            raise StoreRefused(f"{self._where} is no store, or one too damaged to read: {error}") from error
+            raise UnsafeStoreError(f"{self._where} is no store, or one too damaged to read: {error}") from error
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -73,7 +73,7 @@ class Snapshot:
         try:
             return measure_size(self._connection)
         except sqlite3.DatabaseError as error:
-            raise StoreRefused(
+            raise UnsafeStoreError(
                 f"the sizes of {self._where} cannot be read: {error}; a store of an older PASTO is brought up to date "
                 "when a service starts on it"
             ) from error
@@ -84,16 +84,16 @@ class Snapshot:
 
 
 @contextmanager
-def looking(where: str) -> Iterator[Looking]:
+def open_read_only(where: str) -> Iterator[ReadOnlyStore]:
     """The store at an address, to look at only; a service may go on writing it.
 
-    >>> with looking("nowhere"):
+    >>> with open_read_only("nowhere"):
     ...     pass
     Traceback (most recent call last):
         ...
-    pasto.errors.StoreRefused: there is no store in 'nowhere'; name another with --store
+    pasto.errors.UnsafeStoreError: there is no store in 'nowhere'; name another with --store
     """
-    store = open_store(where) if "://" in where or where == "memory:" else Snapshot(Path(where))
+    store = open_store(where) if "://" in where or where == "memory:" else StoreSnapshot(Path(where))
     try:
         yield store
     finally:

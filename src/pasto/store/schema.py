@@ -6,7 +6,7 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from pasto.errors import StoreRefused
+from pasto.errors import UnsafeStoreError
 
 _WORDS: Final = {
     "sqlite": {
@@ -57,7 +57,7 @@ def pending(dialect: str, version: int, where: str) -> list[tuple[int, list[str]
     """The numbered steps that a database of this version still needs; StoreRefused where it is ahead of the code."""
     steps = migrations(dialect)
     if version > len(steps):
-        raise StoreRefused(
+        raise UnsafeStoreError(
             f"{where} was written by a newer PASTO (its tables have version {version}, this PASTO knows {len(steps)}); "
             "install that version or a later one"
         )

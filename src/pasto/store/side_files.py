@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pasto.errors import StoreRefused
+from pasto.errors import UnsafeStoreError
 from pasto.store.disk_reserve import RESERVE, DiskReserve
 from pasto.store.file_watch import FileWatch
 from pasto.store.sqlite_connections import FILE, is_sound
@@ -38,7 +38,7 @@ class SideFiles:
         if restoring:
             return
         if known.keys and not stored.keys:
-            raise StoreRefused(
+            raise UnsafeStoreError(
                 f"{self._directory} held a store with keys, and {FILE} is missing or holds none now; restore a backup "
                 f"with `pasto store restore FILE --store {self._directory}`, or delete {self._directory / MARK} to "
                 "begin a store that anybody on this machine may use"

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pasto.errors import StoreError, StudyExists
+from pasto.errors import StoreError, StudyExistsError
 from pasto.store import statements
-from pasto.store.ingest_plan import Batch, Row
+from pasto.store.ingest_plan import EventBatch, Row
 from pasto.store.integrity_check import row_checksum
 from pasto.store.rows import (
     INSTALLATION,
@@ -33,7 +33,7 @@ from pasto.store.rows import (
     StudyRow,
     TallyRow,
 )
-from pasto.store.write_queue import Writer
+from pasto.store.write_queue import WriteQueue
 
 ARCHIVED_AT_ONCE = 2_000
 """Sequences whose archived events are deleted in one transaction."""
@@ -153,13 +153,13 @@ MAX_ENDED_SESSIONS = 1000
 """Ended sessions of one key that are noted one by one."""
 
 
-class RelationalStore(LettingGo):
+class SqlStore(LettingGo):
     """A store on an SQL database: what is left to each kind is how it connects and how it takes in events."""
 
     dialect: str
     _conflict: type[Exception]
     """What the database raises where a key is in use."""
-    _writer: Writer
+    _writer: WriteQueue
 
     @property
     def folder(self) -> Path | None:
@@ -237,7 +237,7 @@ class RelationalStore(LettingGo):
         try:
             return self._writing(write)
         except self._conflict as error:
-            raise StudyExists(f"there is a study {study.name!r} already; choose another name") from error
+            raise StudyExistsError(f"there is a study {study.name!r} already; choose another name") from error
 
     def delete_draft(self, draft: StudyRow, name: str, audit: AuditRow) -> bool:
         """Take a draft out of every list, if it is still as it was seen; returns whether it was written."""
@@ -333,7 +333,7 @@ class RelationalStore(LettingGo):
         key: str | None = None,
     ) -> Future[Appended]:
         """Keep a batch: counted once by id for the study's life, done when durable."""
-        return self._writer.append(Batch(study, events, tallies, rejections, key))
+        return self._writer.append(EventBatch(study, events, tallies, rejections, key))
 
     @property
     def waiting(self) -> int:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from pasto.errors import StoreRefused
+from pasto.errors import UnsafeStoreError
 from pasto.store import statements
 from pasto.store.event_ids import compute_digest
 from pasto.store.rows import StoreSize
@@ -51,7 +51,7 @@ def prepare(connection: sqlite3.Connection, where: str) -> None:
     """
     if sqlite3.sqlite_version_info < _OLDEST:
         needed = ".".join(map(str, _OLDEST))
-        raise StoreRefused(f"SQLite {needed} or newer is needed, and this Python has {sqlite3.sqlite_version}")
+        raise UnsafeStoreError(f"SQLite {needed} or newer is needed, and this Python has {sqlite3.sqlite_version}")
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     migrate(connection, where)
@@ -97,7 +97,7 @@ def is_sound(file: Path) -> bool:
         return False
 
 
-class Pool:
+class ConnectionPool:
     """Read-only connections to a file, opened as needed: they see what is committed and can change nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -136,7 +136,7 @@ class Pool:
             self._free.pop().close()
 
 
-class Shared:
+class SharedConnection:
     """The one connection that a database in memory has: whoever uses it has it alone."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -182,7 +182,7 @@ _NETWORK: Final = frozenset(
 _MOUNTS: Final = Path("/proc/self/mounts")
 
 
-class Directory:
+class StoreDirectory:
     """A directory held by this process: nobody else can open it until it is released.
 
     >>> import tempfile
@@ -201,7 +201,7 @@ class Directory:
             _refuse_network(self.path, _read_mounts() if mounts is None else mounts)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreRefused(
+            raise UnsafeStoreError(
                 f"{path} cannot hold a store: {error.strerror}; name a directory you may write"
             ) from error
         try:
@@ -228,9 +228,9 @@ class Directory:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise StoreRefused(f"{self.path} cannot be locked: {error.strerror}; use a local disk") from error
+                raise UnsafeStoreError(f"{self.path} cannot be locked: {error.strerror}; use a local disk") from error
             holder = os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
-            raise StoreRefused(
+            raise UnsafeStoreError(
                 f"{self.path} is open in another process{f' ({holder})' if holder else ''}; a service is running on "
                 "it: ask that one with --url, or stop it first"
             ) from None
@@ -262,7 +262,7 @@ def _refuse_network(path: Path, mounts: str) -> None:
         if path.is_relative_to(point) and len(point.parts) >= longest:
             kind, longest = fields[2], len(point.parts)
     if kind.removeprefix("fuse.") in _NETWORK:
-        raise StoreRefused(
+        raise UnsafeStoreError(
             f"{path} is on a network file system ({kind}), where an SQLite file is not safe; "
             "use a local disk, or PostgreSQL for several machines"
         )

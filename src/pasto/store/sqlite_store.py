@@ -14,19 +14,27 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any, TypeVar
 
-from pasto.errors import StoreDamagedError, StoreError, StoreLostError, StoreRefused
+from pasto.errors import StoreDamagedError, StoreError, StoreLostError, UnsafeStoreError
 from pasto.store import statements
 from pasto.store.backup import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.failures import is_damage, is_disk_full
-from pasto.store.ingest_plan import Batch, Credit, Place, Plan, plan, uncredited
-from pasto.store.integrity_check import damage, stored_checksum
+from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_ingest, uncredited
+from pasto.store.integrity_check import find_damage, stored_checksum
 from pasto.store.rows import Appended, StoreSize
 from pasto.store.session_secret import delete_secret, load_secret, new_secret
 from pasto.store.side_files import SideFiles
-from pasto.store.sql_store import RelationalStore
-from pasto.store.sqlite_connections import WAL_AUTOCHECKPOINT, Directory, Pool, Shared, connect, measure_size, prepare
+from pasto.store.sql_store import SqlStore
+from pasto.store.sqlite_connections import (
+    WAL_AUTOCHECKPOINT,
+    ConnectionPool,
+    SharedConnection,
+    StoreDirectory,
+    connect,
+    measure_size,
+    prepare,
+)
 from pasto.store.store_mark import MarkRecord, read_stored
-from pasto.store.write_queue import Writer
+from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -45,7 +53,7 @@ _STEPS_BETWEEN_STOPS = 100_000
 """Steps of SQLite's virtual machine after which a long check asks whether to stop."""
 
 
-class SqliteStore(RelationalStore):
+class SqliteStore(SqlStore):
     """Everything in one file, written by one thread and read by any.
 
     >>> store = SqliteStore(None)
@@ -56,7 +64,7 @@ class SqliteStore(RelationalStore):
 
     dialect = "sqlite"
     _conflict = sqlite3.IntegrityError
-    _readers: Pool | Shared
+    _readers: ConnectionPool | SharedConnection
 
     def __init__(
         self,
@@ -69,7 +77,7 @@ class SqliteStore(RelationalStore):
         self._where = "memory:" if directory is None else str(directory)
         self._session_secret: str | None = None
         self._clock = clock
-        self._directory: Directory | None = None
+        self._directory: StoreDirectory | None = None
         self._files: SideFiles | None = None
         self._damage: str | None = None
         self._heartbeats = 0
@@ -77,15 +85,17 @@ class SqliteStore(RelationalStore):
             if directory is None:
                 self._connection = self._open(connect, "file::memory:")
             else:
-                self._directory = Directory(directory)
+                self._directory = StoreDirectory(directory)
                 undo.callback(self._directory.release)
                 self._files = files = SideFiles(self._directory.path)
                 undo.callback(files.close)
                 address = self._directory.database.as_uri()
                 self._connection = self._open_file(connect, address, files, restoring=restoring)
             undo.pop_all()
-        self._readers = Shared(self._connection) if self._directory is None else Pool(self._directory.database)
-        self._writer = Writer(self._append)
+        self._readers = (
+            SharedConnection(self._connection) if self._directory is None else ConnectionPool(self._directory.database)
+        )
+        self._writer = WriteQueue(self._append)
 
     @property
     def folder(self) -> Path | None:
@@ -155,7 +165,7 @@ class SqliteStore(RelationalStore):
         if self._files is not None:
             yield from self._files.mark.record.findings(self._writer.perform(self._stored))
         with self.reading() as connection:
-            yield from damage(connection)
+            yield from find_damage(connection)
 
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
@@ -239,7 +249,7 @@ class SqliteStore(RelationalStore):
                     with suppress(sqlite3.Error):  # what went wrong first is what to tell
                         self._connection.execute("ROLLBACK")
 
-    def _append(self, batches: Sequence[Batch]) -> Sequence[Appended]:
+    def _append(self, batches: Sequence[EventBatch]) -> Sequence[Appended]:
         """Write a group of batches in one transaction."""
         with self._transaction():
             last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
@@ -264,7 +274,7 @@ class SqliteStore(RelationalStore):
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
+                raise UnsafeStoreError(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
             raise
         return connection
 
@@ -274,7 +284,7 @@ class SqliteStore(RelationalStore):
         """Connect to the file, and compare it with the mark that lies next to it."""
         try:
             connection = self._open(connect, address)
-        except StoreRefused as error:
+        except UnsafeStoreError as error:
             if not is_disk_full(error):
                 raise
             with files.reserve.released():  # SQLite itself needs a little room, and a pause needs SQLite
@@ -323,14 +333,14 @@ class SqliteStore(RelationalStore):
         if self._damage is None and is_damage(error):
             self._damage = str(error)
 
-    def _add_events(self, batches: Sequence[Batch], last: int) -> Plan:
+    def _add_events(self, batches: Sequence[EventBatch], last: int) -> IngestPlan:
         count = sum(len(batch.events) for batch in batches)
         credits = self._credits(uncredited(batches))
         now = float(self._clock())
 
-        def planned(kept: Mapping[bytes, int | None]) -> Plan:
+        def planned(kept: Mapping[bytes, int | None]) -> IngestPlan:
             numbers = range(last + 1, last + 1 + count)
-            return plan(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
+            return plan_ingest(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
 
         self._connection.execute("SAVEPOINT events")
         try:
@@ -347,7 +357,7 @@ class SqliteStore(RelationalStore):
     def _credits(self, units: Iterable[Place]) -> dict[Place, Credit]:
         return {(study, row[0]): row[1:] for study, row in self._look_up(_CREDITS, units)}
 
-    def _kept(self, batches: Iterable[Batch]) -> dict[bytes, int | None]:
+    def _kept(self, batches: Iterable[EventBatch]) -> dict[bytes, int | None]:
         """Return the ids of a group that are remembered, each with its content."""
         kept: dict[bytes, int | None] = {}
         for digest in sorted({digest for batch in batches for digest, _ in batch.identities}):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pasto.errors import StoreBusy, StoreError
-from pasto.store.ingest_plan import Batch
+from pasto.errors import StoreBusyError, StoreError
+from pasto.store.ingest_plan import EventBatch
 from pasto.store.rows import Appended
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ WAITING = 50_000
 """Events that may wait; whoever comes then is told to come again."""
 
 
-class Writer:
+class WriteQueue:
     """Takes work from any thread and does it in order, in a thread of its own.
 
     Whatever waits while one transaction is written becomes the next: nobody waits for company, and a busy store pays
@@ -29,11 +29,11 @@ class Writer:
     is in it, its batches are tried one by one, so that none suffers for its neighbour.
     """
 
-    def __init__(self, append: Callable[[Sequence[Batch]], Sequence[Appended]], *, waiting: int = WAITING) -> None:
+    def __init__(self, append: Callable[[Sequence[EventBatch]], Sequence[Appended]], *, waiting: int = WAITING) -> None:
         self._append = append
         self._room = waiting
         self._waiting = 0
-        self._work: deque[Batch | _Task] = deque()
+        self._work: deque[EventBatch | _Task] = deque()
         self._change = threading.Condition()
         self._closed = False
         self._process = os.getpid()
@@ -45,13 +45,15 @@ class Writer:
         """Events that wait."""
         return self._waiting
 
-    def append(self, batch: Batch) -> Future[Appended]:
+    def append(self, batch: EventBatch) -> Future[Appended]:
         """Queue a batch; StoreBusy, and nothing is taken, where too much is waiting."""
         self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
             self.require_open()
             if self._waiting and self._waiting + batch.size > self._room:
-                raise StoreBusy(f"{self._waiting} events are waiting to be written; nothing was taken, send it again")
+                raise StoreBusyError(
+                    f"{self._waiting} events are waiting to be written; nothing was taken, send it again"
+                )
             self._waiting += batch.size
             self._work.append(batch)
             self._change.notify()
@@ -102,7 +104,7 @@ class Writer:
             else:
                 self._write(taken)
 
-    def _take(self) -> _Task | list[Batch]:
+    def _take(self) -> _Task | list[EventBatch]:
         """The next thing to do, called with the lock held: one task, or as many batches as fit together."""
         first = self._work.popleft()
         if isinstance(first, _Task):
@@ -118,7 +120,7 @@ class Writer:
         self._waiting -= size
         return group
 
-    def _write(self, group: list[Batch]) -> None:
+    def _write(self, group: list[EventBatch]) -> None:
         # A caller that gave up cannot take its batch back once it is being written.
         group = [batch for batch in group if batch.future.set_running_or_notify_cancel()]
         if not group:
@@ -137,7 +139,7 @@ class Writer:
         for batch, answer in zip(group, answers, strict=True):
             batch.future.set_result(answer)
 
-    def _alone(self, batch: Batch) -> None:
+    def _alone(self, batch: EventBatch) -> None:
         try:
             (answer,) = self._append([batch])
         except Exception as error:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from pasto.data_frames import Table, read_columns, read_table
-from pasto.errors import BadMeasurement
+from pasto.data_frames import DataTable, read_columns, read_table
+from pasto.errors import MeasurementError
 from pasto.estimate import ControlMeans, Sample
-from pasto.optimize.learners import Round
+from pasto.optimize.learners import RoundResult
 from pasto.optimize.learners.base import Array
 from pasto.records import Observation, Policy
 from pasto.space import Candidates
@@ -22,24 +22,26 @@ OBSERVATION_COLUMNS = ("version", "candidate", "units", "control")
 """Columns of an observed round that are not metrics."""
 
 
-def match_rows(table: Table, metrics: Sequence[str], assignments: Sequence[Labels], what: str) -> list[list[Any]]:
+def match_rows(table: DataTable, metrics: Sequence[str], assignments: Sequence[Labels], what: str) -> list[list[Any]]:
     """Return one row of metrics for each assignment, in their order.
 
     Rows labelled by assignment ids may come in any order. Rows labelled by candidates must be in the order of the
     assignments, because several assignments may share a candidate.
 
-    >>> table = Table({"y": [3.0, 1.0], "x": [4.0, 2.0]}, labels=("0/1", "0/0"))
+    >>> table = DataTable({"y": [3.0, 1.0], "x": [4.0, 2.0]}, labels=("0/1", "0/0"))
     >>> match_rows(table, ("x", "y"), [("0/0", "a", "0"), ("0/1", "b", "1")], "metrics")
     [[2.0, 1.0], [4.0, 3.0]]
     """
-    labels = table.row_names(None, BadMeasurement, apart_from=metrics)
+    labels = table.row_names(None, MeasurementError, apart_from=metrics)
     _check_columns(table, [*metrics, *([] if labels.column is None else [labels.column])], metrics, what)
     for name in metrics:
         if not hasattr(table.columns[name], "__len__") or len(table.columns[name]) != len(table.columns[metrics[0]]):
-            raise BadMeasurement(f"the columns {metrics[0]!r} and {name!r} of {what} differ in length; give equal ones")
+            raise MeasurementError(
+                f"the columns {metrics[0]!r} and {name!r} of {what} differ in length; give equal ones"
+            )
     rows = [list(row) for row in zip(*(table.columns[name] for name in metrics), strict=True)]
     if len(rows) != len(assignments):
-        raise BadMeasurement(f"{what} has {len(rows)} rows for {len(assignments)} assignments; give one row for each")
+        raise MeasurementError(f"{what} has {len(rows)} rows for {len(assignments)} assignments; give one row for each")
     if labels.names is None:
         return rows
     by_label = dict(zip(labels.names, rows, strict=True))
@@ -48,7 +50,7 @@ def match_rows(table: Table, metrics: Sequence[str], assignments: Sequence[Label
         return [by_label[identity] for identity in identities]
     if all(label in own[1:] for label, own in zip(labels.names, assignments, strict=True)):
         return rows
-    raise BadMeasurement(
+    raise MeasurementError(
         f"the rows of {what} are labelled {_short(labels.names)}, which are neither the assignments' ids "
         f"({_short(identities)}) nor their candidates in the same order; label each row with its assignment's id, or "
         "leave the labels out (reset_index(drop=True) in pandas) to give the rows in the order of the assignments"
@@ -59,35 +61,37 @@ def read_observations(
     given: Any, standard_errors: Any, metrics: Sequence[str], candidates: Candidates
 ) -> Sequence[Observation]:
     """Return observations as they are, or read them from a data frame with a row for each candidate."""
-    table = read_table(given, BadMeasurement)
+    table = read_table(given, MeasurementError)
     if table is None:
         if standard_errors is not None:
-            raise BadMeasurement("standard_errors= is for a data frame; an Observation carries its own covariance")
+            raise MeasurementError("standard_errors= is for a data frame; an Observation carries its own covariance")
         return cast(Sequence[Observation], given)
     if clash := [name for name in metrics if name in OBSERVATION_COLUMNS]:
-        raise BadMeasurement(
+        raise MeasurementError(
             f"the metric {clash[0]!r} is called like a column that says something else; pass a list of "
             "pasto.Observation instead of a data frame"
         )
     places = _candidates(table, metrics, candidates)
-    own = None if "candidate" in table.columns else table.row_names(None, BadMeasurement, apart_from=metrics).column
+    own = None if "candidate" in table.columns else table.row_names(None, MeasurementError, apart_from=metrics).column
     known = [*metrics, *OBSERVATION_COLUMNS, *([] if own is None else [own])]
     _check_columns(table, known, metrics, "the table of observations")
     for name, cure in (("version", "study.policy.version when it was served"), ("units", "how many units it had")):
         if name not in table.columns:
-            raise BadMeasurement(f"the table of observations lacks the column {name!r}; give each row {cure}")
+            raise MeasurementError(f"the table of observations lacks the column {name!r}; give each row {cure}")
     count = len(places)
     means = list(zip(*(table.columns[name] for name in metrics), strict=True))
     spreads: Sequence[Any] = [None] * count
     if standard_errors is not None:
-        errors = read_table(standard_errors, BadMeasurement)
+        errors = read_table(standard_errors, MeasurementError)
         if errors is None:
-            raise BadMeasurement("standard_errors must be a data frame with the rows and the metrics of the first one")
+            raise MeasurementError(
+                "standard_errors must be a data frame with the rows and the metrics of the first one"
+            )
         names = [(candidates.names[place], candidates.names[place], str(place)) for place in places]
         spreads = match_rows(errors, metrics, names, "standard_errors")
     controls = table.columns.get("control", [False] * count)
     if strange := [control for control in controls if not isinstance(control, bool)]:
-        raise BadMeasurement(f"the column 'control' must hold True or False, got {strange[0]!r}")
+        raise MeasurementError(f"the column 'control' must hold True or False, got {strange[0]!r}")
     return [
         Observation(version, place, units, mean, _read_covariance(spread), control)
         for version, place, units, mean, spread, control in zip(
@@ -96,13 +100,13 @@ def read_observations(
     ]
 
 
-def _candidates(table: Table, metrics: Sequence[str], candidates: Candidates) -> list[int]:
+def _candidates(table: DataTable, metrics: Sequence[str], candidates: Candidates) -> list[int]:
     """Return the candidate of each row, named in the column `candidate`, the index or a text column."""
     named = table.columns.get("candidate")
     if named is None:
-        named = table.row_names(None, BadMeasurement, apart_from=metrics).names
+        named = table.row_names(None, MeasurementError, apart_from=metrics).names
     if named is None:
-        raise BadMeasurement("the table of observations names no candidates; add a column 'candidate'")
+        raise MeasurementError("the table of observations names no candidates; add a column 'candidate'")
     known = set(candidates.names)
     return [
         candidates.index(int(label) if isinstance(label, str) and label not in known and label.isdecimal() else label)
@@ -110,11 +114,11 @@ def _candidates(table: Table, metrics: Sequence[str], candidates: Candidates) ->
     ]
 
 
-def _check_columns(table: Table, known: Sequence[str], metrics: Sequence[str], what: str) -> None:
+def _check_columns(table: DataTable, known: Sequence[str], metrics: Sequence[str], what: str) -> None:
     if missing := [name for name in metrics if name not in table.columns]:
-        raise BadMeasurement(f"{what} lacks the column {missing[0]!r}; it has {table.listed()}")
+        raise MeasurementError(f"{what} lacks the column {missing[0]!r}; it has {table.listed()}")
     if unknown := [name for name in table.columns if name not in known]:
-        raise BadMeasurement(
+        raise MeasurementError(
             f"{what} has the column {unknown[0]!r}, which this study does not measure; leave it out, as in "
             f"table[{list(metrics)!r}]"
         )
@@ -127,7 +131,7 @@ def _read_covariance(spread: Sequence[Any] | None) -> tuple[tuple[float, ...], .
     try:
         variances = [float(error) ** 2 for error in spread]
     except (TypeError, ValueError) as error:
-        raise BadMeasurement(f"standard_errors must be numbers, got {list(spread)!r}") from error
+        raise MeasurementError(f"standard_errors must be numbers, got {list(spread)!r}") from error
     return tuple(
         tuple(variance if i == k else 0.0 for k in range(len(variances))) for i, variance in enumerate(variances)
     )
@@ -147,13 +151,13 @@ def vectors(
     """(count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
     if isinstance(told, Mapping):
         if assignments is not None and any(_is_column(value) for value in told.values()):
-            told = match_rows(read_columns(told, BadMeasurement), metrics, assignments, what)
+            told = match_rows(read_columns(told, MeasurementError), metrics, assignments, what)
         else:
             told = [told]
-    if assignments is not None and (table := read_table(told, BadMeasurement)) is not None:
+    if assignments is not None and (table := read_table(told, MeasurementError)) is not None:
         told = match_rows(table, metrics, assignments, what)
     if not isinstance(told, np.ndarray) and (isinstance(told, (str, bytes)) or not isinstance(told, Sequence)):
-        raise BadMeasurement(
+        raise MeasurementError(
             f"{what} must be an array ({count}, {len(metrics)}), a list of dicts or a data frame, got {told!r}"
         )
     if len(told) and any(isinstance(row, Mapping) for row in told):
@@ -162,13 +166,13 @@ def vectors(
         values = np.asarray(told)
         numbers = values.astype(float)
     except (TypeError, ValueError) as error:
-        raise BadMeasurement(f"{what} must be numbers, one row of {metrics} for each assignment: {error}") from error
+        raise MeasurementError(f"{what} must be numbers, one row of {metrics} for each assignment: {error}") from error
     if values.dtype.kind not in "iuf":
-        raise BadMeasurement(f"{what} must be numbers, got {_not_a_number(told, values)}")
+        raise MeasurementError(f"{what} must be numbers, got {_not_a_number(told, values)}")
     if numbers.shape == (len(metrics),) and count == 1:
         numbers = numbers[None]
     if numbers.shape != (count, len(metrics)):
-        raise BadMeasurement(
+        raise MeasurementError(
             f"{what} must have shape {(count, len(metrics))}, one row for each assignment in the order {metrics}, got "
             f"{numbers.shape}"
         )
@@ -178,52 +182,56 @@ def vectors(
 
 def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> Array:
     """Return how many units are behind each of `count` assignments, from one number for all or one for each."""
-    if (table := read_table(units, BadMeasurement)) is not None:
+    if (table := read_table(units, MeasurementError)) is not None:
         counted = [name for name in table.columns if name not in table.text_columns()]
         if len(counted) != 1:
-            raise BadMeasurement(f"units must be one column of numbers, got {table.listed()}")
+            raise MeasurementError(f"units must be one column of numbers, got {table.listed()}")
         units = [row[0] for row in match_rows(table, counted, assignments, "units")]
     try:
         counts = np.broadcast_to(np.asarray(units, dtype=float), (count,))
     except (TypeError, ValueError) as error:
-        raise BadMeasurement(
+        raise MeasurementError(
             f"units must be one number, or one for each of the {count} assignments: {error}"
         ) from error
     if not ((counts > 0) & (counts <= LARGEST)).all():
-        raise BadMeasurement("units must be positive numbers; drop an assignment that no unit saw")
+        raise MeasurementError("units must be positive numbers; drop an assignment that no unit saw")
     return counts
 
 
 def observed(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> Sequence[Observation]:
     """Check the observations of one round: one version, known candidates, finite means, usable covariances."""
     if not observations:
-        raise BadMeasurement("a round needs at least one observation")
+        raise MeasurementError("a round needs at least one observation")
     versions = sorted({observation.version for observation in observations})
     if len(versions) > 1:
-        raise BadMeasurement(f"one call observes one round, got policy versions {versions}; observe them one by one")
+        raise MeasurementError(f"one call observes one round, got policy versions {versions}; observe them one by one")
     for place, seen in enumerate(observations):
         what = f"observation {place}"
         if isinstance(seen.candidate, bool) or not 0 <= seen.candidate < candidates:
-            raise BadMeasurement(f"{what} names candidate {seen.candidate!r}; this study has 0 to {candidates - 1}")
+            raise MeasurementError(f"{what} names candidate {seen.candidate!r}; this study has 0 to {candidates - 1}")
         if not 0 < seen.units < float("inf"):
-            raise BadMeasurement(f"{what} has {seen.units!r} units; leave out candidates that no unit saw")
+            raise MeasurementError(f"{what} has {seen.units!r} units; leave out candidates that no unit saw")
         vectors([list(seen.mean)], metrics, 1, f"the mean of {what}")
         if seen.covariance is not None:
             _check_covariance(seen, len(metrics), what)
     learned = [seen.candidate for seen in observations if not seen.control]
     if len(set(learned)) < len(learned):
         twice = next(candidate for candidate in learned if learned.count(candidate) > 1)
-        raise BadMeasurement(f"candidate {twice} is observed twice in one round; merge its units into one observation")
+        raise MeasurementError(
+            f"candidate {twice} is observed twice in one round; merge its units into one observation"
+        )
     return observations
 
 
 def _row(row: Any, metrics: tuple[str, ...], what: str, place: int) -> list[Any]:
     if not isinstance(row, Mapping):
-        raise BadMeasurement(f"row {place} of {what} is not a dict like the others, got {row!r}")
+        raise MeasurementError(f"row {place} of {what} is not a dict like the others, got {row!r}")
     if missing := [name for name in metrics if name not in row]:
-        raise BadMeasurement(f"row {place} of {what} lacks {missing[0]!r}; this study measures {metrics}")
+        raise MeasurementError(f"row {place} of {what} lacks {missing[0]!r}; this study measures {metrics}")
     if unknown := [name for name in row if name not in metrics]:
-        raise BadMeasurement(f"row {place} of {what} has {unknown[0]!r}, which this study does not measure: {metrics}")
+        raise MeasurementError(
+            f"row {place} of {what} has {unknown[0]!r}, which this study does not measure: {metrics}"
+        )
     return [row[name] for name in metrics]
 
 
@@ -245,7 +253,7 @@ def _finite(numbers: Array, metrics: tuple[str, ...], what: str) -> None:
     bad = ~(np.abs(numbers) <= LARGEST)  # catches NaN as well
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
-        raise BadMeasurement(
+        raise MeasurementError(
             f"{what} has {metrics[column]} = {numbers[row, column]} in row {row}; every value must be finite and at "
             f"most {LARGEST:g}. Nothing was recorded; drop that assignment or tell it again"
         )
@@ -254,13 +262,13 @@ def _finite(numbers: Array, metrics: tuple[str, ...], what: str) -> None:
 def _check_covariance(seen: Observation, width: int, what: str) -> None:
     matrix = np.asarray(seen.covariance, dtype=float)
     if matrix.shape != (width, width) or not np.isfinite(matrix).all():
-        raise BadMeasurement(f"the covariance of {what} must be {width} × {width} finite numbers, got {matrix.shape}")
+        raise MeasurementError(f"the covariance of {what} must be {width} × {width} finite numbers, got {matrix.shape}")
     scale = float(np.abs(matrix).max())
     if scale and (np.abs(matrix - matrix.T).max() > 1e-9 * scale or np.linalg.eigvalsh(matrix)[0] < -1e-9 * scale):
-        raise BadMeasurement(f"the covariance of {what} is not symmetric and positive semi-definite")
+        raise MeasurementError(f"the covariance of {what} is not symmetric and positive semi-definite")
 
 
-def observed_round(seen: Sequence[Observation], policy: Policy) -> Round:
+def observed_round(seen: Sequence[Observation], policy: Policy) -> RoundResult:
     """What was observed under a policy: every unit is a draw, so a candidate's share is its units over all units.
 
     >>> seen = [Observation(0, k, units=30 * k, mean=(float(k),)) for k in (1, 2)]
@@ -269,18 +277,18 @@ def observed_round(seen: Sequence[Observation], policy: Policy) -> Round:
     """
     learning = [observation for observation in seen if not observation.control]
     if not learning:
-        raise BadMeasurement("every observation is marked as control; the policy's own units are needed to learn")
+        raise MeasurementError("every observation is marked as control; the policy's own units are needed to learn")
     probabilities = np.array([policy.probabilities[observation.candidate] for observation in learning])
     if not probabilities.all():
         stray = learning[int(np.argmin(probabilities))].candidate
-        raise BadMeasurement(
+        raise MeasurementError(
             f"candidate {stray} was not served by policy version {policy.version}: its probability is 0"
         )
     units = np.array([observation.units for observation in learning])
     covariances = None
     if all(observation.covariance is not None for observation in learning):
         covariances = np.array([observation.covariance for observation in learning])
-    return Round(
+    return RoundResult(
         served=np.array(policy.probabilities),
         sample=Sample(
             candidates=np.array([observation.candidate for observation in learning], dtype=np.intp),

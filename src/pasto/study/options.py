@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.errors import BadInput, BadOption, Unsupported
+from pasto.errors import InputError, OptionError, UnsupportedError
 from pasto.objective import Objective
 from pasto.optimize.learners import Learner, Thompson, learner
 from pasto.records import Value
@@ -26,7 +26,7 @@ def learner_over(choice: str | Learner[Any], space: Space | None) -> Learner[Any
         return Thompson(structure="process")
     if isinstance(choice, Thompson) and choice.structure == "process" and choice.contrast is None:
         return choice
-    raise Unsupported(
+    raise UnsupportedError(
         "a continuous space needs learner='thompson' (or Thompson(structure='process') without contrast); for other "
         "learners draw candidates from it first, with space.grid() or space.sobol(64)"
     )
@@ -44,7 +44,7 @@ def first_candidates(
     if not isinstance(baseline, Mapping):
         return spread
     if not given.contains(baseline):
-        raise BadInput(f"the baseline {dict(baseline)!r} does not lie in the space {given!r}")
+        raise InputError(f"the baseline {dict(baseline)!r} does not lie in the space {given!r}")
     rows = [row for row in spread if row != dict(baseline)]
     return Candidates.from_rows([dict(baseline), *rows])
 
@@ -52,16 +52,16 @@ def first_candidates(
 def natural(value: object, name: str) -> int:
     """A count that a caller gave."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise BadOption(f"{name} must be a whole number that is not negative, got {value!r}")
+        raise OptionError(f"{name} must be a whole number that is not negative, got {value!r}")
     return int(value)
 
 
 def control_share(control: float, baseline: int | None) -> float:
     """The share of traffic that stays on the baseline."""
     if isinstance(control, bool) or not isinstance(control, (int, float)) or not 0 <= control < 1:
-        raise BadOption(f"control is a share of traffic from 0 to below 1, got {control!r}")
+        raise OptionError(f"control is a share of traffic from 0 to below 1, got {control!r}")
     if control and baseline is None:
-        raise BadOption("control= holds a share of traffic on the baseline, and none was named; pass baseline=")
+        raise OptionError("control= holds a share of traffic on the baseline, and none was named; pass baseline=")
     return float(control)
 
 
@@ -84,5 +84,5 @@ def place_of(candidates: Candidates, baseline: int | str | Mapping[str, Value] |
         return candidates.index(baseline)
     place = natural(baseline, "baseline")
     if place >= len(candidates):
-        raise BadInput(f"baseline {place} is not a candidate; this study has 0 to {len(candidates) - 1}")
+        raise InputError(f"baseline {place} is not a candidate; this study has 0 to {len(candidates) - 1}")
     return place

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import AlreadyTold, BadState, UnknownAssignment
+from pasto.errors import AlreadyAnsweredError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
-from pasto.optimize.learners.base import Array, Round
+from pasto.optimize.learners.base import Array, RoundResult
 from pasto.records import Policy
 
 
 @dataclass(slots=True)
-class Slot:
+class PendingAssignment:
     """One assignment: waiting for its measurement, measured (`metrics` is set) or dropped."""
 
     candidate: int
@@ -37,14 +37,14 @@ class PendingRound:
     """One ask: the policy that its assignments were drawn from, and a slot for each assignment."""
 
     policy: Policy
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[PendingAssignment] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         """Return whether every assignment was measured or dropped."""
         return not any(slot.open for slot in self.slots)
 
-    def learned(self) -> Round | None:
+    def learned(self) -> RoundResult | None:
         """Return the round as a learner sees it; None if the policy's own assignments were all dropped."""
         measured = [slot for slot in self.slots if slot.metrics is not None]
         own = [slot for slot in measured if not slot.control]
@@ -55,7 +55,7 @@ class PendingRound:
             own = [slot for slot in measured if not slot.control]
         candidates = np.array([slot.candidate for slot in own], dtype=np.intp)
         served = np.array(self.policy.probabilities)
-        return Round(
+        return RoundResult(
             served=served,
             sample=Sample(
                 candidates=candidates,
@@ -83,29 +83,31 @@ class PendingRound:
         """Read what `to_saved` wrote."""
         try:
             policy = Policy(saved["version"], tuple(saved["probabilities"]))
-            return cls(policy, [Slot(*slot) for slot in saved["slots"]])
+            return cls(policy, [PendingAssignment(*slot) for slot in saved["slots"]])
         except (KeyError, TypeError) as error:
-            raise BadState(f"a pending round in the saved state cannot be read: {error}") from error
+            raise StateError(f"a pending round in the saved state cannot be read: {error}") from error
 
 
-def find(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[int, Slot]:
+def find_assignment(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[int, PendingAssignment]:
     """Return the round and open slot that an assignment's id names; `asked` is the number of rounds asked so far."""
     number, _, place = identity.partition("/")
     if not (number.isdecimal() and place.isdecimal() and int(number) < asked):
-        raise UnknownAssignment(f"this study never asked for an assignment {identity!r}")
+        raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
     held = rounds.get(int(number))
     if held is None:
-        raise AlreadyTold(f"assignment {identity!r} belongs to a round that has been learned; it cannot be told again")
+        raise AlreadyAnsweredError(
+            f"assignment {identity!r} belongs to a round that has been learned; it cannot be told again"
+        )
     if int(place) >= len(held.slots):
-        raise UnknownAssignment(f"this study never asked for an assignment {identity!r}")
+        raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
     slot = held.slots[int(place)]
     if not slot.open:
         verb = "dropped" if slot.dropped else "told"
-        raise AlreadyTold(f"assignment {identity!r} was {verb} before; tell each assignment once")
+        raise AlreadyAnsweredError(f"assignment {identity!r} was {verb} before; tell each assignment once")
     return int(number), slot
 
 
-def _control(slots: list[Slot]) -> ControlMeans | None:
+def _control(slots: list[PendingAssignment]) -> ControlMeans | None:
     """Return the control's mean and its covariance; None without control slots, or without their standard errors."""
     covariances = _covariances(slots)
     if not slots or covariances is None:
@@ -117,21 +119,21 @@ def _control(slots: list[Slot]) -> ControlMeans | None:
     return ControlMeans(shares @ metrics, covariance, float(len(slots) if units is None else units.sum()))
 
 
-def _covariances(slots: list[Slot]) -> Array | None:
+def _covariances(slots: list[PendingAssignment]) -> Array | None:
     """Return diagonal covariances from the slots' standard errors; None unless every slot has them."""
     if any(slot.errors is None for slot in slots):
         return None
     return np.array([np.diag(np.square(slot.errors)) for slot in slots if slot.errors is not None])
 
 
-def _units(slots: list[Slot]) -> Array | None:
+def _units(slots: list[PendingAssignment]) -> Array | None:
     """Return the number of units of each slot; None unless every slot has it."""
     units = [slot.units for slot in slots]
     return None if any(count is None for count in units) else np.array(units, dtype=float)
 
 
 @dataclass(frozen=True, slots=True)
-class Correctable:
+class CorrectableRounds:
     """The rounds at the end of what was learned that are not final yet.
 
     They can be learned anew from what was known before the oldest of them, so a correction costs as much as they are
@@ -145,16 +147,16 @@ class Correctable:
     policies: Mapping[int, Policy]
     """What each of them served, by version, in the order they were learned."""
 
-    def with_round(self, policy: Policy) -> Correctable:
+    def with_round(self, policy: Policy) -> CorrectableRounds:
         """The same and one more round."""
         return replace(self, policies={**self.policies, policy.version: policy})
 
-    def settled(self, version: int, learned: Any) -> Correctable:
+    def settled(self, version: int, learned: Any) -> CorrectableRounds:
         """Without the oldest round, which the learner's state now knows for good."""
         rest = {other: policy for other, policy in self.policies.items() if other != version}
-        return Correctable(learned, self.rounds + 1, rest)
+        return CorrectableRounds(learned, self.rounds + 1, rest)
 
-    def widened(self, learned: Any, candidates: int) -> Correctable:
+    def widened(self, learned: Any, candidates: int) -> CorrectableRounds:
         """Described over more candidates, which none of the rounds served."""
         return replace(
             self,
@@ -176,7 +178,7 @@ class Correctable:
         }
 
     @classmethod
-    def from_saved(cls, saved: Mapping[str, Any], load: Callable[[Any], Any]) -> Correctable:
+    def from_saved(cls, saved: Mapping[str, Any], load: Callable[[Any], Any]) -> CorrectableRounds:
         """What `to_saved` wrote."""
         policies = {version: Policy(version, tuple(shares)) for version, shares in saved["policies"]}
         return cls(load(saved["learned"]), saved["rounds"], policies)

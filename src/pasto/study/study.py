@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pasto.errors import (
-    AlreadyTold,
-    BadMeasurement,
-    BadOption,
-    BadState,
-    NothingLearned,
+    AlreadyAnsweredError,
+    MeasurementError,
+    NotFittedError,
+    OptionError,
     PastoError,
-    Unsupported,
+    StateError,
+    UnsupportedError,
 )
-from pasto.objective import Array, Objective, from_saved, to_saved
+from pasto.objective import Array, Objective, objective_document, read_objective_document
 from pasto.objective.objective import check_objective
-from pasto.objective.useless_bounds import warn_unfailing
-from pasto.optimize.exploration_limits import Limits
-from pasto.optimize.learners import LEARNERS, Learner, Problem, Round, Thompson
-from pasto.optimize.learners.mirror_ascent import Mirror
+from pasto.objective.useless_bounds import warn_useless_bounds
+from pasto.optimize.exploration_limits import ExplorationLimits
+from pasto.optimize.learners import LEARNERS, Learner, LearningProblem, RoundResult, Thompson
+from pasto.optimize.learners.mirror_ascent import MirrorAscent
 from pasto.optimize.learners.thompson import LARGEST_JOINT
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study.candidate_growth import LEADING, apart, best_point, leaders
 from pasto.study.observations import observed, observed_round, read_observations, unit_counts, vectors
 from pasto.study.options import control_share, first_candidates, learner_over, losses, natural, place_of
-from pasto.study.pending_rounds import Correctable, PendingRound, Slot, find
+from pasto.study.pending_rounds import CorrectableRounds, PendingAssignment, PendingRound, find_assignment
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -91,7 +91,7 @@ class Study:
         self.control = control_share(control, self.baseline)
         self._learner = learner_over(learner, self.space)
         self._retired: frozenset[int] = frozenset()
-        self._limits = Limits(confidence, cap, entry, losses(budget, objective))
+        self._limits = ExplorationLimits(confidence, cap, entry, losses(budget, objective))
         self._problem = self._described()
         self._learner.check(self._problem)
         self._state = self._learner.start(self._problem)
@@ -99,7 +99,7 @@ class Study:
         self._learned_rounds = 0
         self._rounds: dict[int, PendingRound] = {}
         self._policies: dict[int, Policy] = {}
-        self._open: Correctable | None = None
+        self._open: CorrectableRounds | None = None
         self._order = self._problem.order
         self._publish(0)
 
@@ -136,9 +136,9 @@ class Study:
         Asking never learns: asking again before telling opens another round under the same policy.
         """
         if natural(parallel, "parallel") < 1:
-            raise BadOption(f"parallel must be at least 1, got {parallel}")
+            raise OptionError(f"parallel must be at least 1, got {parallel}")
         if self.control and parallel < 2:
-            raise BadOption("a round with a control needs parallel of at least 2: one for the control, one to learn")
+            raise OptionError("a round with a control needs parallel of at least 2: one for the control, one to learn")
         # Draws run over the candidates in the order of their names, so that relabelling changes nothing.
         edges = np.cumsum(np.array(self._policy.probabilities)[self._order])
         rng = np.random.default_rng([self.seed, self._asked])
@@ -149,10 +149,10 @@ class Study:
         points = (rng.permutation(count) + rng.random()) / count if self._learner.even else rng.random(count)
         drawn = self._order[np.searchsorted(edges, points * edges[-1], side="right").clip(max=len(edges) - 1)]
         learning = count / parallel
-        slots = [Slot(int(k), learning * self._policy.probabilities[k]) for k in drawn]
+        slots = [PendingAssignment(int(k), learning * self._policy.probabilities[k]) for k in drawn]
         for place in sorted(rng.permutation(parallel)[:held_back]):
             assert self.baseline is not None  # noqa: S101 -- a control has a baseline
-            slots.insert(int(place), Slot(self.baseline, held_back / parallel, control=True))
+            slots.insert(int(place), PendingAssignment(self.baseline, held_back / parallel, control=True))
         held = PendingRound(self._policy, slots)
         number, self._asked = self._asked, self._asked + 1
         self._rounds[number] = held
@@ -183,7 +183,7 @@ class Study:
         """
         if errors is not None:
             if standard_errors is not None:
-                raise BadMeasurement("errors= is the older name of standard_errors=; give one of them")
+                raise MeasurementError("errors= is the older name of standard_errors=; give one of them")
             standard_errors = errors
         identities = _identities(assignments)
         found = self._find(identities)
@@ -197,17 +197,17 @@ class Study:
         if standard_errors is not None:
             deviations = vectors(standard_errors, self.objective.metrics, len(identities), "standard_errors", labels)
             if (deviations < 0).any():
-                raise BadMeasurement("standard_errors cannot be negative")
+                raise MeasurementError("standard_errors cannot be negative")
         counts = None if units is None else unit_counts(units, len(identities), labels)
         if not self.rounds:
-            warn_unfailing(self.objective, values.T, "in this round")
+            warn_useless_bounds(self.objective, values.T, "in this round")
         for row, (_, slot) in enumerate(found):
             slot.metrics = values[row].tolist()
             slot.errors = None if deviations is None else deviations[row].tolist()
             slot.units = None if counts is None else float(counts[row])
         try:
             self._settle({number for number, _ in found})
-        except BadMeasurement:  # the learner cannot use the round: nothing of this call was recorded
+        except MeasurementError:  # the learner cannot use the round: nothing of this call was recorded
             for _, slot in found:
                 slot.metrics = slot.errors = slot.units = None
             raise
@@ -242,21 +242,21 @@ class Study:
         given = read_observations(observations, standard_errors, metrics, self.candidates)
         seen = observed(given, metrics, len(self.candidates))
         if given is not observations and not self.rounds:  # of a data frame: the service warns when a study is created
-            warn_unfailing(self.objective, np.array([row.mean for row in seen]).T, "in this round")
+            warn_useless_bounds(self.objective, np.array([row.mean for row in seen]).T, "in this round")
         version = seen[0].version
         policy = self._policies.get(version)
         if policy is None:
             if 0 <= version <= self._policy.version:
-                raise AlreadyTold(
+                raise AlreadyAnsweredError(
                     f"policy version {version} was observed before, or is older than the {self.kept} versions that "
                     "this study keeps"
                 )
-            raise BadMeasurement(
+            raise MeasurementError(
                 f"policy version {version!r} was never served; the current one is {self._policy.version}"
             )
         if final and self._open is not None:
-            raise BadOption("a round is not final while one before it may be corrected; settle those first")
-        before = self._open or Correctable(self._state, self._learned_rounds, {})
+            raise OptionError("a round is not final while one before it may be corrected; settle those first")
+        before = self._open or CorrectableRounds(self._state, self._learned_rounds, {})
         round_ = observed_round(seen, policy)
         if not final:  # before it is learned, since taking in new candidates must reach it too
             self._open = before.with_round(policy)
@@ -292,7 +292,9 @@ class Study:
         if self._open is None:
             return
         if self._learned_rounds != self._open.rounds + len(self._open.policies):
-            raise BadOption("a round that was asked and told was learned among those to take back; settle all instead")
+            raise OptionError(
+                "a round that was asked and told was learned among those to take back; settle all instead"
+            )
         self._state, self._learned_rounds = self._open.learned, self._open.rounds
         self._policies = dict(sorted({**self._policies, **self._open.policies}.items()))
         self._open = None
@@ -302,7 +304,7 @@ class Study:
         seen = observed(observations, self.objective.metrics, len(self.candidates))
         version, known = seen[0].version, self._open
         if known is None or version != next(iter(known.policies)):
-            raise BadOption(
+            raise OptionError(
                 f"policy version {version!r} is not the oldest one that may be corrected; those are, in order: "
                 f"{', '.join(map(str, self.correctable)) or 'none'}"
             )
@@ -364,9 +366,9 @@ class Study:
         places = {place_of(self.candidates, candidate) for candidate in candidates}
         retired = self._retired | {place for place in places if place is not None}
         if self.baseline in retired:
-            raise BadOption("the baseline cannot be retired; it is what everything is compared with")
+            raise OptionError("the baseline cannot be retired; it is what everything is compared with")
         if len(retired) == len(self.candidates):
-            raise BadOption("the last candidate in service cannot be retired")
+            raise OptionError("the last candidate in service cannot be retired")
         problem = replace(self._problem, retired=retired)
         self._learner.check(problem)
         self._retired = retired
@@ -383,7 +385,7 @@ class Study:
     def blend(self) -> Blend:
         """The answer so far."""
         if not self.rounds:
-            raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
+            raise NotFittedError("no round has been learned yet; ask, and tell what the assignments measured")
         answer = self._learner.answer(self._problem, self._state)
         return answer if self.space is None else self._gathered(self.space, answer)
 
@@ -401,11 +403,13 @@ class Study:
         (9, 1, 2)
         """
         if not self.rounds:
-            raise NothingLearned("no round has been learned yet; ask, and tell what the assignments measured")
-        if isinstance(self._learner, Mirror):
+            raise NotFittedError("no round has been learned yet; ask, and tell what the assignments measured")
+        if isinstance(self._learner, MirrorAscent):
             return self._learner.means(self._state)[None]
         if not isinstance(self._learner, Thompson):
-            raise Unsupported(f"learner {self.learner!r} does not say what it believes of the means; 'thompson' does")
+            raise UnsupportedError(
+                f"learner {self.learner!r} does not say what it believes of the means; 'thompson' does"
+            )
         belief = self._learner.belief(self._problem, self._state)
         noise = np.empty((draws, *self._problem.shape))
         noise[:, :, self._order] = np.random.default_rng([self.seed, 3]).standard_normal(noise.shape)
@@ -417,7 +421,7 @@ class Study:
             "format": FORMAT,
             "candidates": self.candidates.to_saved(),
             "space": None if self.space is None else self.space.to_saved(),
-            "objective": to_saved(self.objective),
+            "objective": objective_document(self.objective),
             "learner": {"name": self._learner.name, "settings": self._learner.settings()},
             "seed": self.seed,
             "baseline": self.baseline,
@@ -445,12 +449,12 @@ class Study:
         """
         _check_format(state)
         try:
-            goal = from_saved(state["objective"]) if objective is None else objective
-            if to_saved(goal) != state["objective"]:
-                raise BadState(f"the objective passed in ({goal}) is not the one this state was saved with")
+            goal = read_objective_document(state["objective"]) if objective is None else objective
+            if objective_document(goal) != state["objective"]:
+                raise StateError(f"the objective passed in ({goal}) is not the one this state was saved with")
             kind = LEARNERS.get(state["learner"]["name"])
             if kind is None:
-                raise BadState(f"the saved learner {state['learner']['name']!r} does not exist here")
+                raise StateError(f"the saved learner {state['learner']['name']!r} does not exist here")
             study = cls(
                 Candidates.from_saved(state["candidates"]),
                 goal,
@@ -470,11 +474,11 @@ class Study:
             study._policies = {version: Policy(version, tuple(shares)) for version, shares in state["policies"]}
             study._policy = study._policies[state["version"]]
             if "correctable" in state:
-                study._open = Correctable.from_saved(
+                study._open = CorrectableRounds.from_saved(
                     state["correctable"], lambda saved: study._learner.load(study._problem, saved)
                 )
         except (KeyError, TypeError, IndexError) as error:
-            raise BadState(f"the saved state cannot be read: {error!r}") from error
+            raise StateError(f"the saved state cannot be read: {error!r}") from error
         return study
 
     def __repr__(self) -> str:
@@ -493,11 +497,11 @@ class Study:
             control=slot.control,
         )
 
-    def _find(self, identities: list[str]) -> list[tuple[int, Slot]]:
+    def _find(self, identities: list[str]) -> list[tuple[int, PendingAssignment]]:
         if len(set(identities)) < len(identities):
             twice = next(identity for identity in identities if identities.count(identity) > 1)
-            raise AlreadyTold(f"assignment {twice!r} appears twice in one call; tell each assignment once")
-        return [find(self._rounds, identity, self._asked) for identity in identities]
+            raise AlreadyAnsweredError(f"assignment {twice!r} appears twice in one call; tell each assignment once")
+        return [find_assignment(self._rounds, identity, self._asked) for identity in identities]
 
     def _settle(self, numbers: set[int]) -> None:
         """Learn the rounds that are now complete, oldest first."""
@@ -508,7 +512,7 @@ class Study:
                     self._learn(round_)
                 del self._rounds[number]
 
-    def _learn(self, round_: Round, *, publish: bool = True) -> None:
+    def _learn(self, round_: RoundResult, *, publish: bool = True) -> None:
         self._state = self._learner.learn(self._problem, self._state, round_)
         self._learned_rounds += 1
         if not publish:
@@ -552,20 +556,22 @@ class Study:
             return replace(fewer, outlook=answer.outlook)
         return answer
 
-    def _described(self) -> Problem:
+    def _described(self) -> LearningProblem:
         features = None
         if len(self.candidates) <= LARGEST_JOINT:
             features = self.candidates.features() if self.space is None else self.space.features(self.candidates)
-        return Problem(self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits)
+        return LearningProblem(
+            self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits
+        )
 
-    def _grown(self, problem: Problem) -> tuple[Any, Correctable | None]:
+    def _grown(self, problem: LearningProblem) -> tuple[Any, CorrectableRounds | None]:
         """What is known, over the candidates of a problem with more of them."""
         known = self._open
         if known is not None:
             known = known.widened(self._learner.grow(problem, known.learned), len(problem.names))
         return self._learner.grow(problem, self._state), known
 
-    def _extend(self, problem: Problem, state: Any) -> None:
+    def _extend(self, problem: LearningProblem, state: Any) -> None:
         """Describe old policies over the candidates of now."""
         self._problem, self._state, self._order = problem, state, problem.order
         for version, old in self._policies.items():
@@ -587,13 +593,13 @@ def _check_format(state: object) -> None:
     """Refuse a saved state that this version cannot read, and say what to do with it."""
     written = state.get("format") if isinstance(state, Mapping) else None
     if isinstance(written, bool) or not isinstance(written, int):
-        raise BadState(f"a study's state is what state() returned, with a format of {FORMAT}, got {state!r:.80}")
+        raise StateError(f"a study's state is what state() returned, with a format of {FORMAT}, got {state!r:.80}")
     if written > FORMAT:
-        raise BadState(
+        raise StateError(
             f"the state has format {written}, from a newer version of PASTO; this one reads {FORMAT}. Upgrade."
         )
     if written < FORMAT:
-        raise BadState(
+        raise StateError(
             f"the state has format {written}, from an older version of PASTO; this one reads {FORMAT}, because "
             "learners keep other sums now. Finish the study with the version that saved it, or create it again, in a "
             "store under another name, and let it learn from new measurements."
@@ -601,11 +607,11 @@ def _check_format(state: object) -> None:
 
 
 def _saveable(objective: Objective) -> bool:
-    return "utility" not in to_saved(objective)
+    return "utility" not in objective_document(objective)
 
 
 def _identities(assignments: Assignment | str | Sequence[Assignment | str]) -> list[str]:
     several = [assignments] if isinstance(assignments, (Assignment, str)) else list(assignments)
     if not several:
-        raise BadMeasurement("no assignment was given")
+        raise MeasurementError("no assignment was given")
     return [given.id if isinstance(given, Assignment) else given for given in several]

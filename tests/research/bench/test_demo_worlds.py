@@ -7,17 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from pasto.demo.environment import Inside, hear
-from pasto.demo.scenario import Plan, study_file
-from pasto.demo.users import Crowd
+from pasto.demo.environment import InProcessEnvironment, read_line
+from pasto.demo.scenario import DemoPlan, study_file
+from pasto.demo.users import SimulatedUsers
 from pasto.metrics import Moments
 from pasto.service.close_record import read_cells
-from pasto.sim import APPLICATIONS, Conditions, known
+from pasto.sim import APPLICATIONS, Conditions, known_means
 from pasto.store import Store
 from pasto_research.bench import BENCHMARKS
 from pasto_research.bench.demo_worlds import CONFIDENCE, SIZES, SeedResult, SimulatedStudy, measure, run_seed, summarize
 
-TINY = Plan(rounds=2, users=600, confirming=900, truth=1_000)
+TINY = DemoPlan(rounds=2, users=600, confirming=900, truth=1_000)
 
 
 def result(*, certified: bool = True, second: bool = True, binds: bool = True) -> SeedResult:
@@ -45,7 +45,7 @@ def test_every_world_has_a_row_and_each_guardrail_its_own() -> None:
 
 
 def test_a_seed_fixes_the_result() -> None:
-    truth = known(APPLICATIONS["shop"](), 1_000)
+    truth = known_means(APPLICATIONS["shop"](), 1_000)
     one, two, other = (run_seed(truth, TINY, seed) for seed in (3, 3, 4))
     assert (one.holds, one.binding, one.covered, one.gain) == (two.holds, two.binding, two.covered, two.gain)
     assert one.gain != other.gain
@@ -68,7 +68,7 @@ def test_only_certified_blends_promise_anything() -> None:
 
 def test_a_study_that_the_monitor_stops_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedStudy, "learn", lambda study, users: False)
-    stopped = run_seed(known(APPLICATIONS["feed"](), 1_000), TINY, 1)
+    stopped = run_seed(known_means(APPLICATIONS["feed"](), 1_000), TINY, 1)
     assert stopped.stopped
     whole, *_ = summarize("feed", ["like_rate", "share_rate"], [stopped, stopped])
     assert (whole["stopped"], whole["certified"], whole["truly hold"], whole["goal kept"]) == (2, "0%", "n/a", None)
@@ -91,11 +91,11 @@ def test_cells_are_what_events_would_have_measured(world: str) -> None:
         assert study.spec.document["confidence"] == CONFIDENCE
         study.learn(users=20_000)
         ours = control(study.store, world)
-    with Inside() as stage:
+    with InProcessEnvironment() as stage:
         stage.create(study_file(application), seed=1)
         with stage.client(world) as client:
-            hear(client, 1)
-            Crowd(application, 1, Conditions(night=application.night)).come(client, 2_000, 1)
+            read_line(client, 1)
+            SimulatedUsers(application, 1, Conditions(night=application.night)).come(client, 2_000, 1)
         stage.close_round(world)
         with stage.books() as store:
             theirs = control(store, world)

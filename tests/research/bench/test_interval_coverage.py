@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.inference import Cells, Quantity, compare, side, unit_covariances
-from pasto.inference.multiple_comparisons import beating
+from pasto.inference import CellStatistics, Quantity, compare, side, unit_covariances
+from pasto.inference.multiple_comparisons import find_beating
 from pasto_research.bench import write
 from pasto_research.bench.coverage_checks import (
     alarms,
@@ -108,7 +108,7 @@ def test_looking_is_free_where_users_stay() -> None:
     missed = {True: np.zeros(STUDIES, dtype=bool), False: np.zeros(STUDIES, dtype=bool)}
     for look in range(1, looks + 1):
         values = [arm[..., :look].mean(axis=-1) for arm in arms]
-        cells = Cells(
+        cells = CellStatistics(
             np.full((STUDIES, 1, 2), float(users)),
             np.stack([value.mean(axis=-1) for value in values], axis=-1)[:, None, :, None],
             np.stack([users * value.var(axis=-1) for value in values], axis=-1)[:, None, :, None, None],
@@ -217,7 +217,7 @@ def test_winners_are_seldom_false(candidates: int, studies: int) -> None:
 def test_real_winners_are_found() -> None:
     scene = replace(SCENES["lift"], rounds=20)
     found, _ = both(simulate(scene, 50, 1), scene, "candidate")
-    assert beating(found, 0.05 / scene.candidates, sequential=True).mean() > 0.9
+    assert find_beating(found, 0.05 / scene.candidates, sequential=True).mean() > 0.9
 
 
 def test_the_report_of_all_checks_is_written(tmp_path: Path) -> None:

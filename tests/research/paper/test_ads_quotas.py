@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.sim.ads import ads
 from pasto_research import paper
 from pasto_research.paper.data.ipinyou import Log, load
@@ -50,13 +50,13 @@ def test_logs_are_read_by_campaign(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no iPinYou logs"):
+    with pytest.raises(InputError, match="holds no iPinYou logs"):
         load(tmp_path)
     (tmp_path / "1458.test.txt").write_text("0 80\n")
-    with pytest.raises(BadInput, match="should have 3 or 4 columns, got 2"):
+    with pytest.raises(InputError, match="should have 3 or 4 columns, got 2"):
         load(tmp_path)
     (tmp_path / "1458.test.txt").write_text("0 80 x\n")
-    with pytest.raises(BadInput, match="3 numbers a line"):
+    with pytest.raises(InputError, match="3 numbers a line"):
         load(tmp_path)
 
 
@@ -136,5 +136,5 @@ def test_guardrails_stand_below_the_baseline_of_those_who_are_asked() -> None:
 
 
 def test_a_baseline_that_shows_nothing_of_a_guardrail_is_refused() -> None:
-    with pytest.raises(BadInput, match="few: the baseline shows no fresh, so nothing can be told in percent of it"):
+    with pytest.raises(InputError, match="few: the baseline shows no fresh, so nothing can be told in percent of it"):
         learn(few((0.0, 0.0)), Size(runs=1, rounds=1))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.report import figures
 from pasto_research import paper
 from pasto_research.paper import EXPERIMENTS, Claim, Outcome, Size, Table
@@ -48,9 +48,9 @@ def test_sizes_are_the_experiments_own_unless_told(
 
 
 def test_unknown_names_and_sizes_are_refused() -> None:
-    with pytest.raises(BadOption, match="no experiment is called 'toy'; there are"):
+    with pytest.raises(OptionError, match="no experiment is called 'toy'; there are"):
         paper.run("toy")
-    with pytest.raises(BadOption, match="rounds must be at least 1, got 0"):
+    with pytest.raises(OptionError, match="rounds must be at least 1, got 0"):
         paper.run("toy-a", rounds=0)
 
 
@@ -62,7 +62,7 @@ def test_an_outcome_is_written_as_json_png_and_svg(tmp_path: Path) -> None:
         claims=(Claim("blend wins", "yes", "1 against 0", True),),
         tables=(Table("f", ("rounds", "f"), ((10, 0.5),)),),
         data={"mean": np.array([0.5, np.nan, np.inf]), "holds": np.True_, "inner": {"t": np.arange(2)}},
-        figures={"toy-a": lambda: figures.sheet()[0], "toy-a-more": lambda: figures.sheet()[0]},
+        figures={"toy-a": lambda: figures.new_figure()[0], "toy-a-more": lambda: figures.new_figure()[0]},
     )
     written = paper.write(outcome, tmp_path / "new" / "place")
     assert [path.name for path in written] == [

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.sim import Trace
+from pasto.sim import LearningTrace
 from pasto_research import paper
 from pasto_research.paper import Outcome, saved
 from pasto_research.paper.figure3_two_arms import OURS, PLAIN, TUNED, _agrees, _faster
@@ -58,10 +58,10 @@ def test_few_rounds_and_one_run_are_told_without_a_verdict() -> None:
     assert outcome.tables[0].header == ("learner", "5 rounds")
 
 
-def _trace(values: list[float], mark: int = 1_000) -> Trace:
+def _trace(values: list[float], mark: int = 1_000) -> LearningTrace:
     answer = np.array(values)[:, None]
     one = np.ones(len(values))
-    return Trace("pasto", 1, 1, np.array([mark]), answer, answer, one[:, None], one, one)
+    return LearningTrace("pasto", 1, 1, np.array([mark]), answer, answer, one[:, None], one, one)
 
 
 def test_a_mean_far_from_the_reference_does_not_hold() -> None:

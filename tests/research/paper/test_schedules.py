@@ -1,7 +1,7 @@
 import numpy as np
 
 from pasto.optimize.learners import Algorithm1
-from pasto.sim import Trace, example_a, monte_carlo
+from pasto.sim import LearningTrace, example_a, monte_carlo
 from pasto_research.paper.curves import TRUE, horizons, measured, schedules
 from pasto_research.paper.experiment import Size
 from pasto_research.paper.theory_bounds import Constants
@@ -25,7 +25,7 @@ def test_horizons_end_where_they_are_told_to() -> None:
 
 
 def test_a_step_that_depends_on_the_horizon_has_a_run_for_each() -> None:
-    def ends(trace: Trace) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def ends(trace: LearningTrace) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         return trace.answer
 
     size, world = Size(runs=4, rounds=50, seed=3), example_a()

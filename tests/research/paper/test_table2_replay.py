@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto_research import paper
 from pasto_research.paper import table2_replay
 from pasto_research.paper.models.mult_vae import Autoencoder, Settings, Training
@@ -119,7 +119,9 @@ def test_revenue_is_told_for_a_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_data_is_needed() -> None:
-    with pytest.raises(BadOption, match=r"movielens needs MovieLens .*; name the directory that holds it with --data"):
+    with pytest.raises(
+        OptionError, match=r"movielens needs MovieLens .*; name the directory that holds it with --data"
+    ):
         paper.run("movielens")
 
 

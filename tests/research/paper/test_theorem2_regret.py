@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.sim import Moment, World, drift, example_a, monte_carlo
+from pasto.sim import RunRound, World, drift, example_a, monte_carlo
 from pasto_research.paper import Outcome, run, write
 from pasto_research.paper.curves import TRUE
 from pasto_research.paper.theorem2_regret import best_fixed, worlds
@@ -53,7 +53,7 @@ def test_a_comparator_at_an_end_is_found() -> None:
 def test_regrets_are_sums_over_rounds(outcome: Outcome, name: str) -> None:
     world = WORLDS[name]
 
-    def seen(moment: Moment) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def seen(moment: RunRound) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         estimate = moment.state.total / (moment.round + 1)
         return world.objective.value(np.einsum("rmk,rk->rm", estimate, moment.served))
 

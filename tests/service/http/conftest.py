@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
 
@@ -19,7 +19,7 @@ from pasto.service.study_file import EXAMPLE, read_document
 class Site:
     """A live service with a client that keeps its connection."""
 
-    running: Running
+    running: ServiceProcess
     client: httpx.Client
 
     @property
@@ -49,7 +49,9 @@ class Site:
 @contextmanager
 def serving(**settings: Any) -> Iterator[Site]:
     """A service on a free port, in a thread of its own."""
-    running = Running(Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}))
+    running = ServiceProcess(
+        Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings})
+    )
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pasto.errors import BadOption
-from pasto.service.http.server import Running
-from pasto.service.http_client import Remote
-from pasto.service.settings import Settings, Span
+from pasto.errors import OptionError
+from pasto.service.http.server import ServiceProcess
+from pasto.service.http_client import HttpStudyApi
+from pasto.service.settings import SettingRange, Settings
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -33,7 +33,7 @@ def learned(site: Site) -> None:
 def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -> None:
     site = serve(store=str(tmp_path / "store"))
     learned(site)
-    remote = Remote(site.url)
+    remote = HttpStudyApi(site.url)
     assert remote.archive_events("feed", who="ann") == {"study": "feed", "files": 1, "events": 20, "deleted_rounds": []}
     gone = site.client.post("/v1/studies/feed/forget", json={"unit": "user/7", "reason": "asked to"})
     assert (gone.status_code, gone.json()) == (200, {"study": "feed", "events": 1, "rounds": [1]})
@@ -67,8 +67,8 @@ def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve,
     site.study()
     refused = site.client.post("/v1/studies/feed/forget", json={"unit": "ann"})
     assert (refused.status_code, "--archive" in refused.json()["error"]["message"]) == (400, True)
-    with pytest.raises(BadOption, match="--archive"):
-        Running(Settings(store="memory:", port=0, archive_after=Span("7d")))
+    with pytest.raises(OptionError, match="--archive"):
+        ServiceProcess(Settings(store="memory:", port=0, archive_after=SettingRange("7d")))
     site = serve(archive=str(tmp_path / "archive"))
     site.study()
     assert site.client.post("/v1/studies/feed/forget", json={"unit": "ann"}).json()["events"] == 0
@@ -76,7 +76,7 @@ def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve,
 
 def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pasto.service.retention_worker.RARELY", 1)
-    site = serve(store=str(tmp_path / "store"), archive_after=Span(0.001))
+    site = serve(store=str(tmp_path / "store"), archive_after=SettingRange(0.001))
     learned(site)
     site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)
     assert site.running.service.replay("feed")["identical"]
@@ -89,7 +89,9 @@ def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Pa
     context = site.running.application.context
     with ThreadPoolExecutor() as others:
         with archive.alone():
-            asked = [others.submit(Remote(site.url).forget, "feed", f"user/{number}", who="ann") for number in range(4)]
+            asked = [
+                others.submit(HttpStudyApi(site.url).forget, "feed", f"user/{number}", who="ann") for number in range(4)
+            ]
             site.until(context.keeping.locked)
             assert site.client.get("/v1/studies/feed/report").status_code == 200
             assert not any(one.done() for one in asked)

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pasto.service.http import monitoring
 from pasto.service.http.app import Application
-from pasto.service.policy_cache import Board
+from pasto.service.policy_cache import PolicyCache
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
@@ -227,7 +227,7 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
 
 
 def test_a_node_that_has_lost_its_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Board, "silence", property(lambda board: 90.0))
+    monkeypatch.setattr(PolicyCache, "silence", property(lambda board: 90.0))
     assert looked(site) == {"PastoPolicyStale"}
 
 

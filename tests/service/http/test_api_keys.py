@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pasto.errors import BadOption
-from pasto.service.api_keys import KEY, Keys, permits, redact
+from pasto.errors import OptionError
+from pasto.service.api_keys import KEY, ApiKeys, is_permitted, redact
 from pasto.store import Store, open_store
 
 
@@ -18,7 +18,7 @@ def store() -> Iterator[Store]:
 
 
 def test_a_key_is_kept_as_a_digest_only(store: Store) -> None:
-    made = Keys(store).create("web", ["read"])
+    made = ApiKeys(store).create("web", ["read"])
     (row,) = store.keys()
     assert KEY.fullmatch(made["key"])
     assert made["key"].split("_")[2] not in repr(row)
@@ -26,7 +26,7 @@ def test_a_key_is_kept_as_a_digest_only(store: Store) -> None:
 
 
 def test_only_the_key_itself_is_known(store: Store) -> None:
-    keys = Keys(store)
+    keys = ApiKeys(store)
     key = keys.create("web", ["read"])["key"]
     assert keys.check(key) is not None
     for wrong in (
@@ -44,7 +44,7 @@ def test_only_the_key_itself_is_known(store: Store) -> None:
 
 
 def test_every_check_compares_in_constant_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = Keys(store)
+    keys = ApiKeys(store)
     key = keys.create("web", ["read"])["key"]
     compared: list[tuple[str, str]] = []
     honest = hmac.compare_digest
@@ -61,7 +61,7 @@ def test_every_check_compares_in_constant_time(store: Store, monkeypatch: pytest
 
 def test_a_key_expires(store: Store) -> None:
     now = 1000.0
-    keys = Keys(store, clock=lambda: now)
+    keys = ApiKeys(store, clock=lambda: now)
     key = keys.create("web", ["read"], expires_in=60)["key"]
     assert keys.check(key) is not None
     now = 1060.0
@@ -71,7 +71,7 @@ def test_a_key_expires(store: Store) -> None:
 
 
 def test_a_revoked_key_is_refused_here_at_once_and_elsewhere_after_a_refresh(store: Store) -> None:
-    here, there = Keys(store), Keys(store)
+    here, there = ApiKeys(store), ApiKeys(store)
     made = here.create("web", ["read"])
     there.refresh()
     assert there.check(made["key"]) is not None
@@ -85,7 +85,7 @@ def test_a_revoked_key_is_refused_here_at_once_and_elsewhere_after_a_refresh(sto
 
 def test_rotation_overlaps(store: Store) -> None:
     now = 1000.0
-    keys = Keys(store, clock=lambda: now)
+    keys = ApiKeys(store, clock=lambda: now)
     old = keys.create("web", ["read", "ingest"], expires_in=7200)
     new = keys.rotate(old["prefix"], grace=600)
     assert (new["name"], new["scopes"]) == ("web", ["read", "ingest"])
@@ -96,12 +96,12 @@ def test_rotation_overlaps(store: Store) -> None:
     keys.refresh()
     assert keys.check(old["key"]) is None
     assert keys.check(new["key"]) is not None
-    with pytest.raises(BadOption, match="no valid key"):
+    with pytest.raises(OptionError, match="no valid key"):
         keys.rotate(old["prefix"])
 
 
 def test_a_key_in_its_last_days_can_still_be_revoked_at_once(store: Store) -> None:
-    keys = Keys(store)
+    keys = ApiKeys(store)
     old = keys.create("web", ["read"])
     keys.rotate(old["prefix"], grace=600)
     assert keys.revoke(old["prefix"])
@@ -110,15 +110,15 @@ def test_a_key_in_its_last_days_can_still_be_revoked_at_once(store: Store) -> No
 
 
 def test_admin_may_do_everything(store: Store) -> None:
-    keys = Keys(store)
+    keys = ApiKeys(store)
     admin = keys.check(keys.create("boss", ["admin"])["key"])
     web = keys.check(keys.create("web", ["evaluate", "ingest"])["key"])
     assert admin is not None
     assert web is not None
-    assert permits(admin, ["read"])
-    assert permits(web, ["ingest"])
-    assert not permits(web, ["admin"])
-    assert not permits(web, ["read"])
+    assert is_permitted(admin, ["read"])
+    assert is_permitted(web, ["ingest"])
+    assert not is_permitted(web, ["admin"])
+    assert not is_permitted(web, ["read"])
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_admin_may_do_everything(store: Store) -> None:
     ],
 )
 def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_in: float | None, told: str) -> None:
-    with pytest.raises(BadOption, match=told):
-        Keys(store).create(name, scopes, expires_in=expires_in)
+    with pytest.raises(OptionError, match=told):
+        ApiKeys(store).create(name, scopes, expires_in=expires_in)
     assert store.keys() == []
 
 
 def test_keys_are_blotted_out_wherever_they_stand(store: Store) -> None:
-    key = Keys(store).create("web", ["read"])["key"]
+    key = ApiKeys(store).create("web", ["read"])["key"]
     told = redact(f"Authorization: Bearer {key}; {key!r}")
     assert key.split("_")[2] not in told
     assert told.count(key.split("_")[1]) == 2

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pasto.service.api_keys import SCOPES, Keys
+from pasto.service.api_keys import SCOPES, ApiKeys
 from pasto.service.http.routes import ROUTES, Route
-from pasto.service.http_client import Remote
+from pasto.service.http_client import HttpStudyApi
 from pasto.service.study_file import EXAMPLE, read_document
 
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
 
 def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     site = serve()
-    boss = Remote(site.url).create_key("boss", ["admin"], who="ann")
-    desk = Remote(site.url, boss["key"])
+    boss = HttpStudyApi(site.url).create_key("boss", ["admin"], who="ann")
+    desk = HttpStudyApi(site.url, boss["key"])
     web = desk.create_key("web", ["read"], who="bob")
     successor = desk.rotate_key(web["prefix"], grace=60.0, who="bob")
     assert desk.revoke_key(web["prefix"])
@@ -247,7 +247,7 @@ def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
 
 def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None:
     site = serve(poll=0.05)
-    other = Keys(site.running.service.store)
+    other = ApiKeys(site.running.service.store)
     made = other.create("boss", ["admin"])
     second = other.create("ops", ["admin"])
     headers = {"authorization": f"Bearer {made['key']}"}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pasto.errors import BadInput
-from pasto.service.http_client import Remote
+from pasto.errors import InputError
+from pasto.service.http_client import HttpStudyApi
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve
@@ -31,8 +31,8 @@ def test_a_held_round_is_shown_counted_and_resolved(serve: Serve) -> None:
     assert (wrong.status_code, "held rounds: 1" in wrong.json()["error"]["message"]) == (400, True)
     answer = site.client.post(RESOLVE, json={"round": 1, "resolution": "discard", "reason": "no events were sent"})
     assert answer.json()["held"][0]["resolution"] == "discard"
-    remote = Remote(site.url)
-    with pytest.raises(BadInput, match="is not held back"):
+    remote = HttpStudyApi(site.url)
+    with pytest.raises(InputError, match="is not held back"):
         remote.resolve_round("feed", 7, "learn", who="ann", reason="so")
     assert remote.resolve_round("feed", 1, "learn", who="ann", reason="so")["held"][0]["resolution"] == "learn"
     assert remote.audit("feed")[-1]["who"] == "ann"

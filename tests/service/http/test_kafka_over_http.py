@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from pasto.errors import BadOption, StoreRefused
-from pasto.service.http.server import Running
-from pasto.service.kafka import Topics, read_properties, read_topics
+from pasto.errors import OptionError, UnsafeStoreError
+from pasto.service.http.server import ServiceProcess
+from pasto.service.kafka import TopicConsumer, read_properties, read_topics
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.store import open_store
-from pasto.store.sqlite_connections import Directory
+from pasto.store.sqlite_connections import StoreDirectory
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -64,8 +64,8 @@ def lag(site: Site) -> float | None:
 def free(folder: Path) -> bool:
     """Whether nobody holds a store's directory."""
     try:
-        Directory(folder).release()
-    except StoreRefused:
+        StoreDirectory(folder).release()
+    except UnsafeStoreError:
         return False
     return True
 
@@ -114,12 +114,12 @@ def test_settings_that_do_not_do_are_told_at_the_start(tmp_path: Path) -> None:
         ({"kafka_servers": "x:9092", "kafka_topic": "t", "kafka_properties": str(tmp_path / "no")}, "cannot be read"),
     ]
     for given, match in wrong:
-        with pytest.raises(BadOption, match=match):
-            Running(Settings(store="memory:", port=0, **given))
-    with pytest.raises(BadOption, match="each topic once"):
+        with pytest.raises(OptionError, match=match):
+            ServiceProcess(Settings(store="memory:", port=0, **given))
+    with pytest.raises(OptionError, match="each topic once"):
         read_topics("a=x,a=y")
     (tmp_path / "bad").write_text("secret-without-a-name\n")
-    with pytest.raises(BadOption, match="line 1 of") as refused:
+    with pytest.raises(OptionError, match="line 1 of") as refused:
         read_properties(str(tmp_path / "bad"))
     assert "secret" not in str(refused.value)
 
@@ -139,7 +139,7 @@ def test_a_client_that_fails_to_the_last_is_begun_again(monkeypatch: pytest.Monk
     monkeypatch.setattr("pasto.service.kafka.subscribe", lambda topics, settings: Broken())
     monkeypatch.setattr("pasto.service.kafka.REST", 0.0)
     service = Service(open_store("memory:"))
-    topics = Topics(service, {"clicks": "feed"}, {})
+    topics = TopicConsumer(service, {"clicks": "feed"}, {})
     topics.start()
     thread = topics._thread
     assert thread is not None

@@ -13,7 +13,7 @@ import pytest
 from pasto.service.http import body as bodies
 from pasto.service.http import ofrep, studies
 from pasto.service.http.body import check_depth
-from pasto.service.http.responses import Refused
+from pasto.service.http.responses import ApiError
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -304,7 +304,7 @@ def test_every_study_name_is_safe_in_a_path(site: Site) -> None:
 def test_depth_is_counted_outside_strings_and_in_one_pass(body: bytes, deep: bool) -> None:
     try:
         check_depth(body, 32)
-    except Refused:
+    except ApiError:
         assert deep
     else:
         assert not deep

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pasto.service.http.prometheus import BOUNDS, Meters
+from pasto.service.http.prometheus import BOUNDS, PrometheusMetrics
 from pasto.service.http.routes import ROUTES
-from pasto.service.http.server import JsonLines, Lines, start_logging
+from pasto.service.http.server import JsonFormatter, TextFormatter, start_logging
 from pasto.store.write_queue import WAITING
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def record(message: str, **added: Any) -> logging.LogRecord:
 
 def test_every_record_is_one_line() -> None:
     forged = record('end\n{"level": "error"}\r\x1b[31m', study="a\nb", nothing=None)
-    line = JsonLines().format(forged)
+    line = JsonFormatter().format(forged)
     assert "\n" not in line
     told = json.loads(line)
     assert (told["message"], told["study"]) == ('end\n{"level": "error"}\r\x1b[31m', "a\nb")
     assert "nothing" not in told
-    text = Lines().format(forged)
+    text = TextFormatter().format(forged)
     assert not re.search(r"[\n\r\x1b]", text)
     assert r"end\n" in text
 
@@ -129,7 +129,7 @@ def test_alerts_name_what_is_counted_and_can_fire() -> None:
 
 
 def test_the_histogram_adds_up() -> None:
-    meters = Meters(lambda: ())
+    meters = PrometheusMetrics(lambda: ())
     for seconds in (0.0001, 0.0005, 0.02, 0.3, 100.0):
         meters.request(ROUTES[0], 200, seconds)
     text = meters.text().decode()

@@ -12,7 +12,7 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def ask(site: Site, key: str, context: Any) -> Any:
 
 
 def test_the_real_client_reads_every_type(flags: Site, client: OpenFeatureClient) -> None:
-    policy = Published.from_text(flags.client.get("/v1/studies/ranking/policy").content)
+    policy = PublishedPolicy.from_text(flags.client.get("/v1/studies/ranking/policy").content)
     for unit in (f"user {k}" for k in range(30)):
         context = EvaluationContext(unit, {"country": "NL", "nested": {"a": [1, 2]}})
         cell = policy.draw(unit)

@@ -14,7 +14,7 @@ import pytest
 
 from pasto.service.generation_cache import GenerationCache
 from pasto.service.http.questions import Questions
-from pasto.service.http.responses import Answer
+from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolFullError, WorkerPool
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def run(work: Callable[[Questions, WorkerPool], Any], **settings: Any) -> None:
 def test_answers_are_cached_up_to_so_many_bytes() -> None:
     computed: list[str] = []
 
-    def answer(text: str) -> Callable[[], Answer]:
-        def work() -> Answer:
+    def answer(text: str) -> Callable[[], HttpResponse]:
+        def work() -> HttpResponse:
             computed.append(text)
-            return Answer(200, text.encode())
+            return HttpResponse(200, text.encode())
 
         return work
 
@@ -181,10 +181,10 @@ def test_answers_are_cached_up_to_so_many_bytes() -> None:
 def test_a_question_that_no_caller_waits_for_is_not_begun() -> None:
     end, begun = threading.Event(), threading.Event()
 
-    def first() -> Answer:
+    def first() -> HttpResponse:
         begun.set()
         assert end.wait(ENOUGH)
-        return Answer(200)
+        return HttpResponse(200)
 
     async def ask(questions: Questions, pool: WorkerPool) -> None:
         under_way = asyncio.ensure_future(questions.ask(("kind", 1), first, seconds=ENOUGH))
@@ -194,7 +194,7 @@ def test_a_question_that_no_caller_waits_for_is_not_begun() -> None:
         assert questions.pending("kind") == 1
         end.set()
         assert (await under_way).status == 200
-        again = await questions.ask(("kind", 2), lambda: Answer(204), seconds=ENOUGH)
+        again = await questions.ask(("kind", 2), lambda: HttpResponse(204), seconds=ENOUGH)
         assert again.status == 204
 
     run(ask)
@@ -203,15 +203,15 @@ def test_a_question_that_no_caller_waits_for_is_not_begun() -> None:
 def test_callers_are_answered_when_the_service_ends() -> None:
     end, begun = threading.Event(), threading.Event()
 
-    def first() -> Answer:
+    def first() -> HttpResponse:
         begun.set()
         assert end.wait(ENOUGH)
-        return Answer(200)
+        return HttpResponse(200)
 
     async def ask(questions: Questions, pool: WorkerPool) -> None:
         asked = [
             asyncio.ensure_future(questions.ask(("kind", 1), first, seconds=ENOUGH)),
-            asyncio.ensure_future(questions.ask(("kind", 2), lambda: Answer(200), seconds=ENOUGH)),
+            asyncio.ensure_future(questions.ask(("kind", 2), lambda: HttpResponse(200), seconds=ENOUGH)),
         ]
         await asyncio.to_thread(begun.wait, ENOUGH)
         pool.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pasto.service.http_client import Remote
+from pasto.service.http_client import HttpStudyApi
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -55,7 +55,7 @@ def test_another_question_is_answered(serve: Serve) -> None:
     site.client.post("/v1/studies/feed/events", json=events).raise_for_status()
     site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
     candidates = {one["candidate"] for one in drawn["assignments"]}
-    found = Remote(site.url).what_if("feed", keep=["y >= 2.5"], only=sorted(candidates))
+    found = HttpStudyApi(site.url).what_if("feed", keep=["y >= 2.5"], only=sorted(candidates))
     assert found["objective"] == "maximize x, keep y >= 2.5"
     assert abs(found["metrics"]["y"]["value"] - 2.5) < 0.2
     refused = site.client.post("/v1/studies/feed/what-if", json={"maximize": ["clicks"]})

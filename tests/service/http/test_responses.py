@@ -35,8 +35,8 @@ def every_error() -> list[type[errors.PastoError]]:
 def test_every_error_of_the_library_has_an_answer() -> None:
     unforeseen = {"PastoError", "SolverFailed", "UnknownAssignment", "AlreadyTold"}
     given: dict[type, tuple[Any, ...]] = {
-        errors.BadSpec: ({"a": "b"},),
-        errors.MissingExtra: ("what it needs", "serve"),
+        errors.StudyFileError: ({"a": "b"},),
+        errors.MissingExtraError: ("what it needs", "serve"),
     }
     for kind in every_error():
         error = kind(*given.get(kind, ("what came and the cure",)))
@@ -53,7 +53,7 @@ def test_every_error_of_the_library_has_an_answer() -> None:
 
 
 def test_a_bad_study_file_names_every_field() -> None:
-    found = explained(errors.BadSpec({"goal": "is missing", "unit": "is 3"}), 1)
+    found = explained(errors.StudyFileError({"goal": "is missing", "unit": "is 3"}), 1)
     assert found is not None
     assert found.status == 422
     assert json.loads(found.body)["error"]["problems"] == {"goal": "is missing", "unit": "is 3"}
@@ -105,7 +105,7 @@ def failed(error: Exception) -> Any:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (errors.StoreBusy("full"), 503, "store_busy"),
+        (errors.StoreBusyError("full"), 503, "store_busy"),
         (errors.StoreError("gone"), 503, "store_unavailable"),
         (OSError(errno.ENOSPC, "No space left on device"), 507, "storage_full"),
         (RuntimeError("secret"), 500, "internal_error"),

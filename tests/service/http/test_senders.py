@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pasto.service.http.server import Running
+from pasto.service.http.server import ServiceProcess
 
 
-def _names(running: Running) -> set[str]:
+def _names(running: ServiceProcess) -> set[str]:
     policy = running.service.board.current("feed")
     return {cell.name for cell in policy.cells}
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from pasto.cli.serve import serve
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.service.settings import SETTINGS, Settings, is_loopback, read_settings
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
@@ -54,7 +54,7 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
     ],
 )
 def test_a_bad_setting_is_told_by_what_was_typed(given: dict[str, str], told: str) -> None:
-    with pytest.raises(BadOption, match=re.escape(told)):
+    with pytest.raises(OptionError, match=re.escape(told)):
         read_settings(given)
 
 

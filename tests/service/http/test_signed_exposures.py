@@ -10,7 +10,7 @@ import pytest
 
 from pasto_sdk import Client, Request, Response
 from pasto_sdk.exposure_signature import sign_exposure
-from pasto_sdk.http_transport import Http
+from pasto_sdk.http_transport import HttpTransport
 
 HEADER = "pasto-signing-key"
 SIGNED = {"exposures": {"signed": True}}
@@ -153,7 +153,7 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path
         assert first.ready(60)
     now = [0.0]
     posts: list[Request] = []
-    http = Http()
+    http = HttpTransport()
 
     def transport(request: Request) -> Response:
         if request.method == "POST":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import SourceError
-from pasto.service.http_client import Remote
+from pasto.service.http_client import HttpStudyApi
 from pasto.service.study_file import EXAMPLE, read_document
 
 Serve = Callable[..., Any]
@@ -37,7 +37,7 @@ def test_a_file_is_checked_and_nothing_created(serve: Serve, lake: Path) -> None
     checked = site.client.post("/v1/check", json=document)
     assert checked.status_code == 200
     assert checked.json()["source"]["tables"]["seen"] == {"person": "VARCHAR", "policy": "BIGINT"}
-    assert Remote(site.url).check(document) == checked.json()
+    assert HttpStudyApi(site.url).check(document) == checked.json()
     (lake / "deeds.csv").write_text(DEEDS.replace("secs", "seks"))
     refused = site.client.post("/v1/check", json=document)
     assert refused.status_code == 422
@@ -55,7 +55,7 @@ def test_a_failing_source_is_an_error_with_its_reason_and_a_warning_of_readyz(se
     assert error["code"] == "source_failed"
     assert "'policy', which the table 'deeds' does not have; it has person, polcy, kind, secs" in error["message"]
     with pytest.raises(SourceError, match="did you mean 'polcy'"):
-        Remote(site.url).close_round("feed", who="ann")
+        HttpStudyApi(site.url).close_round("feed", who="ann")
     ready = site.client.get("/readyz")
     assert ready.status_code == 200, "decisions are still served"
     assert ready.json() == {"status": "ok", "warnings": [f"study 'feed' since round 1: {error['message']}"]}

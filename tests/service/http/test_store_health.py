@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pasto.errors import StoreError, StoreRefused
-from pasto.service.api_keys import Keys
+from pasto.errors import StoreError, UnsafeStoreError
+from pasto.service.api_keys import ApiKeys
 from pasto.service.http.store_health import StoreHealth
 from pasto.store import open_store
 from pasto.store.disk_reserve import RESERVE_BYTES
@@ -177,10 +177,10 @@ def test_damage_that_a_request_meets_is_not_ready(serve: Serve, tmp_path: Path) 
 
 def test_a_lost_store_with_keys_does_not_open_to_everybody(serve: Serve, tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    Keys(store).create("ops", ["admin"])
+    ApiKeys(store).create("ops", ["admin"])
     store.close()
     (tmp_path / "pasto.db").unlink()
-    with pytest.raises(StoreRefused, match=r"held a store with keys.*restore a backup.*delete .*pasto.mark"):
+    with pytest.raises(UnsafeStoreError, match=r"held a store with keys.*restore a backup.*delete .*pasto.mark"):
         serve(store=str(tmp_path))
 
 

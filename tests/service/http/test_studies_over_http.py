@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from pasto.cli import main
 from pasto.errors import StoreError
 from pasto.service.http import policies
-from pasto.service.http_client import Remote
+from pasto.service.http_client import HttpStudyApi
 from pasto.service.study_file import EXAMPLE, read_document
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -131,7 +131,7 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
     assert deleted == {"name": "feed", "state": "deleted", "deleted_as": "feed@1"}
     assert site.client.get("/v1/studies/feed").status_code == 404
     assert site.client.get("/v1/studies").json() == {"studies": []}
-    desk = Remote(site.url)
+    desk = HttpStudyApi(site.url)
     assert desk.create(document, who="ann", reason="again")["state"] == "draft"
     assert desk.edit("feed", {**document, "description": "more"}, who="ann", reason="why")["description"] == "more"
     assert [line["reason"] for line in desk.audit("feed")] == ["again", "why"]
@@ -147,7 +147,7 @@ def test_a_draft_is_edited_and_deleted_over_http(serve: Serve) -> None:
 
 def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     site = serve()
-    desk = Remote(site.url)
+    desk = HttpStudyApi(site.url)
     document = read_document(EXAMPLE, "yaml")
     assert desk.create(document, who="ann")["state"] == "draft"
     assert desk.change("feed", "start", who="ann")["round"] == 1
@@ -158,7 +158,7 @@ def test_the_remote_desk_speaks_with_this_service(serve: Serve) -> None:
     assert [line["who"] for line in desk.audit("feed")] == ["ann", "ann", "ann"]
     assert desk.replay("feed")["identical"]
     made = desk.create_key("boss", ["admin"], expires_in=600)
-    desk = Remote(site.url, made["key"])
+    desk = HttpStudyApi(site.url, made["key"])
     listed = desk.keys()
     assert [key["prefix"] for key in listed] == [made["prefix"]]
     desk.close_round("feed", who="Zoë: 100 %")
@@ -171,7 +171,7 @@ def test_the_policy_is_the_document_itself(site: Site) -> None:
     current = site.running.service.board.current("feed")
     assert answer.content == current.text.encode()
     assert answer.headers["etag"] == f'"{current.checksum}"'
-    Published.from_text(answer.content, answer.headers["etag"].strip('"'))
+    PublishedPolicy.from_text(answer.content, answer.headers["etag"].strip('"'))
     for tag in (answer.headers["etag"], f'"other", W/{answer.headers["etag"]}', "*"):
         again = site.client.get(POLICY, headers={"if-none-match": tag})
         assert (again.status_code, again.content) == (304, b"")
@@ -257,7 +257,7 @@ def test_more_waiters_than_allowed_are_answered_at_once_and_disconnected(serve: 
 
 
 def test_decisions_are_those_of_the_policy(site: Site) -> None:
-    policy = Published.from_text(site.client.get(POLICY).content)
+    policy = PublishedPolicy.from_text(site.client.get(POLICY).content)
     units = ["ann", "böb", "用户", "😀", 'quo"te\\', "nul\u0000", "x" * 256]
     many = site.client.post(ASSIGN, json={"units": units}).json()
     assert (many["study"], many["version"], many["round"]) == ("feed", policy.version, policy.round)

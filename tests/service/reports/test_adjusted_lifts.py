@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.report.html import page
-from pasto.report.text import text
+from pasto.report.html import render_html
+from pasto.report.text import render_text
 
 Make = Callable[..., Any]
 SEEN = {"event": "seen", "per_unit": "sum"}
@@ -88,7 +88,7 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     assert lift_of(told, "the blend", "y")["adjusted"] is None
     assert report["claims"].endswith("x is adjusted by what units did before.")
     assert "cannot be told" not in report["claims"]
-    for shown in (text(report), page(report)):
+    for shown in (render_text(report), render_html(report)):
         assert "variance reduced by" in shown
         assert "variance is reduced by" in " ".join(shown.split())
     json.dumps(report, allow_nan=False)
@@ -102,7 +102,7 @@ def test_a_range_is_told_beside(place: Any) -> None:
     assert served["bounded"]["relative"]["low"] < 0.0 < served["bounded"]["relative"]["high"]
     assert lift_of(report["learning"], "the blend", "y")["bounded"] is None
     assert lift_of(report["learning"], "the learner's traffic", "rate")["bounded"] is None
-    for shown in (text(report), page(report)):
+    for shown in (render_text(report), render_html(report)):
         assert "by its range" in shown
 
 
@@ -115,7 +115,7 @@ def test_a_confirmation_is_adjusted_too(place: Any) -> None:
     raw, adjusted = widths(lift)
     assert adjusted < 0.7 * raw
     assert lift["adjusted"]["variance_reduced_by"] > 0.5
-    for shown in (text(report), page(report)):
+    for shown in (render_text(report), render_html(report)):
         assert "x, adjusted" in shown
     assert report["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
     assert place.service.replay("feed")["identical"]
@@ -127,4 +127,4 @@ def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:
         place.round()
     report = place.service.report("feed")
     assert all(lift["adjusted"] is None for lift in report["learning"]["lifts"])
-    assert "adjusted" not in text(report)
+    assert "adjusted" not in render_text(report)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadOption, WrongState
+from pasto.errors import LifecycleError, OptionError
 from pasto.service.reports.confirmation_report import judge_confirmation
-from pasto.service.study_file import Spec, parse_spec
+from pasto.service.study_file import StudySpec, parse_spec
 
 Make = Callable[..., Any]
 Ends = tuple[float, float]
@@ -28,7 +28,7 @@ def told(control: float = 10.0, **ends: Ends | None) -> dict[str, Any]:
 
 
 @pytest.fixture
-def spec(document: dict[str, Any]) -> Callable[..., Spec]:
+def spec(document: dict[str, Any]) -> Callable[..., StudySpec]:
     return lambda **changes: parse_spec({**document, **changes})
 
 
@@ -88,11 +88,11 @@ def confirming(playground: Make, floor: str, **options: Any) -> Any:
 def test_an_inconclusive_confirmation_is_deployed_only_with_an_override_and_a_reason(playground: Make) -> None:
     place = confirming(playground, "-5%")
     place.crowd(300)
-    with pytest.raises(WrongState, match=r"'feed' is not confirmed.*Not shown to hold: y at least -2%") as refused:
+    with pytest.raises(LifecycleError, match=r"'feed' is not confirmed.*Not shown to hold: y at least -2%") as refused:
         place.service.change("feed", "deploy", who="ann", reason="confirmed")
     assert "or deploy it without a confirmation and with a reason" in str(refused.value)
     assert "--without-confirmation" in str(refused.value)
-    with pytest.raises(BadOption, match="without a confirmation needs a reason"):
+    with pytest.raises(OptionError, match="without a confirmation needs a reason"):
         place.service.change("feed", "deploy", who="ann", without_confirmation=True)
     assert place.service.show("feed")["state"] == "confirming"
     reply = place.service.change("feed", "deploy", who="ann", reason="launch day", without_confirmation=True)

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from pasto.report.html import page
-from pasto.report.text import text
+from pasto.report.html import render_html
+from pasto.report.text import render_text
 from pasto.service.reports import builder
 from pasto.service.reports.contradictions import find_contradictions
-from pasto.service.study_file import Spec, parse_spec
-from pasto.service.study_state import shown
+from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_state import blend_document
 
 Make = Callable[..., Any]
 
 
-def stated(**rail: Any) -> Spec:
+def stated(**rail: Any) -> StudySpec:
     column = {"event": "seen", "per_unit": "sum", "cap": 50}
     return parse_spec(
         {
@@ -94,10 +94,10 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
         place.round()
     honest = place.service.report("feed")
     assert honest["contradictions"] == []
-    assert "disagree" not in text(honest)
+    assert "disagree" not in render_text(honest)
 
     def overconfident(blend: Any) -> dict[str, Any]:
-        found = shown(blend)
+        found = blend_document(blend)
         certificate = {**found["certificate"], "certified": True, "holds": {"y": 0.971}}
         return {**found, "certificate": certificate, "feasible": True}
 
@@ -110,5 +110,5 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     said = "The certificate of y and its measured lift disagree: it is certified at least +40% with 97.1%"
     assert found["text"].startswith(said)
     assert found["text"].endswith("do not deploy before a confirmation.")
-    assert said in " ".join(text(report).split())
-    assert said in page(report)
+    assert said in " ".join(render_text(report).split())
+    assert said in render_html(report)

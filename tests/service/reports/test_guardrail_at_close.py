@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadOption
-from pasto.report.text import text
+from pasto.errors import OptionError
+from pasto.report.text import render_text
 from pasto.service.rounds import guardrail_check
 from pasto.service.scheduler import Scheduler
-from pasto.service.study_state import Details
+from pasto.service.study_state import StudyState
 
 Make = Callable[..., Any]
 
@@ -73,7 +73,7 @@ def test_only_a_person_with_a_reason_re_arms_it_and_evidence_starts_anew(everywh
     place = everywhere()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    with pytest.raises(BadOption, match=r"stopped by its breaker .*needs a reason"):
+    with pytest.raises(OptionError, match=r"stopped by its breaker .*needs a reason"):
         place.service.change("feed", "resume", who="ann", reason=" ")
     resumed = place.service.change("feed", "resume", who="ann", reason="the ranking was repaired")
     assert resumed["breaker"] == {"verdicts": [], "tripped": None}
@@ -141,12 +141,12 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     for _ in range(4):
         place.round(users=60, harm=1.0)
     row = place.store.study("feed")
-    details = Details.from_text(row.details)
+    details = StudyState.from_text(row.details)
     older = replace(details, breaker=replace(details.breaker, carried=None))
     assert place.store.commit(row, replace(row, details=older.to_text()))
     place.service.board.reread("feed")
     place.round(users=60, harm=1.0)
-    carried = Details.from_text(place.store.study("feed").details).breaker.carried
+    carried = StudyState.from_text(place.store.study("feed").details).breaker.carried
     assert carried is not None
     assert carried["vigil"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed")["identical"]
@@ -275,7 +275,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     assert (rail["floor"], rail["judged"], rail["allowed"]) == (9.3, judged, verdict["allowed"])
     if judged == "control":
         assert -0.14 < verdict["allowed"] < -0.07
-    told = text(place.service.report("feed"))
+    told = render_text(place.service.report("feed"))
     assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
     recorded = [one for close in place.store.closes(1) for one in json.loads(close.observed)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}

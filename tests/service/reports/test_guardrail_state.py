@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pasto.inference.guardrail_monitor import Vigil
+from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
-from pasto.metrics.moments import moments
-from pasto.service.rounds.guardrail_check import Judged, after_close, armed, judge, judged_round
-from pasto.service.study_file import Spec, parse_spec
+from pasto.metrics.moments import build_moments
+from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, judged_round, rearm
+from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import floors
-from pasto.service.study_state import Details, Watch
+from pasto.service.study_state import GuardrailStatus, StudyState
 
 Rounds = list[tuple[int, tuple[Moments, ...]]]
 
 
 @pytest.fixture(scope="module")
-def spec() -> Spec:
+def spec() -> StudySpec:
     return parse_spec(
         {
             "name": "feed",
@@ -52,27 +52,27 @@ def drawn(seed: int, number: int, harm: float) -> tuple[Moments, ...]:
         rows = np.stack(
             [rng.normal(5.0, 1.0, units), rng.random(units) < 0.5 - fall, rng.normal(9 - fall, 2, units)], 1
         )
-        found.append(moments(arm, candidate, rows[:, [0, 2, 1]].astype(float), (0, 0, 0)))
+        found.append(build_moments(arm, candidate, rows[:, [0, 2, 1]].astype(float), (0, 0, 0)))
     return tuple(found)
 
 
-def told(spec: Spec, rounds: Rounds, since: int = 0) -> list[tuple[str, str, float]]:
+def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str, float]]:
     """The verdicts on all rounds together, of which those before `since` only say what the control's level is."""
-    vigil = Vigil()
+    vigil = GuardrailMonitor()
     for number, measured in rounds:
         vigil = vigil.after(floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since)
     return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(floors(spec))]
 
 
-def said(judged: Judged) -> list[tuple[str, str, float]]:
+def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
     return [(one["name"], one["state"], one["p_value"]) for one in judged.said]
 
 
-def kept(watch: Watch, judged: Judged) -> Watch:
+def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
     """The breaker after a close, as the store gives it back."""
     after = after_close(watch, "learning", "learning", judged, None)
-    return Details.from_text(Details(breaker=after).to_text()).breaker
+    return StudyState.from_text(StudyState(breaker=after).to_text()).breaker
 
 
 @settings(max_examples=25, deadline=None)
@@ -85,14 +85,14 @@ def kept(watch: Watch, judged: Judged) -> Watch:
     window=st.integers(0, 4),
 )
 def test_closes_in_any_manner_say_what_all_rounds_together_say(
-    spec: Spec, seed: int, harm: float, steps: list[tuple[int, str]], window: int
+    spec: StudySpec, seed: int, harm: float, steps: list[tuple[int, str]], window: int
 ) -> None:
     rng = np.random.default_rng(seed)
     known: dict[int, tuple[Moments, ...]] = {}
-    breaker, number = Watch(), 0
+    breaker, number = GuardrailStatus(), 0
     for count, deed in steps:
         if deed == "re-arm":
-            breaker = armed(replace(breaker, tripped={"reason": ""}), "paused", "learning", number)
+            breaker = rearm(replace(breaker, tripped={"reason": ""}), "paused", "learning", number)
         if deed == "forget":  # as a study that was closed by an older version
             breaker = replace(breaker, carried=None)
             window = 0
@@ -106,16 +106,16 @@ def test_closes_in_any_manner_say_what_all_rounds_together_say(
         before = [judged_round(*one) for one in sorted(known.items())]
         number += count
         first_open = max(1, number - window + 1) if window else None
-        judged = judge(spec, "learning", breaker, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
+        judged = check_guardrails(spec, "learning", breaker, rounds, lambda before=before: before, None, first_open)  # type: ignore[misc]
         known |= dict(rounds)
         assert said(judged) == told(spec, sorted(known.items()), breaker.since)
         breaker = kept(breaker, judged)
 
 
-def test_what_is_carried_stays_small(spec: Spec) -> None:
-    breaker = Watch()
+def test_what_is_carried_stays_small(spec: StudySpec) -> None:
+    breaker = GuardrailStatus()
     for number in range(1, 61):
-        breaker = kept(breaker, judge(spec, "learning", breaker, [(number, drawn(3, number, 0.0))]))
+        breaker = kept(breaker, check_guardrails(spec, "learning", breaker, [(number, drawn(3, number, 0.0))]))
     assert len(json.dumps(breaker.carried)) < 12_000
 
 
@@ -136,38 +136,38 @@ def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried()
         (
             number,
             tuple(
-                moments(arm, place, rng.normal(level, 1.0, (60, 30)), (0,) * 30)
+                build_moments(arm, place, rng.normal(level, 1.0, (60, 30)), (0,) * 30)
                 for arm, place, level in (("control", 1, 9.0), ("learner", 0, 8.8))
             ),
         )
         for number in range(1, 41)
     ]
-    breaker = Watch()
+    breaker = GuardrailStatus()
     for one in rounds[:-1]:
-        breaker = kept(breaker, judge(wide, "learning", breaker, [one], first_open=1))
+        breaker = kept(breaker, check_guardrails(wide, "learning", breaker, [one], first_open=1))
     assert len(json.dumps(breaker.carried)) < 39 * 2 * 30 * 30
-    assert said(judge(wide, "learning", breaker, rounds[-1:], first_open=1)) == told(wide, rounds)
+    assert said(check_guardrails(wide, "learning", breaker, rounds[-1:], first_open=1)) == told(wide, rounds)
 
 
-def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Spec) -> None:
-    before = kept(Watch(), judge(spec, "learning", Watch(), [(1, drawn(3, 1, 0.0))]))
+def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: StudySpec) -> None:
+    before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
-    judged = judge(spec, "learning", before, [(2, (odd,))])
+    judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
     assert judged.said == []
     assert judged.problems[0].startswith("the breaker could not judge: BadMeasurement")
     assert judged.carried == before.carried
 
 
-def test_of_an_older_study_what_cannot_be_judged_is_left_out(spec: Spec) -> None:
+def test_of_an_older_study_what_cannot_be_judged_is_left_out(spec: StudySpec) -> None:
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     past = [judged_round(1, drawn(3, 1, 0.3)), judged_round(2, [odd]), judged_round(3, drawn(3, 3, 0.3))]
-    judged = judge(spec, "learning", Watch(), [(4, drawn(3, 4, 0.3))], lambda: past)
+    judged = check_guardrails(spec, "learning", GuardrailStatus(), [(4, drawn(3, 4, 0.3))], lambda: past)
     assert said(judged) == told(spec, [(number, drawn(3, number, 0.3)) for number in (1, 3, 4)])
 
 
-def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: Spec) -> None:
+def test_nobody_reads_the_past_of_a_study_that_carries_it(spec: StudySpec) -> None:
     def fails() -> Any:
         raise AssertionError("the past was read")
 
-    before = kept(Watch(), judge(spec, "learning", Watch(), [(1, drawn(3, 1, 0.0))]))
-    assert judge(spec, "learning", before, [(2, drawn(3, 2, 0.0))], fails).problems == ()
+    before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
+    assert check_guardrails(spec, "learning", before, [(2, drawn(3, 2, 0.0))], fails).problems == ()

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import BadObjective, BadOption, NothingLearned, WrongState
-from pasto.inference.lift import Target, lifts
-from pasto.inference.round_data import recorded
-from pasto.report.html import page
-from pasto.report.text import text, what_if
-from pasto.service.reports.builder import Trust
-from pasto.service.reports.confirmation_report import confirmation
+from pasto.errors import LifecycleError, NotFittedError, ObjectiveError, OptionError
+from pasto.inference.lift import LiftTarget, estimate_lifts
+from pasto.inference.round_data import record_rounds
+from pasto.report.html import render_html
+from pasto.report.text import render_text, render_what_if
+from pasto.service.reports.builder import LiftReports
+from pasto.service.reports.confirmation_report import build_confirmation
 from pasto.service.round_history import latest
 from pasto.service.scheduler import Scheduler
 from pasto.service.study_file.quantities import quantities
@@ -51,11 +51,13 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
         single = lift_of(told, "the best single candidate", metric)["relative"]
         true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
-    measured = Trust(place.store).measured(place.store.study("feed"))
+    measured = LiftReports(place.store).measured(place.store.study("feed"))
     assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
     standing = place.service.board.standing("feed")
-    (direct,) = lifts(
-        recorded(measured.rounds), {"rate": quantities(standing.spec)["rate"]}, [Target("the learner's traffic")]
+    (direct,) = estimate_lifts(
+        record_rounds(measured.rounds),
+        {"rate": quantities(standing.spec)["rate"]},
+        [LiftTarget("the learner's traffic")],
     )
     shown = lift_of(told, "the learner's traffic", "rate")
     assert (shown["relative"]["low"], shown["level"]) == (direct.relative.low, direct.level)
@@ -102,15 +104,15 @@ def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
     report = place.service.report("feed")
     assert report["claims"] == "Nothing was measured yet, and nothing can be claimed."
     assert report["confirmation"] is None
-    assert "Nothing was measured yet" in text(report)
-    with pytest.raises(NothingLearned):
+    assert "Nothing was measured yet" in render_text(report)
+    with pytest.raises(NotFittedError):
         place.service.what_if("feed", keep=["y >= -1%"])
 
 
 def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playground: Make) -> None:
     place = learned(playground)
     place.service.change("feed", "confirm", who="ann")
-    with pytest.raises(WrongState, match="too few units"):
+    with pytest.raises(LifecycleError, match="too few units"):
         place.service.change("feed", "deploy", who="ann")
     scheduler = Scheduler(place.service)
     for _ in range(4):
@@ -132,7 +134,7 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
     assert predicted["the blend", "x"]["predicted"] == pytest.approx(report["frozen"]["lifts"]["x"] / 100, rel=1e-6)
     assert predicted["the blend", "x"]["inside"]
     assert report["claims"] == told["claims"]
-    assert "Predicted and realised" in text(report)
+    assert "Predicted and realised" in render_text(report)
     shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
     assert shown["state"] == "deployed"
     assert place.service.replay("feed")["identical"]
@@ -151,9 +153,9 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
-    looks = Trust(place.store).measured(place.store.study("feed")).looks
+    looks = LiftReports(place.store).measured(place.store.study("feed")).looks
     spec = place.service.board.standing("feed").spec
-    anytime = confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
+    anytime = build_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
     wide, narrow = (lift_of(one, "the blend", "x")["relative"] for one in (anytime, told))
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
@@ -164,7 +166,7 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
 )
 def test_a_horizon_that_makes_no_sense_is_refused(playground: Make, options: dict[str, Any]) -> None:
     place = learned(playground, rounds=1)
-    with pytest.raises(BadOption):
+    with pytest.raises(OptionError):
         place.service.change("feed", "confirm", who="ann", **options)
     assert place.service.show("feed")["state"] == "learning"
 
@@ -189,16 +191,16 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     assert other["objective"] == "maximize rate"
     assert other["from_log"] == ["rate.numerator", "rate.denominator"]
     assert set(other["answer"]["probabilities"]) == {"w=2"}
-    assert "stay as they" in what_if(other)
+    assert "stay as they" in render_what_if(other)
 
 
 def test_a_question_about_what_is_not_there_is_refused(playground: Make) -> None:
     place = learned(playground, rounds=2)
-    with pytest.raises(BadObjective, match="measures no 'clicks'; it measures x, y, rate"):
+    with pytest.raises(ObjectiveError, match="measures no 'clicks'; it measures x, y, rate"):
         place.service.what_if("feed", maximize=["clicks"])
-    with pytest.raises(BadOption, match="no guardrail 'x' to drop; the study keeps y"):
+    with pytest.raises(OptionError, match="no guardrail 'x' to drop; the study keeps y"):
         place.service.what_if("feed", drop=["x"])
-    with pytest.raises(BadOption, match="no candidate 'w=9'"):
+    with pytest.raises(OptionError, match="no candidate 'w=9'"):
         place.service.what_if("feed", only=["w=9"])
 
 
@@ -236,12 +238,12 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
         assert certificate["hard"] == ["y", "rate"]
         expected = 1.0 - sum(1.0 - certificate["holds"][name] for name in ("y", "rate"))
         assert certificate["joint_lower_bound"] == pytest.approx(max(0.0, expected))
-    assert "Both together hold with at least" in " ".join(text(report).split())
+    assert "Both together hold with at least" in " ".join(render_text(report).split())
 
 
 def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
     place = learned(playground, rounds=3)
-    shown = page(place.service.report("feed"))
+    shown = render_html(place.service.report("feed"))
     assert "<script" not in shown
     assert "http-equiv" not in shown
     assert "src=" not in shown
@@ -261,6 +263,6 @@ def test_plans_start_from_what_was_measured(playground: Make) -> None:
 def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = learned(playground, rounds=4)
     monkeypatch.setattr("pasto.service.round_history.MOST_NUMBERS", 2 * 5 * 4 * 5)
-    rounds = Trust(place.store).measured(place.store.study("feed")).rounds
+    rounds = LiftReports(place.store).measured(place.store.study("feed")).rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
-    assert [one.version for one in Trust(place.store).past(1)()] == [1, 2, 3, 4]
+    assert [one.version for one in LiftReports(place.store).past(1)()] == [1, 2, 3, 4]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pasto.report.html import page
-from pasto.report.text import text
+from pasto.report.html import render_html
+from pasto.report.text import render_text
 
 Make = Callable[..., Any]
 LEVELS = (0.8, 1.2, 0.9, 1.1, 0.75, 1.25)
@@ -24,11 +24,11 @@ def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, c
     if contrast == "auto":
         assert certificate["certified"]
         assert quality["understated_errors"] == certificate["understated_errors"] == {}
-        assert "as rounds scatter" in text(report)
+        assert "as rounds scatter" in render_text(report)
         return
     assert not certificate["certified"]
     assert quality["understated_errors"]["y"] > 1.5
-    for shown in (" ".join(text(report).split()), page(report)):
+    for shown in (" ".join(render_text(report).split()), render_html(report)):
         assert "Not certified: standard errors are too small (y by a factor of" in shown
         assert "nothing is certified" in shown
 

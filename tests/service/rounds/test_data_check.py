@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pasto.errors import BadOption, WrongState
+from pasto.errors import LifecycleError, OptionError
 from pasto.service.service import Service
-from pasto.service.study_state import Details
+from pasto.service.study_state import StudyState
 from pasto.store import open_store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 Document = dict[str, Any]
 USERS = 300
@@ -72,7 +72,7 @@ def send(
     number = service.store.study("feed").number  # type: ignore[union-attr]
     policy = service.store.policy(number, version)
     assert policy is not None
-    drawn = Published.from_text(policy.text, policy.checksum)
+    drawn = PublishedPolicy.from_text(policy.text, policy.checksum)
     found: list[dict[str, Any]] = []
     for user in range(users):
         if only is not None and f"user {user}" not in only:
@@ -216,7 +216,7 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
     assert (done["learned_from"], done["corrected"]) == ([3, 5], [4])
     row = service.store.study("feed")
     assert row is not None
-    assert [one.waiting.round for one in Details.from_text(row.details).correctable] == [1, 2, 4, 3, 5]
+    assert [one.waiting.round for one in StudyState.from_text(row.details).correctable] == [1, 2, 4, 3, 5]
     for _ in range(7):
         send(service, ("exposure", "watch", "like"))
         assert close(service)["problems"] == []
@@ -246,7 +246,7 @@ def test_a_study_stands_still_before_a_held_round_is_forgotten(
     for _ in range(2):
         send(service, ("exposure",))
         close(service)
-    with pytest.raises(WrongState, match="pasto round resolve"):
+    with pytest.raises(LifecycleError, match="pasto round resolve"):
         close(service)
     assert service.close_if_due("feed") == 0
     service.resolve_round("feed", 3, "discard", who="bob", reason="lost")
@@ -268,28 +268,28 @@ def test_a_pause_leaves_a_held_round_as_it_is(begin: Callable[..., Service]) -> 
 
 def test_what_cannot_be_resolved(begin: Callable[..., Service]) -> None:
     service = begin()
-    with pytest.raises(BadOption, match="round 2 of study 'feed' is not held back; held rounds: none"):
+    with pytest.raises(OptionError, match="round 2 of study 'feed' is not held back; held rounds: none"):
         service.resolve_round("feed", 2, "learn", who="bob", reason="because")
     send(service, ("exposure",))
     close(service)
-    with pytest.raises(BadOption, match="needs a reason"):
+    with pytest.raises(OptionError, match="needs a reason"):
         service.resolve_round("feed", 3, "learn", who="bob", reason=" ")
-    with pytest.raises(BadOption, match="learn or discard"):
+    with pytest.raises(OptionError, match="learn or discard"):
         service.resolve_round("feed", 3, "forget", who="bob", reason="because")
     service.change("feed", "archive", who="ann", reason="over")
-    with pytest.raises(WrongState, match="archived"):
+    with pytest.raises(LifecycleError, match="archived"):
         service.resolve_round("feed", 3, "learn", who="bob", reason="because")
 
 
 def test_the_report_shows_what_was_expected_and_what_came(begin: Callable[..., Service]) -> None:
-    from pasto.report.text import text
+    from pasto.report.text import render_text
 
     service = begin()
     send(service, ("exposure", "watch"))
     close(service)
     report = service.report("feed")
-    assert "Rounds held back" in text(report)
-    line = next(line for line in text(report).splitlines() if line.strip().startswith("3") and "likes" in line)
+    assert "Rounds held back" in render_text(report)
+    line = next(line for line in render_text(report).splitlines() if line.strip().startswith("3") and "likes" in line)
     assert "to be decided" in line
 
 

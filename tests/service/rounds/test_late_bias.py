@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 import pasto
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
-from pasto.service.rounds.late_events import revision
-from pasto.service.rounds.learner_step import Lesson, begun, step
+from pasto.service.rounds.late_events import build_correction
+from pasto.service.rounds.learner_step import RoundObservations, initial_update, update_learner
 from pasto.study import Study
 
 MEAN, DEVIATION = 0.5, 1.0
@@ -34,20 +34,20 @@ class Round:
         late = rng.random(UNITS) < SHARE
         self.delays[1, late] = rng.integers(1, LATEST + 1, late.sum())
 
-    def at(self, now: int) -> Lesson:
+    def at(self, now: int) -> RoundObservations:
         """What is known of it when a round ends."""
         known: Array = np.where(self.number + self.delays <= now, self.values, 0.0)
         seen = [
             Observation(self.number - 1, k, UNITS, (float(row.mean()),), ((float(row.var() / UNITS),),))
             for k, row in enumerate(known)
         ]
-        return Lesson(self.number, tuple(seen))
+        return RoundObservations(self.number, tuple(seen))
 
 
 def known_of(rng: np.random.Generator, seed: int, *, window: int) -> Array:
     """What a study believes of both candidates in the end; `window` is how many rounds stay open to correction."""
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
-    text = begun(study).text
+    text = initial_update(study).text
     rounds: dict[int, Round] = {}
     open_: list[int] = []
     for now in range(1, ROUNDS + LATEST + 1):
@@ -56,8 +56,8 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> Array:
         stay = [number for number in (*open_, *due) if number + window > now]
 
         known = {number: rounds[number].at(now) for number in open_}
-        told = revision(open_, open_, due, stay, known.__getitem__)
-        text = step(text, [rounds[number].at(now) for number in due], told).text
+        told = build_correction(open_, open_, due, stay, known.__getitem__)
+        text = update_learner(text, [rounds[number].at(now) for number in due], told).text
         open_ = stay
     believed: Array = Study.from_state(json.loads(text)).truths()[0, 0]
     return believed

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
-from pasto.errors import SolverFailed
+from pasto.errors import SolverError
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
-from pasto.service.rounds.late_events import revision
-from pasto.service.rounds.learner_step import Lesson, Revision, begun, step
+from pasto.service.rounds.late_events import build_correction
+from pasto.service.rounds.learner_step import Correction, RoundObservations, initial_update, update_learner
 from pasto.study import Study
 
 COVARIANCE = ((0.02, 0.0), (0.0, 0.03))
@@ -27,7 +27,7 @@ def study() -> Study:
     return Study(rows, objective, learner=Thompson(draws=2), seed=7, baseline=0, control=0.1)
 
 
-def lesson(number: int, units: int) -> Lesson:
+def lesson(number: int, units: int) -> RoundObservations:
     """What a round is known to have measured when so many units' events have come; nothing before the first."""
     values = np.random.default_rng(number).normal(size=(3, 50, 2)) if units else np.empty((0, 0, 2))
     seen = [
@@ -35,12 +35,12 @@ def lesson(number: int, units: int) -> Lesson:
         for k, row in enumerate(values)
     ]
     control = Observation(number - 1, 0, 20, (0.1, 0.2), COVARIANCE, control=True)
-    return Lesson(number, (*seen, control))
+    return RoundObservations(number, (*seen, control))
 
 
 def taught(known: list[list[int]], window: int) -> str:
     """A study after closes that know of each round so many units, one row for each close, and keep a window open."""
-    text = begun(study()).text
+    text = initial_update(study()).text
     open_: list[int] = []
     for now, units in enumerate(known, start=1):
         due = [now] if now <= len(units) else []
@@ -48,8 +48,8 @@ def taught(known: list[list[int]], window: int) -> str:
         before = known[now - 2] if now > 1 else units
         corrected = [number for number in open_ if units[number - 1] != before[number - 1]]
         now_known = {number: lesson(number, units[number - 1]) for number in (*open_, *due)}
-        told = revision(open_, corrected, due, stay, now_known.__getitem__)
-        text = step(text, [now_known[number] for number in due], told).text
+        told = build_correction(open_, corrected, due, stay, now_known.__getitem__)
+        text = update_learner(text, [now_known[number] for number in due], told).text
         open_ = stay
     return text
 
@@ -73,49 +73,49 @@ def test_lateness_inside_the_window_does_not_matter(data: st.DataObject) -> None
 
 
 def test_a_step_that_corrects_publishes_on_what_is_known_now() -> None:
-    first = step(begun(study()).text, [lesson(1, 5)], Revision(final=0))
-    again = step(first.text, [], Revision(again=(lesson(1, 50),), ended=False))
+    first = update_learner(initial_update(study()).text, [lesson(1, 5)], Correction(final=0))
+    again = update_learner(first.text, [], Correction(again=(lesson(1, 50),), ended=False))
     assert (again.study.rounds, again.study.policy.version, again.problems) == (1, 2, ())
-    assert again.text == step(first.text, [], Revision(again=(lesson(1, 50),), ended=False)).text
-    assert again.study.policy.probabilities != step(first.text, []).study.policy.probabilities
+    assert again.text == update_learner(first.text, [], Correction(again=(lesson(1, 50),), ended=False)).text
+    assert again.study.policy.probabilities != update_learner(first.text, []).study.policy.probabilities
     served = dict(again.study.state()["correctable"]["policies"])
     assert served[0] == list(study().policy.probabilities)
 
 
 def test_a_round_that_cannot_be_learned_again_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = step(
-        begun(study()).text,
+    text = update_learner(
+        initial_update(study()).text,
         [
             lesson(1, 5),
         ],
-        Revision(final=0),
+        Correction(final=0),
     ).text
-    text = step(text, [lesson(2, 5)], Revision(ended=False, final=0)).text
+    text = update_learner(text, [lesson(2, 5)], Correction(ended=False, final=0)).text
     learn = Thompson.learn
 
     def failing(self: Thompson, problem: Any, state: Any, round: Any) -> Any:
         if round.units.max() == 41:
-            raise SolverFailed("no")
+            raise SolverError("no")
         return learn(self, problem, state, round)
 
     monkeypatch.setattr(Thompson, "learn", failing)
-    again = step(text, [lesson(3, 9)], Revision(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0))
+    again = update_learner(text, [lesson(3, 9)], Correction(again=(lesson(1, 41), lesson(2, 30)), ended=False, final=0))
     assert again.problems == ("round 1 could not be learned again: no",)
     assert (again.study.rounds, again.study.correctable) == (2, (1, 2))
-    better = step(again.text, [], Revision(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
+    better = update_learner(again.text, [], Correction(again=(lesson(1, 40), lesson(2, 30), lesson(3, 9)), ended=False))
     assert (better.problems, better.study.correctable) == ((), (0, 1, 2))
 
 
 def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = begun(study()).text
+    text = initial_update(study()).text
     for number in (1, 2):
-        text = step(text, [lesson(number, 5)], Revision(ended=False, final=0)).text
+        text = update_learner(text, [lesson(number, 5)], Correction(ended=False, final=0)).text
 
     def failing(self: Study, observations: Any) -> None:
-        raise SolverFailed("no")
+        raise SolverError("no")
 
     monkeypatch.setattr(Study, "settle", failing)
-    after = step(text, [lesson(3, 9)], Revision(settled=(lesson(1, 5),), ended=False, final=0))
+    after = update_learner(text, [lesson(3, 9)], Correction(settled=(lesson(1, 5),), ended=False, final=0))
     assert after.problems == ("learned rounds could not be corrected: no; they are final now",)
     assert (after.study.rounds, after.study.correctable) == (3, (2,))
 
@@ -124,11 +124,11 @@ def test_a_study_whose_anchor_is_lost_goes_on_without_corrections(monkeypatch: p
 def test_trouble_of_the_machine_is_no_reason_to_lose_a_round(
     monkeypatch: pytest.MonkeyPatch, trouble: type[Exception]
 ) -> None:
-    text = step(begun(study()).text, [lesson(1, 5)], Revision(final=0)).text
+    text = update_learner(initial_update(study()).text, [lesson(1, 5)], Correction(final=0)).text
 
     def failing(*given: Any, **named: Any) -> None:
         raise trouble
 
     monkeypatch.setattr(Thompson, "learn", failing)
     with pytest.raises(trouble):
-        step(text, [], Revision(again=(lesson(1, 9),), ended=False))
+        update_learner(text, [], Correction(again=(lesson(1, 9),), ended=False))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import pasto
-from pasto.errors import SolverFailed
+from pasto.errors import SolverError
 from pasto.records import Observation
-from pasto.service.rounds.learner_step import Lesson, begun, step
+from pasto.service.rounds.learner_step import RoundObservations, initial_update, update_learner
 from pasto.study import Study
 
 
@@ -19,55 +19,55 @@ def study() -> Study:
     return pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), seed=7, baseline=0, control=0.1)
 
 
-def _lesson(number: int, version: int) -> Lesson:
+def _lesson(number: int, version: int) -> RoundObservations:
     seen = [Observation(version, k, 50, (2.0 - k, k - 1.0), ((0.1, 0.0), (0.0, 0.1))) for k in (0, 1)]
     control = Observation(version, 0, 20, (2.0, -1.0), ((0.1, 0.0), (0.0, 0.1)), control=True)
-    return Lesson(number, (*seen, control))
+    return RoundObservations(number, (*seen, control))
 
 
 def test_equal_arguments_give_an_equal_state(study: Study) -> None:
-    first = begun(study).text
-    once, again = step(first, [_lesson(1, 0)]), step(first, [_lesson(1, 0)])
+    first = initial_update(study).text
+    once, again = update_learner(first, [_lesson(1, 0)]), update_learner(first, [_lesson(1, 0)])
     assert once.text == again.text
-    assert once.checksum == again.checksum != begun(study).checksum
+    assert once.checksum == again.checksum != initial_update(study).checksum
     assert once.study.rounds == 1
-    assert step(once.text, [_lesson(2, 1)]).study.rounds == 2
+    assert update_learner(once.text, [_lesson(2, 1)]).study.rounds == 2
 
 
 def test_every_step_has_a_new_version(study: Study) -> None:
-    text = begun(study).text
+    text = initial_update(study).text
     for expected in (1, 2, 3):
-        after = step(text, [])
+        after = update_learner(text, [])
         assert (after.study.policy.version, after.problems) == (expected, ())
         text = after.text
 
 
 def test_rounds_may_be_learned_late_and_several_at_once(study: Study) -> None:
-    text = step(step(begun(study).text, []).text, []).text
-    after = step(text, [_lesson(1, 0), _lesson(2, 1)])
+    text = update_learner(update_learner(initial_update(study).text, []).text, []).text
+    after = update_learner(text, [_lesson(1, 0), _lesson(2, 1)])
     assert (after.study.rounds, after.problems) == (2, ())
 
 
 @pytest.mark.parametrize("seen", [(), (Observation(0, 0, 20, (2.0, -1.0), control=True),)])
 def test_a_round_without_units_of_the_learner_teaches_nothing(study: Study, seen: tuple[Observation, ...]) -> None:
-    after = step(begun(study).text, [Lesson(4, seen)])
+    after = update_learner(initial_update(study).text, [RoundObservations(4, seen)])
     assert after.problems == ("round 4 had no units of the learner, so it taught nothing",)
     assert (after.study.rounds, after.study.policy.version) == (0, 1)
 
 
 def test_a_learner_that_cannot_learn_keeps_its_state_and_goes_on(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = begun(study).text
-    good = step(text, [_lesson(2, 0)])
+    text = initial_update(study).text
+    good = update_learner(text, [_lesson(2, 0)])
 
     def fail(*_: Any) -> None:
-        raise SolverFailed("no progress")
+        raise SolverError("no progress")
 
     with monkeypatch.context() as patch:
         patch.setattr("pasto.optimize.learners.Thompson.learn", fail)
-        after = step(text, [_lesson(1, 0)])
+        after = update_learner(text, [_lesson(1, 0)])
     assert after.problems == ("round 1 could not be learned: no progress",)
     assert (after.study.rounds, after.study.policy.version) == (0, 1)
-    later = step(after.text, [_lesson(2, 1)])
+    later = update_learner(after.text, [_lesson(2, 1)])
     assert later.study.rounds == good.study.rounds == 1
     assert later.problems == ()
 
@@ -75,28 +75,28 @@ def test_a_learner_that_cannot_learn_keeps_its_state_and_goes_on(study: Study, m
 def test_a_learner_that_cannot_propose_serves_its_last_policy_once_more(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = begun(study).text
+    text = initial_update(study).text
     propose = pasto.optimize.learners.Thompson.propose
     calls: list[int] = []
 
     def fail_later(self: Any, problem: Any, state: Any, rng: Any) -> Any:
         calls.append(1)
         if len(calls) in (2, 4):  # the first is made by reading the state, the second by learning, and so on
-            raise SolverFailed("no progress")
+            raise SolverError("no progress")
         return propose(self, problem, state, rng)
 
     with monkeypatch.context() as patch:
         patch.setattr("pasto.optimize.learners.Thompson.propose", fail_later)
-        after = step(text, [_lesson(1, 0)])
+        after = update_learner(text, [_lesson(1, 0)])
     assert len(after.problems) == 2
     assert "the last one is kept" in after.problems[1]
     assert after.study.policy.version == 1
     assert after.study.policy.probabilities == study.policy.probabilities
-    assert step(after.text, [_lesson(1, 0), _lesson(2, 1)]).study.rounds == 2
+    assert update_learner(after.text, [_lesson(1, 0), _lesson(2, 1)]).study.rounds == 2
 
 
 def test_a_policy_that_is_no_distribution_is_not_served(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = begun(study).text
+    text = initial_update(study).text
     propose = pasto.optimize.learners.Thompson.propose
     shares = iter([True, False, True, False, True])
 
@@ -106,7 +106,7 @@ def test_a_policy_that_is_no_distribution_is_not_served(study: Study, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("pasto.optimize.learners.Thompson.propose", spoiled)
-        after = step(text, [])
+        after = update_learner(text, [])
     assert len(after.problems) == 1
     assert "no distribution" in after.problems[0]
     assert after.study.policy.probabilities == study.policy.probabilities

@@ -6,11 +6,11 @@ import ast
 import inspect
 
 from pasto.report.replay_text import describe_exceptions
-from pasto.service.rounds.replay_measurement import Again
+from pasto.service.rounds.replay_measurement import RoundRemeasurer
 
 
 def test_every_exception_that_a_replay_makes_has_its_sentence() -> None:
-    tree = ast.parse(inspect.getsource(Again.exceptions).replace("\n    ", "\n").lstrip())
+    tree = ast.parse(inspect.getsource(RoundRemeasurer.exceptions).replace("\n    ", "\n").lstrip())
     kinds = [
         node.targets[0].slice.value
         for node in ast.walk(tree)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.durations import read_span
-from pasto.service.study_file.amounts import Level, plain, read_level, read_loss, read_share
-from pasto.validation import Problems
+from pasto.durations import parse_duration
+from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss, read_share
+from pasto.validation import ProblemList
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ from pasto.validation import Problems
     ],
 )
 def test_lengths_of_time(given_: Any, seconds: float) -> None:
-    assert read_span(Problems(), "x", given_) == seconds
+    assert parse_duration(ProblemList(), "x", given_) == seconds
 
 
 @pytest.mark.parametrize(
     "given_", ["1", "h", "-1h", "1 fortnight", "", None, True, float("nan"), float("inf"), -1, "9999d", [1]]
 )
 def test_what_is_no_length_of_time(given_: Any) -> None:
-    problems = Problems()
-    assert read_span(problems, "rounds.every", given_) is None
+    problems = ProblemList()
+    assert parse_duration(problems, "rounds.every", given_) is None
     assert "such as '90s', '30m', '1h' or '2d'" in problems.found["rounds.every"]
 
 
@@ -43,25 +43,25 @@ def test_what_is_no_length_of_time(given_: Any) -> None:
     ("given_", "share"), [("10%", 0.1), (0.1, 0.1), ("0.1%", 0.001), (" 5 % ", 0.05), (1, 1.0), ("100%", 1.0)]
 )
 def test_shares(given_: Any, share: float) -> None:
-    assert read_share(Problems(), "x", given_) == share
+    assert read_share(ProblemList(), "x", given_) == share
 
 
 @pytest.mark.parametrize("given_", ["10", "-10%", "110%", 10, -0.1, None, True, float("nan"), "ten", [0.1]])
 def test_what_is_no_share(given_: Any) -> None:
-    problems = Problems()
+    problems = ProblemList()
     assert read_share(problems, "traffic.cap", given_) is None
     assert "'10%' or 0.1" in problems.found["traffic.cap"]
 
 
 def test_a_share_that_was_meant_in_percent_is_recognised() -> None:
-    problems = Problems()
+    problems = ProblemList()
     read_share(problems, "traffic.cap", 30)
     assert problems.found["traffic.cap"].endswith("; for 30 percent write '30%'")
 
 
 def test_ends_that_a_share_may_not_reach() -> None:
     for given_, ends in (("0%", "low"), ("100%", "high")):
-        problems = Problems()
+        problems = ProblemList()
         assert read_share(problems, "x", given_, open_ends=ends) is None
         assert problems.found
 
@@ -74,23 +74,23 @@ def test_numbers_in_full_read_back_as_themselves(number: float) -> None:
 
 @given(st.floats(-1e9, 1e9).map(lambda number: round(number, 6)))
 def test_levels_read_back_as_themselves(number: float) -> None:
-    for level in (Level(number + 0.0, True), Level(number + 0.0, False)):
-        problems = Problems()
+    for level in (GuardrailLevel(number + 0.0, True), GuardrailLevel(number + 0.0, False)):
+        problems = ProblemList()
         assert read_level(problems, "x", level.written()) == level
         assert not problems.found
 
 
 @pytest.mark.parametrize("given_", ["2%", "two", "-2", "--2%", None, True, float("inf"), {"at": 1}])
 def test_what_is_no_level(given_: Any) -> None:
-    problems = Problems()
+    problems = ProblemList()
     assert read_level(problems, "x", given_) is None
     assert problems.found
 
 
 def test_a_loss_is_told_as_its_guardrail_is() -> None:
-    assert read_loss(Problems(), "x", "1%", relative=True) == 1.0
-    assert read_loss(Problems(), "x", 0.01, relative=False) == 0.01
+    assert read_loss(ProblemList(), "x", "1%", relative=True) == 1.0
+    assert read_loss(ProblemList(), "x", 0.01, relative=False) == 0.01
     for given_, relative in ((1, True), ("-1%", True), ("1%", False), (-1, False), (True, False)):
-        problems = Problems()
+        problems = ProblemList()
         assert read_loss(problems, "x", given_, relative=relative) is None
         assert problems.found

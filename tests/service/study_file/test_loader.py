@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pasto.errors import BadSpec
+from pasto.errors import StudyFileError
 from pasto.service.study_file import EXAMPLE, load_spec, read_document, read_spec
 from pasto.service.study_file.loader import LARGEST, MAX_CHARACTERS, MAX_NODES, Kind
 
@@ -95,7 +95,7 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
 
 @pytest.mark.parametrize(("kind", "text", "says"), UNREADABLE, ids=[str(place) for place in range(len(UNREADABLE))])
 def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, says: str) -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         read_spec(text, kind)
     assert list(told.value.problems) == [""]
     assert says in str(told.value)
@@ -103,10 +103,10 @@ def test_texts_that_are_no_study_file(kind: Any, text: str | bytes, says: str) -
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match=r"study\.txt must end in \.yaml"):
+    with pytest.raises(StudyFileError, match=r"study\.txt must end in \.yaml"):
         load_spec(tmp_path / "study.txt")
-    with pytest.raises(BadSpec, match=r"No such file"):
+    with pytest.raises(StudyFileError, match=r"No such file"):
         load_spec(tmp_path / "study.yaml")
     (tmp_path / "big.json").write_bytes(b" " * (LARGEST + 2))
-    with pytest.raises(BadSpec, match="over 4 MiB"):
+    with pytest.raises(StudyFileError, match="over 4 MiB"):
         load_spec(tmp_path / "big.json")

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
-from pasto.errors import BadSpec
+from pasto.errors import StudyFileError
 from pasto.metrics.parsing import METRIC_FIELDS
 from pasto.optimize.learners import LEARNERS, Algorithm1, Scgd, Thompson
-from pasto.service.study_file import FIELDS, Level, Rounds, Spec, Traffic, parse_spec
+from pasto.service.study_file import FIELDS, GuardrailLevel, RoundsSpec, StudySpec, TrafficSpec, parse_spec
 from pasto.service.study_file.schema import inside, learner_settings
 
 Document = dict[str, Any]
@@ -42,7 +42,7 @@ def study(**fields: Any) -> Document:
 def test_what_is_not_said_takes_its_default() -> None:
     spec = parse_spec(study())
     assert (spec.unit, spec.description, spec.confidence, spec.expires_after) == ("user", "", 0.95, 86_400.0)
-    assert (spec.traffic, spec.rounds, spec.guardrails) == (Traffic(), Rounds(), ())
+    assert (spec.traffic, spec.rounds, spec.guardrails) == (TrafficSpec(), RoundsSpec(), ())
     assert spec.learner == Thompson(contrast="auto")
     assert isinstance(spec.candidates, pasto.Candidates)
     assert len(spec.candidates) == 6
@@ -68,9 +68,14 @@ def test_everything_that_is_said_arrives() -> None:
         pasto.ratio("likes", "like_rate.denominator", name="like_rate"), at_least="-2%", penalty=5
     )
     (rail,) = spec.guardrails
-    assert (rail.name, rail.at, rail.budget, rail.floor) == ("like_rate", Level(-2, True), 1.0, Level(-5, True))
-    assert spec.traffic == Traffic(0.2, 0.5, 0.02, 0.3, 0.01)
-    assert spec.rounds == Rounds(1800.0, None, 7200.0, 172_800.0)
+    assert (rail.name, rail.at, rail.budget, rail.floor) == (
+        "like_rate",
+        GuardrailLevel(-2, True),
+        1.0,
+        GuardrailLevel(-5, True),
+    )
+    assert spec.traffic == TrafficSpec(0.2, 0.5, 0.02, 0.3, 0.01)
+    assert spec.rounds == RoundsSpec(1800.0, None, 7200.0, 172_800.0)
     assert spec.learner == Thompson(draws=16, half_life=48, structure="independent", floor=0.02)
     assert (spec.unit, spec.confidence, spec.expires_after) == ("session", 0.99, 21_600.0)
 
@@ -112,16 +117,16 @@ SOURCE: Document = {"from": "lake", "exposures": {"table": "seen"}, "events": [{
 
 
 def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "90m"}))
     assert told.value.problems == {
         "metrics.watch.window": "of 2h is longer than rounds.maturity of 90m: units that come at a round's end would "
         "be measured before their window is over; raise rounds.maturity to 2h, or shorten the window"
     }
     late = {"ratio": [{"event": "like"}, {"event": "view", "window": "3h"}]}
-    with pytest.raises(BadSpec, match=r"metrics.like_rate.ratio\[1\].window of 3h is longer"):
+    with pytest.raises(StudyFileError, match=r"metrics.like_rate.ratio\[1\].window of 3h is longer"):
         parse_spec(study(metrics=timed(like_rate=late), rounds={"maturity": "2h"}))
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_spec(study(metrics=timed(), rounds={"maturity": "2h"}, source=SOURCE))
     assert set(told.value.problems) == {"source.exposures.time", "source.events[0].time"}
     assert "metrics.watch.window needs to know when things happened" in str(told.value)
@@ -163,10 +168,10 @@ def test_exposures_are_signed_only_if_the_file_says_so() -> None:
     signed = parse_spec(study(exposures={"signed": True}))
     assert signed.signed
     assert parse_spec(signed.document, stored=True) == signed
-    with pytest.raises(BadSpec, match=r"exposures\.signed must be true or false, got 'yes'"):
+    with pytest.raises(StudyFileError, match=r"exposures\.signed must be true or false, got 'yes'"):
         parse_spec(study(exposures={"signed": "yes"}))
     source = {"from": "lake", "exposures": {"table": "seen"}, "events": [{"table": "plays", "version": "policy"}]}
-    with pytest.raises(BadSpec, match=r"exposures\.signed cannot be checked in tables of your own"):
+    with pytest.raises(StudyFileError, match=r"exposures\.signed cannot be checked in tables of your own"):
         parse_spec(study(exposures={"signed": True}, source=source))
 
 
@@ -210,23 +215,23 @@ def test_the_papers_learners_keep_their_schedules() -> None:
     assert spec.learner.floor.at(1) == spec.learner.floor.at(1000) == 0.05
 
 
-FLOORS: list[tuple[Document, Level, float]] = [
-    ({"at_least": "-2%"}, Level(-2, True), 0.0),
-    ({"at_least": 3}, Level(3, False), 0.0),
-    ({"at_least": "-2%", "penalty": 5}, Level(-4, True), 2.0),
-    ({"at_least": "-0.5%", "penalty": 5}, Level(-1.5, True), 1.0),
-    ({"at_least": 3, "penalty": 5}, Level(2.7, False), 0.3),
-    ({"at_most": 3, "penalty": 5}, Level(3.3, False), 0.3),
-    ({"at_most": "+2%", "penalty": 5, "tolerance": "3%"}, Level(5, True), 3.0),
-    ({"at_least": "-2%", "tolerance": "1%"}, Level(-3, True), 1.0),
-    ({"at_least": "-2%", "floor": 7}, Level(7, False), 0.0),
-    ({"at_least": "-2%", "floor": "-2%"}, Level(-2, True), 0.0),
+FLOORS: list[tuple[Document, GuardrailLevel, float]] = [
+    ({"at_least": "-2%"}, GuardrailLevel(-2, True), 0.0),
+    ({"at_least": 3}, GuardrailLevel(3, False), 0.0),
+    ({"at_least": "-2%", "penalty": 5}, GuardrailLevel(-4, True), 2.0),
+    ({"at_least": "-0.5%", "penalty": 5}, GuardrailLevel(-1.5, True), 1.0),
+    ({"at_least": 3, "penalty": 5}, GuardrailLevel(2.7, False), 0.3),
+    ({"at_most": 3, "penalty": 5}, GuardrailLevel(3.3, False), 0.3),
+    ({"at_most": "+2%", "penalty": 5, "tolerance": "3%"}, GuardrailLevel(5, True), 3.0),
+    ({"at_least": "-2%", "tolerance": "1%"}, GuardrailLevel(-3, True), 1.0),
+    ({"at_least": "-2%", "floor": 7}, GuardrailLevel(7, False), 0.0),
+    ({"at_least": "-2%", "floor": "-2%"}, GuardrailLevel(-2, True), 0.0),
 ]
 
 
 @pytest.mark.parametrize(("rail", "floor", "tolerance"), FLOORS, ids=[str(place) for place in range(len(FLOORS))])
 def test_the_breakers_floor_lies_where_it_is_told_or_a_tolerance_away(
-    rail: Document, floor: Level, tolerance: float
+    rail: Document, floor: GuardrailLevel, tolerance: float
 ) -> None:
     (made,) = parse_spec(study(guardrails=[{"keep": "likes", **rail}])).guardrails
     assert made.floor.relative == floor.relative
@@ -359,7 +364,7 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("document", "path", "says"), WRONG, ids=[str(place) for place in range(len(WRONG))])
 def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: str) -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_spec(document)
     assert path in told.value.problems
     assert says in told.value.problems[path]
@@ -369,7 +374,7 @@ def test_what_is_wrong_is_told_with_its_place(document: Any, path: str, says: st
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    with pytest.raises(BadSpec) as told:
+    with pytest.raises(StudyFileError) as told:
         parse_spec(
             {
                 **study(name="Feed", unit=3, traffic={"cap": 7}, rounds={"every": -1}, learner="x", confidence=2),
@@ -389,7 +394,7 @@ def test_everything_wrong_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("document", [None, 3, "feed", [], [1]])
 def test_what_is_no_document_at_all(document: Any) -> None:
-    with pytest.raises(BadSpec, match="must be a mapping of fields"):
+    with pytest.raises(StudyFileError, match="must be a mapping of fields"):
         parse_spec(document)
 
 
@@ -431,7 +436,7 @@ def test_nothing_but_a_spec_or_its_problems_comes_out(spot: tuple[Any, ...], val
     for step in spot[:-1]:
         inner = inner[step]
     inner[spot[-1]] = value
-    with contextlib.suppress(BadSpec):
+    with contextlib.suppress(StudyFileError):
         spec = parse_spec(document)
         assert parse_spec(json.loads(json.dumps(spec.document, allow_nan=False))) == spec
 
@@ -560,7 +565,7 @@ USELESS = [
 @pytest.mark.parametrize(("rail", "field", "says"), USELESS)
 def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: str, says: str) -> None:
     document = study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=[rail])
-    with pytest.raises(BadSpec) as refused:
+    with pytest.raises(StudyFileError) as refused:
         parse_spec(document)
     assert re.search(says, refused.value.problems[f"guardrails[0].{field}"])
     stored = parse_spec(document, stored=True)  # a study that runs goes on, and says so
@@ -608,6 +613,6 @@ def test_the_table_of_fields_is_what_the_parser_reads() -> None:
 
 def test_a_spec_is_a_value() -> None:
     spec = parse_spec(study())
-    assert isinstance(spec, Spec)
+    assert isinstance(spec, StudySpec)
     assert parse_spec(study()) == spec
     assert parse_spec(study(unit="request")) != spec

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data.interactions import Block, Interactions, gather, numbered
 from pasto_research.paper.data.readers import Source, find, numbers
 
@@ -45,7 +45,7 @@ def load(directory: str | Path, least: float = 3.0) -> Interactions:
         return _pairs(place, table, least)
     metadata, ratings, reviews = _files(place)
     if not holds(place):
-        raise BadInput(
+        raise InputError(
             f"{str(directory)!r} holds no Amazon reviews: a metadata file meta_*.json with prices is needed beside "
             f"ratings (*.csv) or reviews (*.json), or {TABLES[0]} beside a .txt file of pairs"
         )
@@ -88,7 +88,9 @@ def price_of(told: object) -> float | None:
 def _pairs(place: Path, table: Source, least: float) -> Interactions:
     names = [path for path in sorted(table.path.parent.glob("*.txt")) if _is_pairs(path)]
     if not names:
-        raise BadInput(f'beside {str(table)!r} should be a .txt file of "user item" lines, and {str(place)!r} has none')
+        raise InputError(
+            f'beside {str(table)!r} should be a .txt file of "user item" lines, and {str(place)!r} has none'
+        )
     source = Source(names[0])
 
     def blocks() -> Iterator[Block]:
@@ -129,7 +131,9 @@ def _rated(source: Source, items: dict[str, int]) -> Iterator[Block]:
     else:
         item = _asins(first)
     if item is None:
-        raise BadInput(f"{str(source)!r}: neither of the first two columns holds identities of {ASIN} characters only")
+        raise InputError(
+            f"{str(source)!r}: neither of the first two columns holds identities of {ASIN} characters only"
+        )
     users: dict[str, int] = {}
     yield from _coded(((row[1 - item], row[item], float(row[2])) for row in _chained(first, rows)), users, items)
 
@@ -146,7 +150,7 @@ def _reviewed(source: Source, items: dict[str, int]) -> Iterator[Block]:
             item = review.get("parent_asin") or review.get("asin")
             stars = review.get("overall", review.get("rating"))
             if user is None or item is None or stars is None:
-                raise BadInput(f"{str(source)!r}: a review needs reviewerID, asin and overall, got {sorted(review)}")
+                raise InputError(f"{str(source)!r}: a review needs reviewerID, asin and overall, got {sorted(review)}")
             yield str(user), str(item), float(stars)
 
     yield from _coded(rows(), {}, items)
@@ -167,7 +171,7 @@ def _records(source: Source) -> Iterator[Mapping[str, Any]]:
             try:
                 record = json.loads(line) if line.startswith('{"') else ast.literal_eval(line)
             except (ValueError, SyntaxError) as error:
-                raise BadInput(f"{str(source)!r}, line {number}, is no JSON object: {line[:80]!r}") from error
+                raise InputError(f"{str(source)!r}, line {number}, is no JSON object: {line[:80]!r}") from error
             yield record
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array
 
 Codes = NDArray[np.int32]
@@ -69,7 +69,7 @@ def gather(blocks: Iterable[Block], least: float) -> Gathered:
         users.append(some_users[kept].astype(np.int32, casting="same_kind"))
         items.append(some_items[kept].astype(np.int32, casting="same_kind"))
     if not rows:
-        raise BadInput("the file has no ratings at all")
+        raise InputError("the file has no ratings at all")
     return Gathered(np.concatenate(users).astype(np.int64), np.concatenate(items).astype(np.int64), rows)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array
 from pasto_research.paper.data.readers import Source, numbers
 
@@ -51,7 +51,7 @@ def load(directory: str | Path) -> tuple[Log, ...]:
                 files[named[1]] = path
         if files:
             return tuple(_log(campaign, Source(path)) for campaign, path in sorted(files.items()))
-    raise BadInput(f"{str(directory)!r} holds no iPinYou logs: files named like 1458.test.txt are needed")
+    raise InputError(f"{str(directory)!r} holds no iPinYou logs: files named like 1458.test.txt are needed")
 
 
 def _log(campaign: str, source: Source) -> Log:
@@ -60,7 +60,7 @@ def _log(campaign: str, source: Source) -> Log:
         even = block.replace(b"\t", b" ")
         width = even.partition(b"\n")[0].count(b" ") + 1
         if width not in (3, 4):
-            raise BadInput(f"{str(source)!r} should have 3 or 4 columns, got {width}")
+            raise InputError(f"{str(source)!r} should have 3 or 4 columns, got {width}")
         parts.append(numbers(even, width, source, b" ")[:, :3])
     clicks, prices, rates = np.concatenate(parts).T
     return Log(campaign, clicks, prices, rates)

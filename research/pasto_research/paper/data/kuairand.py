@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array
 from pasto_research.paper.data.readers import Columns, columns
 
@@ -71,7 +71,7 @@ def find(directory: str | Path) -> Path:
     for each in (place, *sorted(path for path in place.glob("*") if path.is_dir())):
         if all((each / name).exists() for name in FILES):
             return each
-    raise BadInput(f"{str(directory)!r} holds no KuaiRand: {', '.join(FILES)} are needed")
+    raise InputError(f"{str(directory)!r} holds no KuaiRand: {', '.join(FILES)} are needed")
 
 
 def load(directory: str | Path) -> tuple[Impressions, Impressions]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data.interactions import Block, Interactions, gather, numbered
 from pasto_research.paper.data.readers import Source, find, numbers
 
@@ -38,7 +38,7 @@ def load(directory: str | Path, least: float = 3.0, genre: str = GENRE) -> Inter
     ratings = find(directory, "ratings.csv", "ratings.dat")
     movies = find(directory, "movies.csv", "movies.dat")
     if ratings is None or movies is None:
-        raise BadInput(
+        raise InputError(
             f"{str(directory)!r} holds no MovieLens: ratings.csv and movies.csv are needed, or ratings.dat and "
             "movies.dat, or the zip file they come in"
         )
@@ -54,7 +54,7 @@ def _ratings(source: Source) -> Iterator[Block]:
         if not (dotted or number):
             head, _, block = block.partition(b"\n")
             if head.strip() != b"userId,movieId,rating,timestamp":
-                raise BadInput(f"{str(source)!r} should begin with userId,movieId,rating,timestamp, got {head!r}")
+                raise InputError(f"{str(source)!r} should begin with userId,movieId,rating,timestamp, got {head!r}")
         if block:
             table = numbers(block, 4, source, b"::" if dotted else b",")
             yield table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2].astype(np.float32)

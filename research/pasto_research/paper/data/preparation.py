@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data.interactions import Interactions
 
 
@@ -67,7 +67,7 @@ def core(pairs: Interactions, least: int = 5) -> Interactions:
         if enough.all() and pairs.events:
             return _kept(pairs, enough)
         if not enough.any():
-            raise BadInput(f"{pairs.name}: no user and item have {least} pairs each; the data is too small")
+            raise InputError(f"{pairs.name}: no user and item have {least} pairs each; the data is too small")
         pairs = _kept(pairs, enough)
 
 

@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadInput, MissingExtra
+from pasto.errors import InputError, MissingExtraError
 from pasto.objective import Array
 
 SIZE = 8 << 20
@@ -49,7 +49,7 @@ class Source:
                 with self.path.open("rb") as plain:
                     yield plain
         except (OSError, EOFError, BadZipFile) as error:
-            raise BadInput(f"cannot read {str(self)!r}: {error}") from error
+            raise InputError(f"cannot read {str(self)!r}: {error}") from error
 
     def lines(self, encoding: str = "utf-8") -> Iterator[str]:
         """Line by line, without their ends."""
@@ -99,7 +99,7 @@ def numbers(block: bytes, columns: int, source: Source, delimiter: bytes = b",")
         pass
     lines = block.replace(b"\r", b"").splitlines()
     line = next((line for line in lines if not _fits(line, columns, delimiter)), block[:80])
-    raise BadInput(
+    raise InputError(
         f"{str(source)!r} should have {columns} numbers a line, parted by {delimiter.decode()!r}; it has the line "
         f"{line.decode('utf-8', 'replace')!r}"
     )
@@ -135,16 +135,16 @@ def columns(path: Path, *names: str, unnest: str | None = None) -> Columns:
     try:
         import duckdb
     except ImportError as error:
-        raise MissingExtra("Parquet files need DuckDB", "serve") from error
+        raise MissingExtraError("Parquet files need DuckDB", "serve") from error
     wanted = [f'"{name}"' for name in names] + ([f'unnest("{unnest}") AS "{unnest}"'] if unnest else [])
     if not path.exists():
-        raise BadInput(f"there is no file {str(path)!r}")
+        raise InputError(f"there is no file {str(path)!r}")
     connection = duckdb.connect()
     try:
         statement = f"SELECT {', '.join(wanted)} FROM read_parquet(?)"  # noqa: S608 -- our own column names
         found = connection.execute(statement, [str(path)]).fetchnumpy()
     except duckdb.Error as error:
-        raise BadInput(f"cannot read {', '.join((*names, unnest or ''))} of {str(path)!r}: {error}") from error
+        raise InputError(f"cannot read {', '.join((*names, unnest or ''))} of {str(path)!r}: {error}") from error
     finally:
         connection.close()
     return {name: _filled(values) for name, values in found.items()}

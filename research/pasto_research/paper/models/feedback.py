@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 from pasto.objective import Array
 from pasto_research.paper.data.kuairand import FEEDBACK, Impressions
 
@@ -37,7 +37,7 @@ def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicte
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     except ImportError as error:
-        raise MissingExtra("these models need scikit-learn", "process") from error
+        raise MissingExtraError("these models need scikit-learn", "process") from error
     scores: dict[str, Array] = {}
     for kind in FEEDBACK:
         if kind == "watch":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from pasto.errors import MissingExtra
+from pasto.errors import MissingExtraError
 from pasto.sim import Progress
 from pasto_research.paper.models.ranking import Scores, batches
 
@@ -320,7 +320,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingExtra("training a Mult-VAE needs torch", "vae") from error
+        raise MissingExtraError("training a Mult-VAE needs torch", "vae") from error
     return torch
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array
 from pasto.sim import Progress
 
@@ -206,7 +206,7 @@ class Lists:
         _, places, counts = np.unique(users, return_inverse=True, return_counts=True)
         kept = counts[places] >= least
         if not kept.any():
-            raise BadInput(f"no user has {least} impressions")
+            raise InputError(f"no user has {least} impressions")
         _, codes, sizes = np.unique(places[kept], return_inverse=True, return_counts=True)
         return cls(
             codes.astype(np.intp),

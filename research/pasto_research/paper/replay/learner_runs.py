@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pasto.errors import PastoWarning
 from pasto.estimate import Sample
 from pasto.objective import Array, Objective
-from pasto.optimize.learners import Algorithm1, Learner, Problem, Round
+from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult
 from pasto.sim import Progress
 from pasto.sim.random_streams import pick
 from pasto.space import Candidates
@@ -95,7 +95,7 @@ def learn_by_algorithm1(
 ) -> Learned:
     """Algorithm 1 with the settings of the paper's Section 6, all repeats at once; rounds draw from common splits."""
     learner = Algorithm1()
-    problem = Problem(objective, tuple(str(place) for place in range(crowd.candidates)))
+    problem = LearningProblem(objective, tuple(str(place) for place in range(crowd.candidates)))
     learner.check(problem)
     form = objective.form()
     wanted = tuple(mark for mark in sorted({*(marks or ()), rounds}) if mark <= rounds)
@@ -108,7 +108,7 @@ def learn_by_algorithm1(
         drawn = pick(served, uniforms[:, :PARALLEL])
         seen = splits.measure(drawn, (uniforms[:, PARALLEL] * len(splits.means)).astype(np.intp))
         sample = Sample(drawn, seen, np.take_along_axis(served, drawn, axis=-1), shares)
-        learner.advance(problem, state, Round(served, sample), form)
+        learner.advance(problem, state, RoundResult(served, sample), form)
         if number in wanted:
             answers[:, wanted.index(number)] = state.served / number
         if progress is not None and number % AHEAD == 0:

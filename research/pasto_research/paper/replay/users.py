@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.objective import Array
 
 Places = NDArray[np.intp]
@@ -38,10 +38,10 @@ class Crowd:
         """From values that are NaN, under every candidate alike, where a user has no such metric."""
         missing = np.isnan(values)
         if not (missing == missing[:, :1]).all():
-            raise BadInput("a user has a metric under every candidate or under none")
+            raise InputError("a user has a metric under every candidate or under none")
         present = ~missing[:, 0]
         if not present.any(axis=1).all():
-            raise BadInput(f"no user has the metric {metrics[int(np.argmin(present.any(axis=1)))]!r}")
+            raise InputError(f"no user has the metric {metrics[int(np.argmin(present.any(axis=1)))]!r}")
         return cls(tuple(metrics), np.where(missing, 0.0, values).astype(np.float32), present)
 
     @property

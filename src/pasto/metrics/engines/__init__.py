@@ -7,9 +7,9 @@ from typing import Any
 
 from pasto.metrics.engines import duckdb, parquet, postgres, spark, sqlite
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Before, Request
+from pasto.metrics.request import CovariateWindow, MeasureRequest
 
-Engine = Callable[[Any, Request], tuple[Moments, ...]]
+Engine = Callable[[Any, MeasureRequest], tuple[Moments, ...]]
 """Takes a connection (Spark: its session) and a request; gives the moments sorted by arm and candidate."""
 
 ENGINES: dict[str, Engine] = {
@@ -20,4 +20,4 @@ ENGINES: dict[str, Engine] = {
     "archive": parquet.measure,
 }
 
-__all__ = ["ENGINES", "Before", "Engine", "Request"]
+__all__ = ["ENGINES", "CovariateWindow", "Engine", "MeasureRequest"]

@@ -10,30 +10,30 @@ from typing import Any
 
 from pasto.metrics.definitions import Column
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Request
-from pasto.metrics.sources.event_log import own_events
-from pasto.metrics.sql import DIALECTS, Draft, Relation, moments_from, sums_query, units_query
+from pasto.metrics.request import MeasureRequest
+from pasto.metrics.sources.event_log import event_log_relations
+from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, sums_query, units_query
 
 
-def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
+def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     """The moments of every cell of PASTO's own events, sorted by arm and candidate."""
-    draft = Draft(DIALECTS["duckdb"])
-    return measure_relation(connection, draft, own_events(draft, request), request.columns)
+    draft = QueryBuilder(DIALECTS["duckdb"])
+    return measure_relation(connection, draft, event_log_relations(draft, request), request.columns)
 
 
 def measure_relation(
-    connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
+    connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
     """The moments of every cell of any exposures and events, sorted by arm and candidate."""
     query = _query(draft, relation, columns)
     return moments_from(connection.execute(query, draft.parameters).fetchall(), len(columns))
 
 
-def plan_relation(connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
     """Have DuckDB plan the query of `measure_relation`, which reads no rows."""
     connection.execute(f"EXPLAIN {_query(draft, relation, columns)}", draft.parameters)
 
 
-def _query(draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> str:
+def _query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> str:
     units = units_query(draft, relation, columns)
     return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ")

@@ -11,13 +11,13 @@ from typing import Any
 
 from pasto.metrics.engines import sqlite
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Request
+from pasto.metrics.request import MeasureRequest
 
 AT_ONCE = 10_000
 _COLUMNS = "sequence, study, kind, unit, version, arm, candidate, name, fields, excluded, received_at"
 
 
-def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
+def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     """The moments of every cell, sorted by arm and candidate, from DuckDB's table or view of events."""
     query = (
         f"SELECT {_COLUMNS} FROM events WHERE study = ? AND unit <> '' AND ("  # noqa: S608 -- our own names

@@ -13,8 +13,8 @@ import numpy as np
 
 from pasto.metrics.definitions import Column, Condition
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Request, sender_label
-from pasto.metrics.sql import Draft, Relation, moments_from, sums_query, units_query
+from pasto.metrics.request import MeasureRequest, sender_label
+from pasto.metrics.sql import QueryBuilder, Relation, moments_from, sums_query, units_query
 
 PAIRS_AT_ONCE = 1000
 """Products in one statement: PostgreSQL gives at most 1,664 columns."""
@@ -39,7 +39,7 @@ Parameters = list[object]
 Pair = tuple[int, int]
 
 
-def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
+def measure(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     """The moments of every cell, sorted by arm and candidate."""
     width = len(request.columns)
     pairs = list(combinations_with_replacement(range(width), 2))
@@ -72,7 +72,7 @@ def measure(connection: Any, request: Request) -> tuple[Moments, ...]:
 
 
 def measure_relation(
-    connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
+    connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
     """The moments of every cell of any exposures and events, sorted by arm and candidate.
 
@@ -87,17 +87,17 @@ def measure_relation(
     return moments_from([(*row[:-1], *row[-1]) for row in rows], width)
 
 
-def plan_relation(connection: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+def plan_relation(connection: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
     """Have PostgreSQL plan the query of `measure_relation`: it checks types and permissions, and reads no rows."""
     connection.execute(f"EXPLAIN {_relation_query(draft, relation, columns)}", draft.parameters)
 
 
-def _relation_query(draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> str:
+def _relation_query(draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> str:
     units = units_query(draft, relation, columns)
     return sums_query("units", len(columns), f"units {draft.dialect.materialized} (\n{units}\n), ", "ARRAY[{}]")
 
 
-def _statement(request: Request, pairs: list[Pair]) -> tuple[str, Parameters]:
+def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Parameters]:
     """The query for some of the products, and what is bound in it; nothing in its text was written by a user."""
     span: Parameters = [request.study, request.version, request.after, request.until]
     places = range(len(request.columns))
@@ -168,7 +168,7 @@ def _bounded(place: int, column: Column, parameters: Parameters) -> str:
     return f"{bound} AS x{place}, ({test})::int AS o{place}"
 
 
-def _within(column: Column, request: Request, parameters: Parameters) -> list[str]:
+def _within(column: Column, request: MeasureRequest, parameters: Parameters) -> list[str]:
     """SQL for whether an event lies in the column's span; nothing where all events are the round's."""
     if not request.timed:
         return []
@@ -182,7 +182,7 @@ def _within(column: Column, request: Request, parameters: Parameters) -> list[st
     return ["sequence > %s"]
 
 
-def _picked(place: int, column: Column, request: Request, parameters: Parameters) -> list[str]:
+def _picked(place: int, column: Column, request: MeasureRequest, parameters: Parameters) -> list[str]:
     """SQL for a column's number of one event (NULL where it does not count), and for its key where it has one."""
     found = []
     for letter, field in [("v", column.value)] if column.by is None else [("v", column.value), ("k", column.by)]:

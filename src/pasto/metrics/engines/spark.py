@@ -10,21 +10,21 @@ from typing import Any
 
 from pasto.metrics.definitions import Column
 from pasto.metrics.moments import Moments
-from pasto.metrics.request import Request
-from pasto.metrics.sources.event_log import own_events
-from pasto.metrics.sql import DIALECTS, Draft, Relation, moments_from, sums_query, units_query
+from pasto.metrics.request import MeasureRequest
+from pasto.metrics.sources.event_log import event_log_relations
+from pasto.metrics.sql import DIALECTS, QueryBuilder, Relation, moments_from, sums_query, units_query
 
 _numbers = count(1)
 
 
-def measure(session: Any, request: Request) -> tuple[Moments, ...]:
+def measure(session: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     """The moments of every cell of PASTO's own events, sorted by arm and candidate."""
-    draft = Draft(DIALECTS["spark"])
-    return measure_relation(session, draft, own_events(draft, request), request.columns)
+    draft = QueryBuilder(DIALECTS["spark"])
+    return measure_relation(session, draft, event_log_relations(draft, request), request.columns)
 
 
 def measure_relation(
-    session: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]
+    session: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]
 ) -> tuple[Moments, ...]:
     """The moments of every cell of any exposures and events, sorted by arm and candidate."""
     units = session.sql(units_query(draft, relation, columns), args=draft.parameters).persist()
@@ -37,6 +37,6 @@ def measure_relation(
         units.unpersist()
 
 
-def plan_relation(session: Any, draft: Draft, relation: Relation, columns: tuple[Column, ...]) -> None:
+def plan_relation(session: Any, draft: QueryBuilder, relation: Relation, columns: tuple[Column, ...]) -> None:
     """Have Spark analyse the query of `measure_relation`, which reads no rows."""
     _ = session.sql(units_query(draft, relation, columns), args=draft.parameters).schema

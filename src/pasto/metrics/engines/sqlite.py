@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.metrics.definitions import Column, Condition
-from pasto.metrics.moments import Array, Moments, moments
-from pasto.metrics.request import Request, sender_label
+from pasto.metrics.moments import Array, Moments, build_moments
+from pasto.metrics.request import MeasureRequest, sender_label
 
 AT_ONCE = 2_000
 """Sequences that are read together: few enough to stay in the processor's own memory."""
@@ -43,7 +43,7 @@ _read = msgspec.json.Decoder(list).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UnitQuery:
     """A list to make of some rows: SQL for its items and for the rows it is of, what is bound there, how it is read."""
 
     items: str
@@ -61,10 +61,10 @@ class Asked:
         return f"json_group_array({self.items}) FILTER (WHERE {self.rows})"
 
 
-class Met:
+class EventMatch:
     """Names by the place at which each was met first.
 
-    >>> met = Met()
+    >>> met = EventMatch()
     >>> met('["ann","bob"]').tolist(), met('["bob","cid"]').tolist(), met.size
     ([0, 1], [1, 3], 4)
     """
@@ -87,9 +87,9 @@ class Met:
         return {place: name for name, place in self._firsts.items()}
 
 
-def measure(connection: sqlite3.Connection, request: Request) -> tuple[Moments, ...]:
+def measure(connection: sqlite3.Connection, request: MeasureRequest) -> tuple[Moments, ...]:
     """The moments of every cell, sorted by arm and candidate."""
-    met, arms = Met(), Met()
+    met, arms = EventMatch(), EventMatch()
     exposed, picks = _round(connection, request, met, arms)
     picks |= _past(connection, request, met)
     distinct, owners, places, seen = _population(exposed, met.size, arms.names)
@@ -108,13 +108,13 @@ def measure(connection: sqlite3.Connection, request: Request) -> tuple[Moments, 
     values, clipped = values[order], clipped[order]
     ends = np.cumsum(np.bincount(owners)).tolist()
     return tuple(
-        moments(*cell, values[start:end], clipped[start:end].sum(axis=0).tolist())
+        build_moments(*cell, values[start:end], clipped[start:end].sum(axis=0).tolist())
         for cell, start, end in zip(distinct, [0, *ends], ends, strict=False)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class ColumnPick:
     """The events that one column reads."""
 
     units: Places
@@ -126,30 +126,30 @@ class Pick:
 
 
 def _round(
-    connection: sqlite3.Connection, request: Request, met: Met, arms: Met
-) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+    connection: sqlite3.Connection, request: MeasureRequest, met: EventMatch, arms: EventMatch
+) -> tuple[list[NDArray[Any]], dict[int, ColumnPick]]:
     """Unit, arm, candidate and time of every exposure; and the events of each column, from one pass over the round."""
     own = [place for place, column in enumerate(request.columns) if column.lookback is None]
     timed = any(request.columns[place].window is not None for place in own)
     asked = [
-        Asked("unit", "kind = 0", [], met),
+        UnitQuery("unit", "kind = 0", [], met),
         _arm(request, arms),
-        Asked("candidate", "kind = 0", [], _whole),
-        *([Asked(_TICK, "kind = 0", [], _whole)] if timed else []),
+        UnitQuery("candidate", "kind = 0", [], _whole),
+        *([UnitQuery(_TICK, "kind = 0", [], _whole)] if timed else []),
     ]
     bound: Parameters = [request.study, request.version]
     lists, picks = _listed(connection, request, own, asked, (_ROUND, bound, request.after, request.until), met, timed)
     return lists, picks
 
 
-def _arm(request: Request, arms: Met) -> Asked:
+def _arm(request: MeasureRequest, arms: EventMatch) -> UnitQuery:
     if request.sources is None:
-        return Asked("arm", "kind = 0", [], arms)
+        return UnitQuery("arm", "kind = 0", [], arms)
     listed = f"source IN ({', '.join('?' * len(request.sources))})"
-    return Asked(sender_label("char(31)", "char(30)", listed), "kind = 0", [*request.sources], arms)
+    return UnitQuery(sender_label("char(31)", "char(30)", listed), "kind = 0", [*request.sources], arms)
 
 
-def _past(connection: sqlite3.Connection, request: Request, met: Met) -> dict[int, Pick]:
+def _past(connection: sqlite3.Connection, request: MeasureRequest, met: EventMatch) -> dict[int, ColumnPick]:
     """The events of each column that looks back."""
     looking = [place for place, column in enumerate(request.columns) if column.lookback is not None]
     if not looking:
@@ -161,37 +161,39 @@ def _past(connection: sqlite3.Connection, request: Request, met: Met) -> dict[in
 
 def _listed(
     connection: sqlite3.Connection,
-    request: Request,
+    request: MeasureRequest,
     columns: Sequence[int],
-    asked: Sequence[Asked],
+    asked: Sequence[UnitQuery],
     where: tuple[str, Parameters, int, int],
-    met: Met,
+    met: EventMatch,
     timed: bool,
-) -> tuple[list[NDArray[Any]], dict[int, Pick]]:
+) -> tuple[list[NDArray[Any]], dict[int, ColumnPick]]:
     """What was asked of a stretch of the log, and the events that some columns read there."""
     names = sorted({request.columns[place].event for place in columns})
     own = "kind = 1 AND name = ?"
-    wanted = [*asked, *(Asked("unit", own, [name], met) for name in names)]
+    wanted = [*asked, *(UnitQuery("unit", own, [name], met) for name in names)]
     if timed:
-        wanted += [Asked(_TICK, own, [name], _whole) for name in names]
+        wanted += [UnitQuery(_TICK, own, [name], _whole) for name in names]
     read = [place for place in columns if not _counted(request.columns[place])]
     for place in read:
         column = request.columns[place]
         parameters: Parameters = []
         fields = _fields(column, request, parameters)
-        wanted.append(Asked(fields, own, [*parameters, column.event], _reader(column), written=True))
+        wanted.append(UnitQuery(fields, own, [*parameters, column.event], _reader(column), written=True))
     found = _lists(connection, wanted, where, names)
     lists, rest = found[: len(asked)], found[len(asked) :]
     units = dict(zip(names, rest, strict=False))
     ticks = dict(zip(names, rest[len(names) :], strict=False)) if timed else {}
     pairs = dict(zip(read, rest[len(rest) - len(read) :], strict=True))
     events = {place: request.columns[place].event for place in columns}
-    return lists, {place: Pick(units[event], pairs.get(place), ticks.get(event)) for place, event in events.items()}
+    return lists, {
+        place: ColumnPick(units[event], pairs.get(place), ticks.get(event)) for place, event in events.items()
+    }
 
 
 def _lists(
     connection: sqlite3.Connection,
-    asked: Sequence[Asked],
+    asked: Sequence[UnitQuery],
     where: tuple[str, Parameters, int, int],
     names: Sequence[str],
 ) -> list[NDArray[Any]]:
@@ -278,7 +280,7 @@ def _population(
     return [(arms[order[cell // width]], cell % width) for cell in found.tolist()], owners, places, seen
 
 
-def _picked(column: Column, pick: Pick, places: Places, seen: Places | None) -> Picked:
+def _picked(column: Column, pick: ColumnPick, places: Places, seen: Places | None) -> Picked:
     """The events that count: where number (and key) is there and the unit was exposed, in time."""
     units = places[pick.units]
     counts = units >= 0
@@ -295,7 +297,7 @@ def _counted(column: Column) -> bool:
     return column.value is None and column.lookback is None and not column.where
 
 
-def _fields(column: Column, request: Request, parameters: Parameters) -> str:
+def _fields(column: Column, request: MeasureRequest, parameters: Parameters) -> str:
     """SQL for the fields of one event, as they were sent; none where the event does not count."""
     tests = [_condition(condition, parameters) for condition in column.where]
     if column.lookback is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pasto.metrics.request import Request
-from pasto.metrics.sql import Draft, JsonFields, Relation, Span
+from pasto.metrics.request import MeasureRequest
+from pasto.metrics.sql import JsonFields, QueryBuilder, Relation, Span
 
 
-def own_events(draft: Draft, request: Request, table: str = "events") -> Relation:
+def event_log_relations(draft: QueryBuilder, request: MeasureRequest, table: str = "events") -> Relation:
     """The round of a request, and what covariates read before it, from a table with the columns of the store's events.
 
     Times are those at which events were received.
@@ -37,7 +37,7 @@ def own_events(draft: Draft, request: Request, table: str = "events") -> Relatio
     return Relation(text, JsonFields("fields"), spans)
 
 
-def _within(draft: Draft, request: Request, span: Span) -> str:
+def _within(draft: QueryBuilder, request: MeasureRequest, span: Span) -> str:
     """SQL for whether an event is one that columns with this window and look-back read."""
     window, lookback = span
     after = draft.bind(request.after)

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pasto.errors import BadOption
-from pasto.metrics.sql import DIALECTS, Draft
+from pasto.errors import OptionError
+from pasto.metrics.sql import DIALECTS, QueryBuilder
 
 FORMATS = ("parquet", "csv")
 _DATA_FILE = re.compile(r"\.(parquet|csv)(\.(gz|zst|bz2|xz|snappy|lz4|zip))?$", re.IGNORECASE)
 
 
-def duckdb_over(
+def open_duckdb(
     folders: dict[str, str], *, threads: int | None = None, memory: str | None = None, spill: str | None = None
 ) -> Any:
     r"""A DuckDB connection with a view for each folder or pattern of files; several may be open at once.
@@ -24,7 +24,7 @@ def duckdb_over(
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (pathlib.Path(folder) / "a.csv").write_text("unit,version\nann,7\n")
-    ...     with duckdb_over({"seen": f"{folder}/*.csv"}) as connection:
+    ...     with open_duckdb({"seen": f"{folder}/*.csv"}) as connection:
     ...         connection.execute("SELECT * FROM seen").fetchall()
     [('ann', 7)]
     """
@@ -39,7 +39,7 @@ def duckdb_over(
         settings["temp_directory"] = spill
     connection = duckdb.connect(config=settings)
     try:
-        draft = Draft(DIALECTS["duckdb"])
+        draft = QueryBuilder(DIALECTS["duckdb"])
         for name, pattern in folders.items():
             kind, files = _files(pattern)
             # A view keeps no bound values, so the pattern is a quoted text.
@@ -54,7 +54,7 @@ def duckdb_over(
     return connection
 
 
-def spark_over(session: Any, folders: dict[str, str]) -> None:
+def open_spark(session: Any, folders: dict[str, str]) -> None:
     """Give a Spark session a view for each folder or pattern of files."""
     for name, pattern in folders.items():
         kind, files = _files(pattern)
@@ -70,7 +70,9 @@ def _files(pattern: str) -> tuple[str, str]:
     for kind in FORMATS:
         if path.suffix == f".{kind}":
             return kind, pattern
-    raise BadOption(f"{pattern} is no folder and names no files of {' or '.join(FORMATS)}; end it in .parquet or .csv")
+    raise OptionError(
+        f"{pattern} is no folder and names no files of {' or '.join(FORMATS)}; end it in .parquet or .csv"
+    )
 
 
 def _kind_in(folder: Path) -> str:
@@ -81,17 +83,17 @@ def _kind_in(folder: Path) -> str:
         if match is None or path.is_dir():
             continue
         if match[0] not in (f".{kind}" for kind in FORMATS):
-            raise BadOption(
+            raise OptionError(
                 f"{folder} holds {path.relative_to(folder)}, which would not be read: files must end in .parquet or "
                 ".csv, in lower case and not compressed. Rename or unpack it, or move it out of the folder."
             )
         found.setdefault(match[1], path)
     if len(found) > 1:
         parquet, csv = (found[kind].relative_to(folder) for kind in FORMATS)
-        raise BadOption(
+        raise OptionError(
             f"{folder} holds both Parquet files ({parquet}) and CSV files ({csv}), and a table must be of one kind. "
             "Write all of it as Parquet, or move the CSV files out of the folder."
         )
     if not found:
-        raise BadOption(f"{folder} holds no file of {' or '.join(FORMATS)}; name the folder that does")
+        raise OptionError(f"{folder} holds no file of {' or '.join(FORMATS)}; name the folder that does")
     return next(iter(found))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pasto.metrics.definitions import Column
-from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
-from pasto.metrics.sql import Draft
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
+from pasto.metrics.sql import QueryBuilder
 from pasto.records import Value
-from pasto.validation import Problems, nearest
+from pasto.validation import ProblemList, nearest_name
 
 ColumnKind = Literal["number", "text", "bool", "time", "other"]
 Types = Mapping[str, Mapping[str, str] | None]
@@ -30,7 +30,7 @@ _EXPECTED: Mapping[str, tuple[tuple[ColumnKind, ...], str]] = {
 """By role of a column: the kinds that it may have, and their name in a message."""
 
 
-def read_types(connection: Any, draft: Draft, table: str) -> dict[str, str]:
+def read_types(connection: Any, draft: QueryBuilder, table: str) -> dict[str, str]:
     """Return the SQL type of each column of a table; nothing if there is no such table."""
     if draft.dialect.name == "spark":
         rows = connection.table(table).dtypes if connection.catalog.tableExists(table) else []
@@ -63,15 +63,15 @@ def kind_of(sql_type: str) -> ColumnKind:
     return "number" if any(word in kind for word in _NUMBERS) else "other"
 
 
-def find_problems(tables: Tables, columns: Sequence[Column], types: Types) -> dict[str, str]:
+def find_problems(tables: TeamTables, columns: Sequence[Column], types: Types) -> dict[str, str]:
     """Return what is wrong with the tables and columns that a study reads, by field of its section `source`.
 
-    >>> tables = Tables(ExposureTable("seen", unit="who"), (EventTable("plays", event="play", version="policy"),))
+    >>> tables = TeamTables(ExposureTable("seen", unit="who"), (EventTable("plays", event="play", version="policy"),))
     >>> types = {"seen": {"user": "TEXT", "version": "BIGINT"}, "plays": {"unit": "TEXT", "policy": "BIGINT"}}
     >>> find_problems(tables, [Column("plays", "play", None, "count")], types)
     {'source.exposures.unit': "names the column 'who', which the table 'seen' does not have; it has user, version"}
     """
-    problems = Problems()
+    problems = ProblemList()
     timed = any(column.span != (None, None) for column in columns)
     for path, table in _placed(tables):
         found = types.get(table.table)
@@ -90,7 +90,7 @@ def find_problems(tables: Tables, columns: Sequence[Column], types: Types) -> di
     return problems.found
 
 
-def _placed(tables: Tables) -> Iterator[tuple[str, ExposureTable | EventTable]]:
+def _placed(tables: TeamTables) -> Iterator[tuple[str, ExposureTable | EventTable]]:
     """Yield every table with the path of its section."""
     yield "source.exposures", tables.exposures
     for place, table in enumerate(tables.events):
@@ -107,7 +107,7 @@ def _roles(table: ExposureTable | EventTable) -> Iterator[tuple[str, str]]:
 
 
 def _check_column(
-    problems: Problems, path: str, role: str, table: str, name: str, found: Mapping[str, str], *, timed: bool
+    problems: ProblemList, path: str, role: str, table: str, name: str, found: Mapping[str, str], *, timed: bool
 ) -> None:
     if name not in found:
         problems.add(path, _missing(table, name, found))
@@ -122,7 +122,7 @@ def _check_column(
         )
 
 
-def _check_times(problems: Problems, tables: Tables, types: Types) -> None:
+def _check_times(problems: ProblemList, tables: TeamTables, types: Types) -> None:
     """Note times of events that cannot be compared with the times of exposures."""
     exposures = tables.exposures
     held = (types.get(exposures.table) or {}).get(exposures.time or "")
@@ -137,7 +137,7 @@ def _check_times(problems: Problems, tables: Tables, types: Types) -> None:
         )
 
 
-def _check_fields(problems: Problems, tables: Sequence[EventTable], column: Column, types: Types) -> None:
+def _check_fields(problems: ProblemList, tables: Sequence[EventTable], column: Column, types: Types) -> None:
     """Note an event that is in no table, and fields that no table with the event has or that hold something else."""
     holders = [(place, table) for place, table in enumerate(tables) if table.event in (None, column.event)]
     if not holders:
@@ -189,7 +189,7 @@ def _kind_of_value(value: Value) -> ColumnKind:
 
 
 def _missing(table: str, name: str, found: Mapping[str, str]) -> str:
-    hint = nearest(name, found)
+    hint = nearest_name(name, found)
     close = f"; {hint}" if hint.startswith("did you mean") else ""
     return f"names the column {name!r}, which the table {table!r} does not have; it has {_listed(found)}{close}"
 

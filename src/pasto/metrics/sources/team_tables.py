@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.metrics.definitions import Column
-from pasto.metrics.sql import Draft, Plain, Relation, Span
-from pasto.metrics.sql.assignment import assigned
+from pasto.metrics.sql import ColumnFields, QueryBuilder, Relation, Span
+from pasto.metrics.sql.assignment import assignment_query
 from pasto.metrics.sql.field_access import Kind
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 _LATER = {
     "duckdb": "({time} + to_microseconds(CAST({microseconds} AS BIGINT)))",
@@ -24,11 +24,11 @@ _LATER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeExpressions:
     """SQL over the times of exposures and events."""
 
-    draft: Draft
-    tables: Tables
+    draft: QueryBuilder
+    tables: TeamTables
     kinds: Mapping[str, Mapping[str, Kind]]
     """By table and column; a column that is not among them may be a timestamp."""
 
@@ -55,7 +55,7 @@ class Times:
 
     def _column(self, table: EventTable | ExposureTable) -> str:
         if table.time is None:
-            raise BadOption(
+            raise OptionError(
                 f"the table {table.table!r} does not say when things happened, which windows and look-backs count "
                 "from; name its column under time"
             )
@@ -93,7 +93,7 @@ class EventTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class TeamTables:
     """A team's exposures, and its events in one table or in several."""
 
     exposures: ExposureTable
@@ -104,10 +104,10 @@ Kinds = Mapping[str, Mapping[str, Kind]]
 """By table and column: what a column holds."""
 
 
-def team_events(
-    draft: Draft,
-    tables: Tables,
-    policy: Published,
+def team_relations(
+    draft: QueryBuilder,
+    tables: TeamTables,
+    policy: PublishedPolicy,
     columns: Sequence[Column],
     kinds: Kinds,
     since: int | None = None,
@@ -122,15 +122,15 @@ def team_events(
     >>> policy = publish(study="feed", version=7, round=7, state="learning", mode="shuffled", salt="feed/7",
     ...                  candidates={0: ("a", {})}, baseline=0, shares=[("control", 0, 1.0)],
     ...                  valid_from=0, expires_after=60)
-    >>> tables = Tables(ExposureTable("lake.seen", unit="user_id"), (EventTable("lake.events", version="policy"),))
+    >>> tables = TeamTables(ExposureTable("lake.seen", unit="user_id"), (EventTable("lake.events", version="policy"),))
     >>> likes = Column("likes", "like", None, "count")
-    >>> text = team_events(Draft(DIALECTS["spark"]), tables, policy, [likes], {"lake.events": {}}).text
+    >>> text = team_relations(QueryBuilder(DIALECTS["spark"]), tables, policy, [likes], {"lake.events": {}}).text
     >>> "FROM `lake`.`seen` WHERE `version` = :p0" in text
     True
     """
     wanted = sorted({name for column in columns for name in _fields(column)})
     merged = {name: _kind(tables.events, kinds, name) for name in wanted}
-    fields = Plain(merged)
+    fields = ColumnFields(merged)
     carried = fields.carried(draft)
     version = draft.bind(policy.version)
     spans: dict[Span, str] = {}
@@ -141,7 +141,7 @@ def team_events(
     exposed = _exposures(draft, tables.exposures, policy, version)
     pieces = [f"SELECT unit, arm, candidate, CAST(NULL AS {draft.dialect.text}) AS name{absent} FROM ({exposed}) AS x"]  # noqa: S608
     events = sorted({column.event for column in columns})
-    times = Times(draft, tables, kinds)
+    times = TimeExpressions(draft, tables, kinds)
     for table in tables.events:
         if table.event is not None and table.event not in events:
             continue
@@ -154,11 +154,11 @@ def team_events(
     return Relation("\nUNION ALL\n".join(pieces), fields, spans)
 
 
-def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: str) -> str:
+def _exposures(draft: QueryBuilder, table: ExposureTable, policy: PublishedPolicy, version: str) -> str:
     """The cell of every exposed unit."""
     unit = f"CAST({draft.identifier(table.unit)} AS {draft.dialect.text})"
     place = f"FROM {draft.table(table.table)} WHERE {draft.identifier(table.version)} = {version}"
-    own = assigned(policy, draft.dialect.name)
+    own = assignment_query(policy, draft.dialect.name)
     if table.candidate is None:
         return own.query(f"(SELECT DISTINCT {unit} AS unit {place}) AS exposed", named=False)
     claimed = f"CAST({draft.identifier(table.candidate)} AS {draft.dialect.text})"
@@ -166,7 +166,7 @@ def _exposures(draft: Draft, table: ExposureTable, policy: Published, version: s
     return f"SELECT * FROM ({drawn}) AS drawn WHERE name = claimed"  # noqa: S608 -- all quoted or bound
 
 
-def _shown(draft: Draft, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
+def _shown(draft: QueryBuilder, table: EventTable, carried: Mapping[str, str], kinds: Mapping[str, Kind]) -> str:
     """What is shown of an event: its unit, name and fields."""
     shown = ""
     for wanted, kind in carried.items():
@@ -178,21 +178,21 @@ def _shown(draft: Draft, table: EventTable, carried: Mapping[str, str], kinds: M
     return f"{unit} AS unit, NULL AS arm, NULL AS candidate, {_name(draft, table)} AS name{shown}"
 
 
-def _name(draft: Draft, table: EventTable) -> str:
+def _name(draft: QueryBuilder, table: EventTable) -> str:
     """SQL for an event's name."""
     if table.event is None and table.name:
         return f"e.{draft.identifier(table.name)}"
     return draft.bind(str(table.event))
 
 
-def _named(draft: Draft, table: EventTable, events: Sequence[str]) -> list[str]:
+def _named(draft: QueryBuilder, table: EventTable, events: Sequence[str]) -> list[str]:
     """What an event's name must be."""
     return [] if table.event is not None else [f"{_name(draft, table)} IN ({', '.join(map(draft.bind, events))})"]
 
 
 def _events(
-    draft: Draft,
-    times: Times,
+    draft: QueryBuilder,
+    times: TimeExpressions,
     table: EventTable,
     version: str,
     events: Sequence[str],
@@ -214,7 +214,7 @@ def _events(
         tests.append(f"e.{draft.identifier(table.version)} = {version}")
         return f"SELECT {shown} FROM {joined} WHERE {' AND '.join(tests)}"  # noqa: S608 -- all quoted or bound
     if table.time is None or exposures.time is None:
-        raise BadOption(
+        raise OptionError(
             f"events of {table.table!r} say neither their version nor their time; name the column of one of them "
             "(with the time, that of the exposures too)"
         )
@@ -230,8 +230,8 @@ def _events(
 
 
 def _before(
-    draft: Draft,
-    times: Times,
+    draft: QueryBuilder,
+    times: TimeExpressions,
     table: EventTable,
     firsts: str,
     events: Sequence[str],
@@ -270,5 +270,5 @@ def _kind(tables: Sequence[EventTable], kinds: Kinds, name: str) -> Kind:
     if len(found) != 1:
         shown = ", ".join(repr(table.table) for table in tables)
         problem = "is a column of none" if not found else f"is {' and '.join(sorted(found))} in different ones"
-        raise BadOption(f"the field {name!r} {problem} of the tables of events {shown}; map it under fields")
+        raise OptionError(f"the field {name!r} {problem} of the tables of events {shown}; map it under fields")
     return found.pop()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from pasto.errors import BadOption
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import WHOLE, Cell
+from pasto.errors import OptionError
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import BUCKET_TOTAL, Bucket
 
 _DIGEST = {
     "duckdb": "sha256({})",
@@ -30,7 +30,7 @@ _DOUBLE = {"duckdb": "DOUBLE", "postgres": "double precision", "spark": "DOUBLE"
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignmentQuery:
     """SQL for what a policy gives the unit of a row; nothing in it but hexadecimal digits came from its document."""
 
     unit: str
@@ -61,7 +61,7 @@ class Assigned:
         )
 
 
-def assigned(policy: Published, dialect: str, unit: str = "unit") -> Assigned:
+def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") -> AssignmentQuery:
     """A policy as expressions over a column of units, for "duckdb", "postgres" or "spark".
 
     `unit` is SQL, such as a column's quoted name, and must be text; numbers are hashed as the text that the SDK is
@@ -71,11 +71,11 @@ def assigned(policy: Published, dialect: str, unit: str = "unit") -> Assigned:
     >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {}), 1: ("b", {})}, baseline=0,
     ...                  shares=[("control", 0, 0.25), ("learner", 1, 0.75)], valid_from=0, expires_after=60)
-    >>> assigned(policy, "spark").arm
+    >>> assignment_query(policy, "spark").arm
     "CASE WHEN place < 2251799813685248 THEN 'control' ELSE 'learner' END"
     """
     if dialect not in _DIGEST:
-        raise BadOption(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
+        raise OptionError(f"no SQL of {dialect!r} is known; there are {', '.join(_DIGEST)}")
     cells = policy.cells
     entries: list[list[int]] = [[place] for place in range(len(cells))]
     if policy.mode == "sticky":
@@ -86,10 +86,10 @@ def assigned(policy: Published, dialect: str, unit: str = "unit") -> Assigned:
     for place in (place for entry in entries if len(entry) > 1 for place in entry):
         hashes[f"score{place}"] = _score(dialect, unit, policy.salt, cells[place])
 
-    def written(value: Callable[[Cell], str]) -> str:
+    def written(value: Callable[[Bucket], str]) -> str:
         return _tree(cuts, [_leaf(entry, [value(cells[place]) for place in entry]) for entry in entries])
 
-    return Assigned(
+    return AssignmentQuery(
         unit=unit,
         hashes=hashes,
         arm=written(lambda cell: f"'{cell.arm}'"),
@@ -116,10 +116,10 @@ def _leaf(entry: Sequence[int], values: Sequence[str]) -> str:
     return f"CASE {' '.join(tests)} END"
 
 
-def _score(dialect: str, unit: str, salt: str, cell: Cell) -> str:
+def _score(dialect: str, unit: str, salt: str, cell: Bucket) -> str:
     """SQL for a candidate's score in the weighted rendezvous of its arm."""
     kind = _DOUBLE[dialect]
-    share = f"(CAST({_hashed(dialect, unit, salt, cell.name)} AS {kind}) + 0.5) / CAST({WHOLE} AS {kind})"
+    share = f"(CAST({_hashed(dialect, unit, salt, cell.name)} AS {kind}) + 0.5) / CAST({BUCKET_TOTAL} AS {kind})"
     return f"-ln({share}) / CAST({cell.width} AS {kind})"
 
 

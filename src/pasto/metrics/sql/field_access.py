@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from pasto.errors import BadOption
-from pasto.metrics.sql.query_builder import Draft
+from pasto.errors import OptionError
+from pasto.metrics.sql.query_builder import QueryBuilder
 
 Kind = Literal["number", "text", "bool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FieldType:
     """SQL for one field by what it may hold; each is NULL where the field holds something else, or is not there."""
 
     number: str
@@ -28,14 +28,14 @@ class Reading:
         return f"coalesce({self.number}, CASE WHEN {self.flag} THEN 1 WHEN NOT ({self.flag}) THEN 0 END)"
 
 
-class Fields(Protocol):
+class FieldAccess(Protocol):
     """Where an event's fields are."""
 
-    def read(self, draft: Draft, name: str) -> Reading:
+    def read(self, draft: QueryBuilder, name: str) -> FieldType:
         """SQL for one field."""
         ...
 
-    def carried(self, draft: Draft) -> dict[str, str]:
+    def carried(self, draft: QueryBuilder) -> dict[str, str]:
         """The columns that hold the fields, by their name in the query, with their SQL type."""
         ...
 
@@ -45,54 +45,54 @@ class JsonFields:
     """Fields in one column of JSON objects, as PASTO keeps its own events.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
-    >>> JsonFields("fields").read(Draft(DIALECTS["postgres"]), "x").text
+    >>> JsonFields("fields").read(QueryBuilder(DIALECTS["postgres"]), "x").text
     "CASE WHEN jsonb_typeof(fields->%(p0)s) = 'string' THEN fields->>%(p0)s END"
     """
 
     column: str
 
-    def read(self, draft: Draft, name: str) -> Reading:
+    def read(self, draft: QueryBuilder, name: str) -> FieldType:
         """SQL for one field; a field's name has no quotes in it."""
         return _JSON[draft.dialect.name](draft, self.column, name)
 
-    def carried(self, draft: Draft) -> dict[str, str]:
+    def carried(self, draft: QueryBuilder) -> dict[str, str]:
         """The one column."""
         return {self.column: "jsonb" if draft.dialect.name == "postgres" else draft.dialect.text}
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class ColumnFields:
     """Fields in columns of their own, whose kinds are known.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
-    >>> Plain({"seconds": "number"}).read(Draft(DIALECTS["duckdb"]), "seconds").number
+    >>> ColumnFields({"seconds": "number"}).read(QueryBuilder(DIALECTS["duckdb"]), "seconds").number
     'CAST("seconds" AS DOUBLE)'
     """
 
     kinds: Mapping[str, Kind]
 
-    def read(self, draft: Draft, name: str) -> Reading:
+    def read(self, draft: QueryBuilder, name: str) -> FieldType:
         """SQL for one field; BadOption where there is no such column."""
         if name not in self.kinds:
-            raise BadOption(f"the events have no column {name!r}; there are {', '.join(self.kinds) or 'none'}")
+            raise OptionError(f"the events have no column {name!r}; there are {', '.join(self.kinds) or 'none'}")
         column, kind = draft.identifier(name), self.kinds[name]
-        return Reading(
+        return FieldType(
             number=draft.double(column if kind == "number" else "NULL"),
             text=f"CAST({column if kind == 'text' else 'NULL'} AS {draft.dialect.text})",
             flag=column if kind == "bool" else "CAST(NULL AS BOOLEAN)",
             present=f"{column} IS NOT NULL",
         )
 
-    def carried(self, draft: Draft) -> dict[str, str]:
+    def carried(self, draft: QueryBuilder) -> dict[str, str]:
         """Each of them."""
         types = {"number": draft.dialect.double, "text": draft.dialect.text, "bool": "BOOLEAN"}
         return {name: types[kind] for name, kind in self.kinds.items()}
 
 
-def _duckdb(draft: Draft, column: str, name: str) -> Reading:
+def _duckdb(draft: QueryBuilder, column: str, name: str) -> FieldType:
     path = draft.bind(f'$."{name}"')
     kind, value = f"json_type({column}, {path})", f"json_extract_string({column}, {path})"
-    return Reading(
+    return FieldType(
         number=f"CASE WHEN {kind} IN ('DOUBLE', 'UBIGINT', 'BIGINT') THEN TRY_CAST({value} AS DOUBLE) END",
         text=f"CASE WHEN {kind} = 'VARCHAR' THEN {value} END",
         flag=f"CASE WHEN {kind} = 'BOOLEAN' THEN {value} = 'true' END",
@@ -100,10 +100,10 @@ def _duckdb(draft: Draft, column: str, name: str) -> Reading:
     )
 
 
-def _postgres(draft: Draft, column: str, name: str) -> Reading:
+def _postgres(draft: QueryBuilder, column: str, name: str) -> FieldType:
     field = draft.bind(name)
     kind, value = f"jsonb_typeof({column}->{field})", f"{column}->>{field}"
-    return Reading(
+    return FieldType(
         number=f"CASE WHEN {kind} = 'number' THEN ({value})::double precision END",
         text=f"CASE WHEN {kind} = 'string' THEN {value} END",
         flag=f"CASE WHEN {kind} = 'boolean' THEN ({value})::boolean END",
@@ -111,12 +111,12 @@ def _postgres(draft: Draft, column: str, name: str) -> Reading:
     )
 
 
-def _spark(draft: Draft, column: str, name: str) -> Reading:
+def _spark(draft: QueryBuilder, column: str, name: str) -> FieldType:
     path = draft.bind(f'$["{name}"]')
     value = f"variant_get(parse_json({column}), {path})"
     kind = f"schema_of_variant({value})"
     text = f"try_variant_get(parse_json({column}), {path}, 'string')"
-    return Reading(
+    return FieldType(
         number=f"CASE WHEN {kind} RLIKE '^(BIGINT|DECIMAL|DOUBLE|FLOAT)' THEN CAST({text} AS DOUBLE) END",
         text=f"CASE WHEN {kind} = 'STRING' THEN {text} END",
         flag=f"CASE WHEN {kind} = 'BOOLEAN' THEN {text} = 'true' END",

@@ -59,10 +59,10 @@ DIALECTS = {
 
 
 @dataclass(slots=True)
-class Draft:
+class QueryBuilder:
     """Collects what is bound, so that nothing a user wrote is ever part of the text.
 
-    >>> draft = Draft(DIALECTS["duckdb"])
+    >>> draft = QueryBuilder(DIALECTS["duckdb"])
     >>> draft.bind("it's"), draft.bind(3.0), draft.bind("it's")
     ('$p0', '$p1', '$p0')
     >>> draft.table("lake.events")

@@ -11,8 +11,8 @@ import numpy as np
 
 from pasto.metrics.definitions import Column, Condition
 from pasto.metrics.moments import Moments
-from pasto.metrics.sql.field_access import Fields
-from pasto.metrics.sql.query_builder import Draft
+from pasto.metrics.sql.field_access import FieldAccess
+from pasto.metrics.sql.query_builder import QueryBuilder
 
 Span = tuple[float | None, float | None]
 """A column's window and look-back, in seconds."""
@@ -24,18 +24,19 @@ class Relation:
 
     text: str
     """Gives unit; arm and candidate where the row is an exposure; name where it is an event; and the fields."""
-    fields: Fields
+    fields: FieldAccess
     spans: Mapping[Span, str] = field(default_factory=dict)
     """Columns of the query that say whether an event lies in a span; none where all of them lie in the round."""
 
 
-def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> str:
+def units_query(draft: QueryBuilder, relation: Relation, columns: Sequence[Column]) -> str:
     """The query for arm, candidate, x0… (the numbers) and o0… (whether each lay outside its bounds) of every unit.
 
     >>> from pasto.metrics.sql.query_builder import DIALECTS
     >>> from pasto.metrics.sql.field_access import JsonFields
     >>> likes = Column("likes", "like", None, "count")
-    >>> query = units_query(Draft(DIALECTS["duckdb"]), Relation("SELECT * FROM rows", JsonFields("fields")), [likes])
+    >>> relation = Relation("SELECT * FROM rows", JsonFields("fields"))
+    >>> query = units_query(QueryBuilder(DIALECTS["duckdb"]), relation, [likes])
     >>> "coalesce(count(v0), 0)" in query
     True
     """
@@ -51,7 +52,7 @@ def units_query(draft: Draft, relation: Relation, columns: Sequence[Column]) -> 
 ) AS made WHERE arm IS NOT NULL"""  # noqa: S608 -- names, paths and values are all bound or quoted
 
 
-def _picked(draft: Draft, relation: Relation, place: int, column: Column) -> list[str]:
+def _picked(draft: QueryBuilder, relation: Relation, place: int, column: Column) -> list[str]:
     """SQL for a column's number of one event (NULL where it does not count), and for its key where it has one."""
     fields = relation.fields
     tests = [f"name = {draft.bind(column.event)}"]
@@ -65,7 +66,7 @@ def _picked(draft: Draft, relation: Relation, place: int, column: Column) -> lis
     return found
 
 
-def _made(draft: Draft, place: int, column: Column) -> str:
+def _made(draft: QueryBuilder, place: int, column: Column) -> str:
     """SQL for what is made of one unit's events."""
     value = f"v{place}"
     return {
@@ -78,7 +79,7 @@ def _made(draft: Draft, place: int, column: Column) -> str:
     }[column.per_unit]
 
 
-def _bounded(draft: Draft, place: int, column: Column) -> str:
+def _bounded(draft: QueryBuilder, place: int, column: Column) -> str:
     """SQL for a unit's number within its bounds, and for whether it lay outside them."""
     number = bound = f"r{place}"
     outside = []
@@ -91,7 +92,7 @@ def _bounded(draft: Draft, place: int, column: Column) -> str:
     return f"{bound} AS x{place}, {test} AS o{place}"
 
 
-def _condition(draft: Draft, fields: Fields, condition: Condition) -> str:
+def _condition(draft: QueryBuilder, fields: FieldAccess, condition: Condition) -> str:
     """SQL for one condition; values of different kinds never equal one another."""
     sign = "=" if condition.comparison in ("in", "!=") else condition.comparison
     reading = fields.read(draft, condition.field)

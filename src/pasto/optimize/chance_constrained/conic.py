@@ -14,19 +14,19 @@ import numpy as np
 from scipy import sparse
 
 from pasto.objective import Array
-from pasto.optimize.chance_constrained.interior_point import Point
-from pasto.optimize.chance_constrained.program import TINY, Chance, expected_penalty, hazard
+from pasto.optimize.chance_constrained.interior_point import InteriorPoint
+from pasto.optimize.chance_constrained.program import TINY, ChanceProgram, expected_penalty, hazard
 
 ROUNDS = 300
 """The most cuts for each curve and soft guardrail."""
 
 
-def cone_points(program: Chance) -> Iterator[Point]:
+def solve_conic(program: ChanceProgram) -> Iterator[InteriorPoint]:
     """Points ever nearer to the optimum, each with one more cut for the curve and for every soft guardrail.
 
     What is left to gain is counted from the cuts' own optimum, which no value can exceed.
     """
-    model = Model(program)
+    model = ConicModel(program)
     for _ in range(ROUNDS):
         point = model.solve()
         if point is None:
@@ -37,13 +37,13 @@ def cone_points(program: Chance) -> Iterator[Point]:
         model.cut(point.shares)
 
 
-class Model:
+class ConicModel:
     """The program as cuts and cones.
 
     The unknowns are the shares, then each soft guardrail's spread, then its expected penalty, then the curve.
     """
 
-    def __init__(self, program: Chance) -> None:
+    def __init__(self, program: ChanceProgram) -> None:
         self.program, self.soft = program, np.flatnonzero(~program.hard)
         width, rails = len(program.goal), len(self.soft)
         self.spreads, self.costs = width + np.arange(rails), width + rails + np.arange(rails)
@@ -63,7 +63,7 @@ class Model:
             self.goal[-1] = -1.0
             self.cut(program.mass / program.mass.sum())
 
-    def solve(self) -> Point | None:
+    def solve(self) -> InteriorPoint | None:
         """The optimum of the cuts so far, or None where there is none."""
         import clarabel  # seldom needed
 
@@ -95,7 +95,7 @@ class Model:
         gaps = duals[1 : 1 + (width if program.caps is None else 2 * width)]
         prices = np.where(program.hard, duals[tops], 0.0)
         left = -float(found.obj_val) - program.at(shares).value
-        return Point(shares, np.maximum(gaps, 0.0), prices, np.zeros(len(prices)), float(duals[0]), left)
+        return InteriorPoint(shares, np.maximum(gaps, 0.0), prices, np.zeros(len(prices)), float(duals[0]), left)
 
     def cut(self, shares: Array) -> None:
         """Add the tangent planes at the shares."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.estimate import Posterior
-from pasto.objective import Array, Form, UtilityGoal
-from pasto.optimize.chance_constrained.program import HAIR, Chance, Curve
+from pasto.objective import Array, NormalForm, UtilityGoal
+from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SlackCurve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Uncertain:
+class UncertainSlack:
     """What a belief says of each guardrail's slack: slack · p in the mean, ‖factorᵀ p − anchor‖ either way."""
 
     slack: Array
@@ -28,18 +28,18 @@ class Uncertain:
     """The baseline, where a guardrail is relative to it."""
 
     @classmethod
-    def of(cls, form: Form, belief: Posterior, offsets: Array | None, baseline: int | None) -> Uncertain:
+    def of(cls, form: NormalForm, belief: Posterior, offsets: Array | None, baseline: int | None) -> UncertainSlack:
         """Look at a belief through the guardrails of a form built at its mean."""
         count, width = len(form.at), belief.mean.shape[1]
         shares = np.zeros(count) if offsets is None else np.asarray(offsets, dtype=float)
         if shares.shape != (count,):
-            raise BadOption(f"offsets= needs one number for each of the {count} guardrails, got shape {shares.shape}")
+            raise OptionError(f"offsets= needs one number for each of the {count} guardrails, got shape {shares.shape}")
         if shares.any() and baseline is None:
-            raise BadOption(
+            raise OptionError(
                 "offsets= count against the baseline, and none was named; pass baseline=, a candidate's index"
             )
         if baseline is not None and not 0 <= baseline < width:
-            raise BadOption(f"baseline={baseline!r} is no candidate; give an index from 0 to {width - 1}")
+            raise OptionError(f"baseline={baseline!r} is no candidate; give an index from 0 to {width - 1}")
         factors = [belief.factor(row) for row in form.rows]
         if all(factor.ndim == 1 for factor in factors):
             factor = np.array(factors).reshape(count, width)
@@ -80,8 +80,8 @@ class Uncertain:
         deviations: float,
         *,
         caps: Array | None = None,
-        curve: Callable[[float], Curve] | None = None,
-    ) -> tuple[Chance, float, Array]:
+        curve: Callable[[float], SlackCurve] | None = None,
+    ) -> tuple[ChanceProgram, float, Array]:
         """The program for a goal (candidates,), hard guardrails being held with so many deviations to spare.
 
         With it come the units of the goal and of each guardrail, powers of two, so that nothing is rounded. A curve is
@@ -95,7 +95,7 @@ class Uncertain:
             spread = float((np.where(hard, 0.0, penalties) * units**2).max(initial=0.0))
         unit = float(_powers(np.array(spread)))
         scale = (times / units)[:, None]
-        program = Chance(
+        program = ChanceProgram(
             goal=(goal - goal.max()) / unit if curve is None else np.zeros_like(goal),
             mass=np.ones_like(goal),
             slack=self.slack / units[:, None],
@@ -116,12 +116,12 @@ def _powers(sizes: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sampled:
+class SampledSlack:
     """The average utility of a blend over drawn truths, in units of its own.
 
     >>> import numpy as np, pasto
     >>> goal = pasto.utility(lambda y: -(y**2).sum(-1), lambda y: -2 * y, over={"x": (-9, 9)}).form().goal
-    >>> average = Sampled(goal, np.array([[[1.0, 3.0]], [[3.0, 1.0]]]))
+    >>> average = SampledSlack(goal, np.array([[[1.0, 3.0]], [[3.0, 1.0]]]))
     >>> average.value(np.array([1.0, 0.0])), average.gradient(np.array([0.5, 0.5])).tolist()
     (-5.0, [-8.0, -8.0])
     """
@@ -132,7 +132,7 @@ class Sampled:
     unit: float = 1.0
 
     @classmethod
-    def of(cls, goal: UtilityGoal, truths: Array) -> Sampled:
+    def of(cls, goal: UtilityGoal, truths: Array) -> SampledSlack:
         """From truths (draws, metrics, candidates), held within the ranges on which the utility was checked."""
         low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
         return cls(goal, np.clip(truths[:, list(goal.columns)], low[:, None], high[:, None]))
@@ -141,7 +141,7 @@ class Sampled:
         """The average utility of each column alone, (columns,)."""
         return np.asarray(self.goal.function(self.truths.transpose(0, 2, 1)).mean(axis=0) / self.unit)
 
-    def counted_in(self, unit: float) -> Sampled:
+    def counted_in(self, unit: float) -> SampledSlack:
         """The same in other units."""
         return replace(self, unit=unit)
 
@@ -173,6 +173,6 @@ class Sampled:
         flat = roots.reshape(-1, self.truths.shape[2])
         return np.asarray(flat.T @ flat / (count * self.unit))
 
-    def take(self, columns: NDArray[np.intp]) -> Sampled:
+    def take(self, columns: NDArray[np.intp]) -> SampledSlack:
         """The same average over a few columns."""
         return replace(self, truths=self.truths[:, :, columns])

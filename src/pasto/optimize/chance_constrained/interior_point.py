@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.special import ndtr
 
 from pasto.objective import Array
-from pasto.optimize.chance_constrained.program import TINY, Chance, Near, hazard, ratio_at
+from pasto.optimize.chance_constrained.program import TINY, ChanceProgram, SmoothedPoint, hazard, ratio_at
 
 ROUNDS = 80
 PATIENCE = 7
@@ -32,7 +32,7 @@ BLUR = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Point:
+class InteriorPoint:
     """Where the path has come to."""
 
     shares: Array
@@ -49,18 +49,18 @@ class Point:
     """x · z + π · w: about what is still to be gained."""
 
     @property
-    def near(self) -> Near:
+    def near(self) -> SmoothedPoint:
         """The shares with the blur that spreads have there: one of zero has no derivative."""
-        return Near(self.shares, BLUR * min(self.left, 1.0))
+        return SmoothedPoint(self.shares, BLUR * min(self.left, 1.0))
 
 
-def central_path(program: Chance, *, calm: bool = False) -> Iterator[Point]:
+def follow_central_path(program: ChanceProgram, *, calm: bool = False) -> Iterator[InteriorPoint]:
     """Points on the way to the optimum, for as long as the numbers are sound.
 
     The calm way has no corrector, which can go in circles where a penalty is very steep; it takes more steps.
     """
-    path = Path(program, calm)
-    point: Point | None = None
+    path = CentralPath(program, calm)
+    point: InteriorPoint | None = None
     least, since = np.inf, 0
     for _ in range(ROUNDS):
         with np.errstate(all="ignore"):  # a path that breaks down is left
@@ -73,10 +73,10 @@ def central_path(program: Chance, *, calm: bool = False) -> Iterator[Point]:
         yield point
 
 
-class Path:
+class CentralPath:
     """The Newton steps of one program."""
 
-    def __init__(self, program: Chance, calm: bool) -> None:
+    def __init__(self, program: ChanceProgram, calm: bool) -> None:
         self.program, self.calm = program, calm
         self.hard = program.hard
         self.penalties = np.where(self.hard, 1.0, program.penalties)
@@ -85,7 +85,7 @@ class Path:
         if not self.slim:
             self.program = program.dense()
 
-    def start(self) -> Point:
+    def start(self) -> InteriorPoint:
         """The even blend, or what the caps make of it, with every column priced too low."""
         program = self.program
         candidates = program.mass > 0.0
@@ -100,9 +100,9 @@ class Path:
         gaps = np.maximum(slope + level * program.mass, 0.1)
         if program.caps is not None:
             gaps = np.concatenate([gaps, np.full_like(gaps, 0.1)])
-        return Point(shares, gaps, prices, room, level, self._left(shares, gaps, prices, room))
+        return InteriorPoint(shares, gaps, prices, room, level, self._left(shares, gaps, prices, room))
 
-    def step(self, point: Point) -> Point | None:
+    def step(self, point: InteriorPoint) -> InteriorPoint | None:
         """One round on, or None where the numbers have broken down."""
         program, rails = self.program, len(self.hard)
         x, z, prices, room = point.shares, point.gaps, point.prices, point.room
@@ -125,13 +125,13 @@ class Path:
             block[np.diag_indices_from(block)] += diagonal
             if program.curve is not None:
                 block += program.curve.bend(x)
-            system = Border(rows, stiff, np.arange(len(x)), block, diagonal)
+            system = Boundary(rows, stiff, np.arange(len(x)), block, diagonal)
         else:
             rows, stiff = np.concatenate([rows, unit]), np.append(stiff, curl - weight / spread)
             diagonal = diagonal + (weight / spread) @ self.squares
             few = min(len(x), rails + 2)
             apart = np.argpartition(diagonal, few - 1)[:few]
-            system = Border(rows, stiff, apart, np.diag(diagonal[apart]), diagonal)
+            system = Boundary(rows, stiff, apart, np.diag(diagonal[apart]), diagonal)
         if not system.sound:
             return None
 
@@ -163,7 +163,7 @@ class Path:
         if not np.isfinite(size + dl + float(dx.sum())):
             return None
         x, z, prices, room = x + size * dx, z + size * dz, prices + size * dp, room + size * dw
-        return Point(x, z, prices, room, point.level + size * dl, self._left(x, z, prices, room))
+        return InteriorPoint(x, z, prices, room, point.level + size * dl, self._left(x, z, prices, room))
 
     def _left(self, shares: Array, gaps: Array, prices: Array, room: Array) -> float:
         return float(self._bounds(shares) @ gaps) + float(prices @ room)
@@ -199,7 +199,7 @@ class Path:
         return both if self.program.caps is None else np.asarray(both[:width] + sign * both[width:])
 
 
-class Border:
+class Boundary:
     """The system D Δx + rowsᵀ force = pull, with force = stiff · rows Δx, and rows₀ Δx = −excess for the first row.
 
     D is diagonal but for a block of columns that are kept apart. They are solved for together with the forces: the

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.objective import Array
-from pasto.optimize.chance_constrained.interior_point import Point
-from pasto.optimize.chance_constrained.program import TINY, Chance, Proof, hazard
+from pasto.optimize.chance_constrained.interior_point import InteriorPoint
+from pasto.optimize.chance_constrained.program import TINY, CertifiedPoint, ChanceProgram, hazard
 
 ENOUGH = 1e-10
 """The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
@@ -17,7 +17,7 @@ DENSE = 40
 """Above so many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
 
 
-def settle(program: Chance, point: Point) -> Proof | None:
+def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPoint | None:
     """The optimum of the columns that count, which change until the gap is small enough; None where Newton fails."""
     width = len(program.goal)
     prices, level = np.where(program.hard, point.prices, 0.0), point.level
@@ -27,7 +27,7 @@ def settle(program: Chance, point: Point) -> Proof | None:
     if program.caps is not None:
         full = moving & (caps - shares < point.gaps[width:])
         shares, moving = np.where(full, caps, shares), moving & ~full
-    best: Proof | None = None
+    best: CertifiedPoint | None = None
     for _ in range(ROUNDS):
         with np.errstate(all="ignore"):  # Newton's method may go astray; what it finds is judged by its proof
             if moving.any():
@@ -49,7 +49,7 @@ def settle(program: Chance, point: Point) -> Proof | None:
 
 
 def _newton(
-    program: Chance, shares: Array, prices: Array, level: float, moving: NDArray[np.bool_]
+    program: ChanceProgram, shares: Array, prices: Array, level: float, moving: NDArray[np.bool_]
 ) -> tuple[Array, Array, float] | None:
     """Shares, prices and level at the optimum over the moving columns, the other shares staying as they are."""
     kept = moving | (shares > 0.0)

@@ -69,7 +69,7 @@ FLAT = 1e-9
 """A spread of less than this has no slope of its own."""
 
 
-class Curve(Protocol):
+class SlackCurve(Protocol):
     """A concave function of the shares that is added to the goal."""
 
     def value(self, shares: Array) -> float:
@@ -84,13 +84,13 @@ class Curve(Protocol):
         """The negative of its second derivatives, (columns, columns)."""
         ...
 
-    def take(self, columns: NDArray[np.intp]) -> Curve:
+    def take(self, columns: NDArray[np.intp]) -> SlackCurve:
         """The same function of a few columns, the others' shares being zero."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Evaluation:
     """A problem's value, gradient and guardrails at one point."""
 
     value: float
@@ -109,7 +109,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Near:
+class SmoothedPoint:
     """Shares near by, with spreads blurred: where a spread is zero, its slope is taken from there."""
 
     shares: Array
@@ -118,7 +118,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Proof:
+class CertifiedPoint:
     """Shares with what is proved of them."""
 
     shares: Array
@@ -131,11 +131,11 @@ class Proof:
     """By how much the optimum can exceed the value at the shares, beside the larger of one and the prices."""
     short: float
     """By how much the worst hard guardrail is missed, or the shares' sum."""
-    near: Near
+    near: SmoothedPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chance:
+class ChanceProgram:
     """Maximise goal · x + curve(x) − Σ λ_g E min(0, S_g)² over shares x ≥ 0 with mass · x = 1, hard guardrails held."""
 
     goal: Array
@@ -158,7 +158,7 @@ class Chance:
     """(columns,): the largest share of each."""
     most: float = 0.0
     """Above what a column without mass can reach."""
-    curve: Curve | None = None
+    curve: SlackCurve | None = None
 
     @property
     def hard(self) -> NDArray[np.bool_]:
@@ -182,7 +182,7 @@ class Chance:
             return np.asarray(self.factor * weights)
         return np.asarray((self.factor @ weights[:, :, None])[:, :, 0])
 
-    def dense(self) -> Chance:
+    def dense(self) -> ChanceProgram:
         """The same problem with its factors written out as matrices."""
         return replace(self, factor=self.factor[:, :, None] * np.eye(len(self.goal))) if self.diagonal else self
 
@@ -199,7 +199,7 @@ class Chance:
         flat = np.concatenate([np.zeros((len(self.goal), 0)), *(np.sqrt(across)[:, None, None] * beside)], axis=1)
         return np.asarray(flat @ flat.T + onto.T @ (along[:, None] * onto))
 
-    def take(self, columns: NDArray[np.intp]) -> Chance:
+    def take(self, columns: NDArray[np.intp]) -> ChanceProgram:
         """The same problem with a few columns only, the base among them; the others have no share."""
         factor, anchor = self.factor[:, columns], self.anchor
         if self.diagonal:
@@ -219,7 +219,7 @@ class Chance:
             curve=None if self.curve is None else self.curve.take(columns),
         )
 
-    def at(self, shares: Array) -> Place:
+    def at(self, shares: Array) -> Evaluation:
         """Everything there is to know at one point."""
         level, away = self.slack @ shares, self.deviations(shares)
         spread = np.sqrt(np.einsum("gr,gr->g", away, away))
@@ -233,9 +233,9 @@ class Chance:
         if self.curve is not None:
             value += self.curve.value(shares)
             slope = slope + self.curve.gradient(shares)
-        return Place(value, slope, level, away, spread, ratio, miss)
+        return Evaluation(value, slope, level, away, spread, ratio, miss)
 
-    def prove(self, shares: Array, prices: Array, near: Near) -> Proof:
+    def prove(self, shares: Array, prices: Array, near: SmoothedPoint) -> CertifiedPoint:
         """How good shares are, by prices (guardrails,) ≥ 0 of the hard guardrails.
 
         A price with a pull = −price · deviation / spread is a point of the dual cone: price · (level − tight) + pull ·
@@ -250,15 +250,15 @@ class Chance:
         gap = (self._most(priced) + rest - float(place.slope @ shares)) / (1.0 + float(prices.max(initial=0.0)))
         short = np.where(self.hard, place.spread - place.level + self.tight, -np.inf)
         off = abs(float(self.mass @ shares) - 1.0)
-        return Proof(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
+        return CertifiedPoint(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
 
     def hopeless(self, shares: Array, prices: Array) -> bool:
         """Whether these prices, with the slope of the spreads at these shares, prove that no shares hold every one."""
         prices = np.where(self.hard, prices, 0.0)
-        worth, rest = self._dual(prices, self._unit(Near(shares, 0.0)))
+        worth, rest = self._dual(prices, self._unit(SmoothedPoint(shares, 0.0)))
         return self._most(worth) + rest < -1e-9 * float(prices.max(initial=0.0))
 
-    def _unit(self, near: Near) -> Array:
+    def _unit(self, near: SmoothedPoint) -> Array:
         """Each guardrail's deviations over its blurred spread, (guardrails, rank), no longer than one."""
         away = self.deviations(near.shares)
         return np.asarray(away / np.sqrt(np.einsum("gr,gr->g", away, away) + near.blur**2 + TINY)[:, None])

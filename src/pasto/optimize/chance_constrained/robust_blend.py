@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from pasto.errors import BadOption, SolverFailed, Unsupported
+from pasto.errors import OptionError, SolverError, UnsupportedError
 from pasto.estimate import Posterior
-from pasto.objective import Array, Form, LinearGoal, RatioGoal, UtilityGoal
-from pasto.optimize.chance_constrained.from_posterior import Sampled, Uncertain
+from pasto.objective import Array, LinearGoal, NormalForm, RatioGoal, UtilityGoal
+from pasto.optimize.chance_constrained.from_posterior import SampledSlack, UncertainSlack
 from pasto.optimize.chance_constrained.program import expected_penalty
-from pasto.optimize.chance_constrained.solver import surest
+from pasto.optimize.chance_constrained.solver import solve_or_safest
 from pasto.optimize.exact.linear import spreads
-from pasto.optimize.exact.solver import optimum
+from pasto.optimize.exact.solver import solve_exact
 
 DRAWS = 128
 """Truths over which a utility is averaged."""
@@ -28,11 +28,11 @@ DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cautious:
+class RobustBlend:
     """A blend for a truth that is only believed.
 
     >>> import numpy as np
-    >>> Cautious(np.array([0.25, 0.75]), value=0.5, duals=np.array([0.4]), certified=True).certified
+    >>> RobustBlend(np.array([0.25, 0.75]), value=0.5, duals=np.array([0.4]), certified=True).certified
     True
     """
 
@@ -46,8 +46,8 @@ class Cautious:
     """Whether each hard guardrail holds with the confidence asked for; where no blend does, this is the safest."""
 
 
-def cautious(
-    form: Form,
+def solve_robust(
+    form: NormalForm,
     belief: Posterior,
     *,
     confidence: float = 0.95,
@@ -55,7 +55,7 @@ def cautious(
     baseline: int | None = None,
     caps: ArrayLike | None = None,
     rng: np.random.Generator | None = None,
-) -> Cautious:
+) -> RobustBlend:
     """The blend of the highest expected f under which each hard guardrail holds with the confidence asked for.
 
     The form is built at the belief's mean. offsets (guardrails,) say how much of the baseline's own value each one is
@@ -70,15 +70,15 @@ def cautious(
     >>> truth = np.array([[2.0, 0.0], [-2.0, 2.0]])
     >>> for deviation in (0.0, 0.5, 2.0):
     ...     belief = IndependentPosterior(truth, np.tile(deviation**2 * np.eye(2), (2, 1, 1)))
-    ...     answer = cautious(form, belief)
+    ...     answer = solve_robust(form, belief)
     ...     print(answer.probabilities.round(3), round(answer.value, 3), answer.certified)
     [0.5 0.5] 1.0 True
     [0.348 0.652] 0.696 True
     [0. 1.] 0.0 False
     """
     if not 0.5 <= confidence < 1.0:
-        raise BadOption(f"confidence= lies from 0.5 to below 1, got {confidence!r}")
-    unsure = Uncertain.of(form, belief, offsets, baseline)
+        raise OptionError(f"confidence= lies from 0.5 to below 1, got {confidence!r}")
+    unsure = UncertainSlack.of(form, belief, offsets, baseline)
     question = _Question(form, belief, unsure, float(ndtri(confidence)), _limits(caps, belief.mean.shape[1]))
     if question.sure:
         return question.exact()
@@ -89,11 +89,11 @@ def cautious(
             return question.ratio(goal)
         case UtilityGoal() as goal:
             return question.utility(goal, np.random.default_rng(0) if rng is None else rng)
-    raise Unsupported(f"no cautious answer for a goal of kind {type(form.goal).__name__}")
+    raise UnsupportedError(f"no cautious answer for a goal of kind {type(form.goal).__name__}")
 
 
-def holding(
-    form: Form, belief: Posterior, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
+def holding_probabilities(
+    form: NormalForm, belief: Posterior, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
 ) -> Array:
     """The probability that each guardrail holds under a blend, (guardrails,).
 
@@ -101,10 +101,10 @@ def holding(
     >>> from pasto.estimate import IndependentPosterior
     >>> form = pasto.maximize("x").keep("y", at_least=0).form()
     >>> belief = IndependentPosterior(np.array([[2.0, 0.0], [-2.0, 2.0]]), np.tile(np.eye(2), (2, 1, 1)))
-    >>> holding(form, belief, np.array([0.5, 0.5])), holding(form, belief, np.array([0.0, 1.0])).round(3)
+    >>> holding(form, belief, np.array([0.5, 0.5])), holding_probabilities(form, belief, np.array([0.0, 1.0])).round(3)
     (array([0.5]), array([0.977]))
     """
-    unsure = Uncertain.of(form, belief, offsets, baseline)
+    unsure = UncertainSlack.of(form, belief, offsets, baseline)
     # Slacks are blended, not metrics: a metric whose level dwarfs its range would lose its digits.
     level, spread = unsure.slack @ probabilities, unsure.spread(probabilities)
     tolerances = form.tolerances(belief.mean)
@@ -130,9 +130,9 @@ def intervals(belief: Posterior, probabilities: Array, rows: Array, confidence: 
 class _Question:
     """A form, a belief, and how sure the answer must be."""
 
-    form: Form
+    form: NormalForm
     belief: Posterior
-    unsure: Uncertain
+    unsure: UncertainSlack
     deviations: float
     caps: Array | None
 
@@ -146,18 +146,18 @@ class _Question:
         counts = ~self.form.hard | (self.deviations > 0.0)
         return not self.unsure.alone()[counts].any()
 
-    def exact(self) -> Cautious:
+    def exact(self) -> RobustBlend:
         """The exact answer for the belief's mean."""
-        found = optimum(self.form, self.belief.mean)
+        found = solve_exact(self.form, self.belief.mean)
         certified = self.form.met(self.belief.mean @ found.probabilities, self.form.tolerances(self.belief.mean))
         return self._answer(found.probabilities, np.where(self.form.hard, found.duals, 0.0), bool(certified))
 
-    def linear(self, goal: LinearGoal) -> Cautious:
+    def linear(self, goal: LinearGoal) -> RobustBlend:
         """A weighted sum of metrics: its expectation is that of the mean."""
         found = self._solve(goal.row @ self.belief.mean)
         return self._nearest() if found is None else self._answer(*found)
 
-    def ratio(self, goal: RatioGoal) -> Cautious:
+    def ratio(self, goal: RatioGoal) -> RobustBlend:
         """A ratio of the expectations, by Dinkelbach's iteration."""
         top, bottom = goal.numerator @ self.belief.mean, goal.denominator @ self.belief.mean
         level = float((top / bottom).min())
@@ -170,21 +170,21 @@ class _Question:
             if reached <= level + 1e-12 * abs(level):
                 return self._answer(shares, duals * goal.scale / float(bottom @ shares), certified)
             level = reached
-        raise SolverFailed(f"the ratio still rose after 100 rounds, at {level:.6g}")
+        raise SolverError(f"the ratio still rose after 100 rounds, at {level:.6g}")
 
-    def utility(self, goal: UtilityGoal, rng: np.random.Generator) -> Cautious:
+    def utility(self, goal: UtilityGoal, rng: np.random.Generator) -> RobustBlend:
         """A concave function of the metrics, averaged over drawn truths."""
-        average = Sampled.of(goal, self.belief.draw(rng.standard_normal((DRAWS, *self.belief.mean.shape))))
+        average = SampledSlack.of(goal, self.belief.draw(rng.standard_normal((DRAWS, *self.belief.mean.shape))))
         found = self._solve(average.singles(), average)
         return self._nearest(average) if found is None else self._answer(*found, average)
 
-    def _solve(self, goal: Array, average: Sampled | None = None) -> tuple[Array, Array, bool] | None:
+    def _solve(self, goal: Array, average: SampledSlack | None = None) -> tuple[Array, Array, bool] | None:
         """Shares, duals and whether certified; None where no blend meets the hard guardrails even in the mean."""
         curve = None if average is None else average.counted_in
         program, unit, units = self.unsure.program(
             goal, self.form.penalties, self.deviations, caps=self.caps, curve=curve
         )
-        found = surest(program)
+        found = solve_or_safest(program)
         if found is None:
             return None
         shares, prices, certified = found
@@ -195,7 +195,7 @@ class _Question:
         clean = np.where(shares < DUST, 0.0, shares if self.caps is None else np.minimum(shares, self.caps))
         return np.asarray(clean / clean.sum())
 
-    def _nearest(self, average: Sampled | None = None) -> Cautious:
+    def _nearest(self, average: SampledSlack | None = None) -> RobustBlend:
         """The blend with the least squared shortfalls in the mean, each in units of its guardrail's range."""
         if self.caps is None and average is None:
             return replace(self.exact(), certified=False)
@@ -205,17 +205,17 @@ class _Question:
         )
         only = replace(mean, slack=mean.slack[hard], factor=mean.factor[hard], anchor=mean.anchor[hard])
         program, _, _ = only.program(np.zeros(mean.slack.shape[1]), spreads(only.slack) ** -2.0, 0.0, caps=self.caps)
-        found = surest(program)
+        found = solve_or_safest(program)
         if found is None:
-            raise SolverFailed("the blend that misses the hard guardrails least was not found")
+            raise SolverError("the blend that misses the hard guardrails least was not found")
         return self._answer(self._clean(found[0]), np.zeros(len(hard)), False, average)
 
-    def _answer(self, shares: Array, duals: Array, certified: bool, average: Sampled | None = None) -> Cautious:
+    def _answer(self, shares: Array, duals: Array, certified: bool, average: SampledSlack | None = None) -> RobustBlend:
         blended = self.belief.mean @ shares
         goal = float(self.form.goal.value(blended)) if average is None else average.value(shares)
         soft = ~self.form.hard
         costs = expected_penalty(self.unsure.slack @ shares, self.unsure.spread(shares))
-        return Cautious(shares, goal - float(self.form.penalties[soft] @ costs[soft]), duals, certified)
+        return RobustBlend(shares, goal - float(self.form.penalties[soft] @ costs[soft]), duals, certified)
 
 
 def _limits(caps: ArrayLike | None, width: int) -> Array | None:
@@ -224,7 +224,7 @@ def _limits(caps: ArrayLike | None, width: int) -> Array | None:
         return None
     most = np.minimum(np.broadcast_to(np.asarray(caps, dtype=float), (width,)), 1.0)
     if not (most > 0.0).all():
-        raise BadOption(f"caps= must be shares above 0, got {caps!r}; leave a candidate out of the belief instead")
+        raise OptionError(f"caps= must be shares above 0, got {caps!r}; leave a candidate out of the belief instead")
     if most.sum() < 1.0:
-        raise BadOption(f"caps= add up to {most.sum():.6g}; the shares must be able to reach 1")
+        raise OptionError(f"caps= add up to {most.sum():.6g}; the shares must be able to reach 1")
     return None if (most >= 1.0).all() else most

@@ -29,7 +29,7 @@ TINY = 1e-13
 
 
 @dataclass(slots=True, eq=False)
-class Stand:
+class ActiveSet:
     """Where a climb stands."""
 
     support: list[int]
@@ -55,13 +55,15 @@ class _Move:
     """π of the held guardrails at the target."""
 
 
-def climb(goal: Array, slack: Array, give: Array, start: Stand, *, springs: NDArray[np.bool_]) -> Stand:
+def solve_active_set(
+    goal: Array, slack: Array, give: Array, start: ActiveSet, *, springs: NDArray[np.bool_]
+) -> ActiveSet:
     """Walk from a stand that meets every hard guardrail to the optimum.
 
     goal (candidates,) and slack (guardrails, candidates) should be scaled to about one; give (guardrails,) is 0 for a
     hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start.
     """
-    stand = Stand(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
+    stand = ActiveSet(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
     hard = (give == 0.0).tolist()
     lasting = (springs | (give == 0.0)).tolist()
     released: int | None = None
@@ -104,7 +106,7 @@ def climb(goal: Array, slack: Array, give: Array, start: Stand, *, springs: NDAr
     return stand
 
 
-def _move(goal: Array, columns: Array, give: Array, stand: Stand, hard: list[bool], released: int | None) -> _Move:
+def _move(goal: Array, columns: Array, give: Array, stand: ActiveSet, hard: list[bool], released: int | None) -> _Move:
     """The next move of a stand whose newest candidate has just entered, or which has just released a guardrail."""
     held = stand.held
     rows, width = 1 + len(held), len(goal)
@@ -159,7 +161,7 @@ def _flat(matrix: Array) -> Array:
 
 
 def _first_event(
-    columns: Array, move: _Move, stand: Stand, lasting: list[bool]
+    columns: Array, move: _Move, stand: ActiveSet, lasting: list[bool]
 ) -> tuple[float, tuple[str, int] | None]:
     """How far the move can go, and what stops it: a candidate's place to leave, or a guardrail to hold or release."""
     reach = np.inf if move.target is None else 1.0

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.errors import SolverFailed
-from pasto.objective import Array, Form, UtilityGoal
-from pasto.optimize.exact.linear import best, best_with_springs
+from pasto.errors import SolverError
+from pasto.objective import Array, NormalForm, UtilityGoal
+from pasto.optimize.exact.linear import solve_linear, solve_with_two_sided_penalties
 from pasto.optimize.exact.program import Program, Solution
 
 CUTS = 400
 
 
-def best_by_cuts(
-    smooth: Form, means: Array, limits: Array, start: Array, *, gap: float, scale: float = 1.0
+def solve_by_cuts(
+    smooth: NormalForm, means: Array, limits: Array, start: Array, *, gap: float, scale: float = 1.0
 ) -> tuple[Array, Array]:
     """Shares within gap · scale of the best, and the multipliers of limits (hard guardrails, candidates) · p ≥ 0.
 
@@ -30,7 +30,7 @@ def best_by_cuts(
     >>> import numpy as np, pasto
     >>> over = {"a": (-1, 3), "b": (-1, 3)}
     >>> least = pasto.utility(lambda y: y.min(-1), lambda y: 1.0 * (y == y.min(-1, keepdims=True)), over=over).form()
-    >>> best_by_cuts(least, np.array([[2.0, 0.0], [0.0, 2.0]]), np.zeros((0, 2)), np.array([1.0, 0.0]), gap=1e-9)[0]
+    >>> solve_by_cuts(least, np.array([[2.0, 0.0], [0.0, 2.0]]), np.zeros((0, 2)), np.array([1.0, 0.0]), gap=1e-9)[0]
     array([0.5, 0.5])
     """
     from scipy.optimize import linprog  # slow to load, and seldom needed
@@ -59,7 +59,7 @@ def best_by_cuts(
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         if found.x is None:
-            raise SolverFailed(f"the linear program over {len(planes)} tangents of the utility failed: {found.message}")
+            raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {found.message}")
         here = np.maximum(found.x[:-1], 0.0)
         here /= here.sum()
         value = (float(smooth.smooth(means @ here)) - origin) / scale
@@ -68,7 +68,7 @@ def best_by_cuts(
         gain = float(found.x[-1]) - below
         if gain <= gap:
             return kept, -found.ineqlin.marginals[:firm] * scale / units
-    raise SolverFailed(
+    raise SolverError(
         f"the utility could not be maximised with {CUTS} tangents: {gain * scale:.3g} may still be gained; is it "
         "concave, and its gradient right, over the whole of over=?"
     )
@@ -80,20 +80,20 @@ GAP = 1e-8
 """The largest gap to the optimum that is accepted, relative to the spread of f over the candidates."""
 
 
-def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
+def solve_utility(form: NormalForm, goal: UtilityGoal, means: Array) -> Solution:
     """The blend with the best utility, to a gap of a hundred-millionth of its spread over the candidates.
 
     >>> import numpy as np, pasto
     >>> over = {"buyers": (0.1, 10), "sellers": (0.1, 10)}
     >>> form = pasto.utility(lambda y: np.log(y).sum(axis=-1), lambda y: 1 / y, over=over).form()
-    >>> best_utility(form, form.goal, np.array([[4.0, 1.0], [1.0, 4.0]])).probabilities.round(6)
+    >>> solve_utility(form, form.goal, np.array([[4.0, 1.0], [1.0, 4.0]])).probabilities.round(6)
     array([0.5, 0.5])
     """
     slack = form.rows @ means - form.at[:, None]
     smooth = _soft_only(form)
     values = smooth.smooth(means.T)
     scale = _scale(values, float(smooth.smooth(means.mean(axis=1))))
-    first = best(Program(values, slack[form.hard], form.penalties[form.hard]))
+    first = solve_linear(Program(values, slack[form.hard], form.penalties[form.hard]))
     if not first.feasible:
         slack = slack - np.where(form.hard, np.minimum(slack @ first.probabilities, 0.0), 0.0)[:, None]
     here, last = first.probabilities, np.inf
@@ -105,7 +105,7 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
             np.vstack([slack, bend @ (means - vector[:, None])]),
             np.concatenate([form.penalties, np.full(len(bend), 0.5)]),
         )
-        solution = best_with_springs(model, np.arange(len(model.slack)) >= len(slack))
+        solution = solve_with_two_sided_penalties(model, np.arange(len(model.slack)) >= len(slack))
         there, duals = solution.probabilities, solution.duals[: len(slack)]
         slope = smooth.gradient(vector) @ means
         gap = float((slope + np.where(form.hard, duals, 0.0) @ slack).max() - slope @ here)
@@ -118,17 +118,17 @@ def best_utility(form: Form, goal: UtilityGoal, means: Array) -> Solution:
             break
         here, last = moved, gap
     # Newton steps stop short at a kink, where one gradient does not tell the whole slope.
-    shares, multipliers = best_by_cuts(smooth, means, slack[form.hard], here, gap=GAP, scale=scale)
+    shares, multipliers = solve_by_cuts(smooth, means, slack[form.hard], here, gap=GAP, scale=scale)
     duals = np.zeros(len(slack))
     duals[form.hard] = multipliers
     return Solution(_sparse(shares, np.vstack([means, slack])), duals, first.feasible)
 
 
-def _soft_only(form: Form) -> Form:
+def _soft_only(form: NormalForm) -> NormalForm:
     """The form without its hard guardrails, which has a gradient everywhere."""
     soft = ~form.hard
     names = tuple(name for name, kept in zip(form.names, soft, strict=True) if kept)
-    return Form(form.goal, names, form.rows[soft], form.at[soft], form.penalties[soft], form.relief[soft])
+    return NormalForm(form.goal, names, form.rows[soft], form.at[soft], form.penalties[soft], form.relief[soft])
 
 
 def _scale(values: Array, even: float) -> float:
@@ -157,7 +157,7 @@ def _curvature(goal: UtilityGoal, vector: Array) -> Array:
     return rows
 
 
-def _line_search(smooth: Form, here: Array, there: Array) -> float:
+def _line_search(smooth: NormalForm, here: Array, there: Array) -> float:
     """How far towards there f rises, in [0, 1]."""
     from scipy.optimize import brentq  # slow to load, and needed by utilities only
 

@@ -5,7 +5,7 @@ With Lagrange multipliers v of Σp = 1 and π ≥ 0 of the guardrails, w = slack
     goal + π · slack − v + z = 0,   p z = 0,   π w = 0,
 
 and each round is one Newton step towards p z = π w = μ with μ shrinking (Mehrotra's predictor and corrector). The only
-linear systems are of size 1 + guardrails. Problems leave as soon as `finish` proves their exact optimum.
+linear systems are of size 1 + guardrails. Problems leave as soon as `round_to_vertex` proves their exact optimum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pasto.objective import Array
 
 
-def finish(
+def round_to_vertex(
     goal: Array, slack: Array, give: Array, strength: Array, held: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], Array, Array]:
     """Which guesses are right, and the shares (problems, candidates) and multipliers (problems, guardrails) they give.
@@ -71,7 +71,7 @@ ENOUGH = 1e-11
 
 
 @dataclass(slots=True, eq=False)
-class Interior:
+class InteriorSolution:
     """Problems under way; every array's first axis runs over them."""
 
     index: NDArray[np.intp]
@@ -91,7 +91,7 @@ class Interior:
     """w, (problems, guardrails)."""
 
     @classmethod
-    def begin(cls, goal: Array, slack: Array, give: Array) -> Interior:
+    def begin(cls, goal: Array, slack: Array, give: Array) -> InteriorSolution:
         """Start from the even blend."""
         count, width = goal.shape
         room = np.maximum(slack.mean(axis=2), 0.1)
@@ -109,9 +109,9 @@ class Interior:
             room=room,
         )
 
-    def keep(self, chosen: NDArray[np.bool_]) -> Interior:
+    def keep(self, chosen: NDArray[np.bool_]) -> InteriorSolution:
         """Go on with some of the problems only."""
-        return Interior(*(getattr(self, part.name)[chosen] for part in fields(self)))
+        return InteriorSolution(*(getattr(self, part.name)[chosen] for part in fields(self)))
 
     def step(self) -> None:
         """Take one Newton step."""
@@ -181,7 +181,7 @@ class Interior:
         return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0])
 
 
-def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
+def interior_point(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Shares (problems, candidates), multipliers (problems, guardrails), and which problems were solved exactly.
 
     The others are left where they stand: at one of many optima, broken down, shown to be infeasible, or among the last
@@ -189,7 +189,7 @@ def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Arr
     """
     shares, duals = np.full_like(goal, 1.0 / goal.shape[1]), np.zeros_like(give)
     solved = np.zeros(len(goal), dtype=bool)
-    state = Interior.begin(goal, slack, give)
+    state = InteriorSolution.begin(goal, slack, give)
     with np.errstate(all="ignore"):  # a problem that breaks down is dropped
         for turn in range(ROUNDS):
             try:
@@ -199,7 +199,7 @@ def walk(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Arr
             going = state.sound() & (state.left() > ENOUGH)
             if turn >= 2:
                 held = state.duals[:, 1:] > state.room
-                right, exact, prices = finish(
+                right, exact, prices = round_to_vertex(
                     state.goal, state.rows[:, 1:], state.give[:, 1:], state.shares / state.gaps, held
                 )
                 places = state.index[right]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import SolverFailed
+from pasto.errors import SolverError
 from pasto.objective import Array
 from pasto.objective.normal_form import TOLERANCE
-from pasto.optimize.exact.active_set import Stand, climb
-from pasto.optimize.exact.interior_point import walk
-from pasto.optimize.exact.program import Program, Scaled, Solution, Solutions
+from pasto.optimize.exact.active_set import ActiveSet, solve_active_set
+from pasto.optimize.exact.interior_point import interior_point
+from pasto.optimize.exact.program import Program, ScaledProgram, Solution, Solutions
 
 ENOUGH = 1e-9
 """The gap to the optimum, beside a goal whose spread is about one, above which a second method is asked."""
@@ -19,23 +19,23 @@ WORST = 1e-6
 """The gap above which no answer is given."""
 
 
-def best(program: Program) -> Solution:
+def solve_linear(program: Program) -> Solution:
     """The best p of one program, with at most one candidate more than there are guardrails.
 
     Where no p meets every hard guardrail, p makes the sum of squared shortfalls least, each in units of its
     guardrail's spread over the candidates, and is the best such p.
 
     >>> import numpy as np
-    >>> solution = best(Program(np.array([2.0, 0.0]), np.array([[-2.0, 2.0]]), np.array([np.inf])))
+    >>> solution = solve_linear(Program(np.array([2.0, 0.0]), np.array([[-2.0, 2.0]]), np.array([np.inf])))
     >>> solution.probabilities, solution.duals, solution.feasible
     (array([0.5, 0.5]), array([0.5]), True)
     """
-    return best_with_springs(program, np.zeros(len(program.penalties), dtype=bool))
+    return solve_with_two_sided_penalties(program, np.zeros(len(program.penalties), dtype=bool))
 
 
-def best_with_springs(program: Program, springs: NDArray[np.bool_]) -> Solution:
+def solve_with_two_sided_penalties(program: Program, springs: NDArray[np.bool_]) -> Solution:
     """The best p where some soft guardrails, marked in springs (guardrails,), pull back to zero from both sides."""
-    scaled = Scaled.of(program)
+    scaled = ScaledProgram.of(program)
     start, allowance = _start(scaled)
     start.held = [*start.held, *(rail for rail in np.flatnonzero(springs).tolist() if rail not in start.held)]
     slack = scaled.slack + allowance[:, None] if allowance.any() else scaled.slack
@@ -46,23 +46,23 @@ def best_with_springs(program: Program, springs: NDArray[np.bool_]) -> Solution:
 
 
 def _maximum(
-    goal: Array, slack: Array, give: Array, start: Stand, springs: NDArray[np.bool_] | None = None
+    goal: Array, slack: Array, give: Array, start: ActiveSet, springs: NDArray[np.bool_] | None = None
 ) -> tuple[Array, Array]:
     """Shares and multipliers whose duality gap proves them best; from the interior where the climb goes astray."""
     both = np.zeros(len(give), dtype=bool) if springs is None else springs
-    stand = climb(goal, slack, give, start, springs=both)
+    stand = solve_active_set(goal, slack, give, start, springs=both)
     shares, duals = np.zeros(len(goal)), stand.duals
     shares[stand.support] = stand.shares
     gap = _gap(goal, slack, give, both, shares, duals) if stand.done else np.inf
     if gap > ENOUGH:
         doubled, gives = np.vstack([slack, -slack[both]]), np.concatenate([give, give[both]])
-        inner, prices, _ = walk(goal[None], doubled[None], gives[None])
+        inner, prices, _ = interior_point(goal[None], doubled[None], gives[None])
         others = prices[0, : len(give)]
         others[both] -= prices[0, len(give) :]
         if (less := _gap(goal, slack, give, both, inner[0], others)) < gap:
             shares, duals, gap = inner[0], others, less
     if gap > WORST:
-        raise SolverFailed(
+        raise SolverError(
             f"the best blend of {len(goal)} candidates was found only to a gap of {gap:.3g} of the goal's spread; are "
             "the metrics or the penalties many orders of magnitude apart?"
         )
@@ -79,7 +79,7 @@ def _gap(goal: Array, slack: Array, give: Array, both: NDArray[np.bool_], shares
     return max((bound - float(goal @ shares) + cost) / scale, -float(levels[hard].min(initial=0.0)))
 
 
-def _start(scaled: Scaled) -> tuple[Stand, Array]:
+def _start(scaled: ScaledProgram) -> tuple[ActiveSet, Array]:
     """A stand that meets every hard guardrail, and by how much each had to be lowered so that one exists."""
     slack, hard = scaled.slack, scaled.hard
     rows = slack[hard]
@@ -87,17 +87,17 @@ def _start(scaled: Scaled) -> tuple[Stand, Array]:
     if met.any():
         first = int(np.argmax(np.where(met, scaled.goal, -np.inf)))
         missed = np.flatnonzero(~hard & (slack[:, first] < 0.0)).tolist()
-        return Stand([first], np.ones(1), missed), np.zeros(len(hard))
+        return ActiveSet([first], np.ones(1), missed), np.zeros(len(hard))
     rows = rows / spreads(rows)[:, None]
     first = int(np.argmin((np.minimum(rows, 0.0) ** 2).sum(axis=0)))
-    alone = Stand([first], np.ones(1), np.flatnonzero(rows[:, first] < 0.0).tolist())
+    alone = ActiveSet([first], np.ones(1), np.flatnonzero(rows[:, first] < 0.0).tolist())
     shares, _ = _maximum(np.zeros(len(scaled.goal)), rows, np.ones(len(rows)), alone)
     support = np.flatnonzero(shares).tolist()
     levels = slack @ shares
     allowance = np.where(hard, np.maximum(-levels, 0.0), 0.0)
     held = _independent(slack[:, support] + allowance[:, None], np.flatnonzero(hard & (levels <= 1e-13)).tolist())
     held += np.flatnonzero(~hard & (levels < 0.0)).tolist()
-    return Stand(support, shares[support], held), allowance
+    return ActiveSet(support, shares[support], held), allowance
 
 
 def spreads(slack: Array) -> Array:
@@ -131,14 +131,14 @@ CHUNK = 16_384
 """Shares carried at once: what stays in a processor's cache."""
 
 
-def best_batch(program: Program) -> Solutions:
-    """The best p of each problem; the same as `best` one by one, many times faster.
+def solve_batch(program: Program) -> Solutions:
+    """The best p of each problem; the same as `solve_linear` one by one, many times faster.
 
     goal (problems, candidates), slack (problems, guardrails, candidates).
 
     >>> import numpy as np
     >>> goal, slack = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([[[-2.0, 2.0]], [[-2.0, 2.0]]])
-    >>> best_batch(Program(goal, slack, np.array([np.inf]))).probabilities
+    >>> solve_batch(Program(goal, slack, np.array([np.inf]))).probabilities
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
@@ -157,12 +157,12 @@ def best_batch(program: Program) -> Solutions:
 def _solve(program: Program, places: np.ndarray[tuple[int, ...], np.dtype[np.intp]], answer: Solutions) -> None:
     """Write the answers of some of the problems."""
     if program.goal.shape[1] <= WIDEST and len(places) > 2:
-        scaled = Scaled.of(Program(program.goal[places], program.slack[places], program.penalties))
-        shares, duals, solved = walk(scaled.goal, scaled.slack, scaled.give, leave=len(places) // 32)
+        scaled = ScaledProgram.of(Program(program.goal[places], program.slack[places], program.penalties))
+        shares, duals, solved = interior_point(scaled.goal, scaled.slack, scaled.give, leave=len(places) // 32)
         answer.probabilities[places[solved]] = shares[solved] / shares[solved].sum(axis=1, keepdims=True)
         answer.duals[places[solved]] = (duals * scaled.exchange)[solved]
         places = places[~solved]
     for place in places.tolist():
-        one = best(Program(program.goal[place], program.slack[place], program.penalties))
+        one = solve_linear(Program(program.goal[place], program.slack[place], program.penalties))
         answer.probabilities[place], answer.duals[place] = one.probabilities, one.duals
         answer.feasible[place] = one.feasible

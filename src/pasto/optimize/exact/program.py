@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import Unsupported
-from pasto.objective import Array, Form, LinearGoal
+from pasto.errors import UnsupportedError
+from pasto.objective import Array, LinearGoal, NormalForm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +32,10 @@ class Program:
     """(guardrails,): λ, infinite for a hard guardrail."""
 
     @classmethod
-    def of(cls, form: Form, means: Array) -> Program:
+    def of(cls, form: NormalForm, means: Array) -> Program:
         """The program of a form with a linear goal over means (..., metrics, candidates)."""
         if not isinstance(form.goal, LinearGoal):
-            raise Unsupported(
+            raise UnsupportedError(
                 f"a program needs a goal that is a weighted sum of metrics, got a {type(form.goal).__name__}; "
                 "`optimum` takes every kind of goal"
             )
@@ -85,7 +85,7 @@ class Solutions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scaled:
+class ScaledProgram:
     """Maximise goal · p − Σ min(0, slack_g · p)² / (2 give_g), where give is 0 for a hard guardrail.
 
     Leading axes run over many problems, as in the program.
@@ -103,7 +103,7 @@ class Scaled:
     """(..., guardrails): what a multiplier of the scaled problem is worth in the program's own units."""
 
     @classmethod
-    def of(cls, program: Program) -> Scaled:
+    def of(cls, program: Program) -> ScaledProgram:
         """Scale a program."""
         hard = np.isinf(program.penalties)
         penalties = np.where(hard, 1.0, program.penalties)

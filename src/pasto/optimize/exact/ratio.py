@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.errors import SolverFailed
-from pasto.objective import Array, Form, RatioGoal
-from pasto.optimize.exact.linear import best
+from pasto.errors import SolverError
+from pasto.objective import Array, NormalForm, RatioGoal
+from pasto.optimize.exact.linear import solve_linear
 from pasto.optimize.exact.program import Program, Solution
 
 
-def best_ratio(form: Form, goal: RatioGoal, means: Array) -> Solution:
+def solve_ratio(form: NormalForm, goal: RatioGoal, means: Array) -> Solution:
     """The blend with the best ratio of blended halves.
 
     >>> import numpy as np, pasto
     >>> form = pasto.maximize(pasto.ratio("likes", "views")).keep("views", at_least=55).form()
-    >>> best_ratio(form, form.goal, np.array([[1.0, 6.0], [10.0, 100.0]])).probabilities
+    >>> solve_ratio(form, form.goal, np.array([[1.0, 6.0], [10.0, 100.0]])).probabilities
     array([0.5, 0.5])
     """
     top, bottom = goal.numerator @ means, goal.denominator @ means
     slack = form.rows @ means - form.at[:, None]
     level = float((top / bottom).min())
     for _ in range(100):
-        solution = best(Program(top - level * bottom, slack, form.penalties))
+        solution = solve_linear(Program(top - level * bottom, slack, form.penalties))
         reached = float((top @ solution.probabilities) / (bottom @ solution.probabilities))
         if reached <= level + 1e-13 * abs(level):
             unit = goal.scale / float(bottom @ solution.probabilities)
             return Solution(solution.probabilities, solution.duals * unit, solution.feasible)
         level = reached
-    raise SolverFailed(f"the ratio still rose after 100 rounds, at {np.format_float_scientific(level, 6)}")
+    raise SolverError(f"the ratio still rose after 100 rounds, at {np.format_float_scientific(level, 6)}")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pasto.errors import BadOption
+from pasto.errors import OptionError
 from pasto.optimize.learners.algorithm1 import Algorithm1
-from pasto.optimize.learners.base import Learner, Problem, Round
+from pasto.optimize.learners.base import Learner, LearningProblem, RoundResult
 from pasto.optimize.learners.scgd import Scgd
 from pasto.optimize.learners.thompson import Thompson
 
@@ -29,8 +29,8 @@ def learner(choice: str | Learner[Any]) -> Learner[Any]:
     if not isinstance(choice, str):
         return choice
     if choice not in LEARNERS:
-        raise BadOption(f"no learner is called {choice!r}; there are {', '.join(map(repr, LEARNERS))}")
+        raise OptionError(f"no learner is called {choice!r}; there are {', '.join(map(repr, LEARNERS))}")
     return LEARNERS[choice]()
 
 
-__all__ = ["LEARNERS", "Algorithm1", "Learner", "Problem", "Round", "Scgd", "Thompson", "learner"]
+__all__ = ["LEARNERS", "Algorithm1", "Learner", "LearningProblem", "RoundResult", "Scgd", "Thompson", "learner"]

@@ -8,13 +8,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from pasto.objective import Form
-from pasto.optimize.learners.base import Array, Round
-from pasto.optimize.learners.mirror_ascent import Mirror, MirrorState, Schedule, constant
+from pasto.objective import NormalForm
+from pasto.optimize.learners.base import Array, RoundResult
+from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState, Schedule, constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm1(Mirror[MirrorState]):
+class Algorithm1(MirrorAscent[MirrorAscentState]):
     """Stochastic mirror ascent on the running mean of unbiased samples.
 
     p_t = (1 − ε_t) w/|w| + ε_t/K;  V̂_t = t/(t+1) V̂_{t−1} + Û_t/(t+1);  g_t = V̂_tᵀ ∇f(V̂_t p_t);
@@ -26,7 +26,7 @@ class Algorithm1(Mirror[MirrorState]):
     """
 
     name: ClassVar[str] = "pasto"
-    state: ClassVar[type[MirrorState]] = MirrorState
+    state: ClassVar[type[MirrorAscentState]] = MirrorAscentState
 
     @classmethod
     def theorem(cls, gradient_bound: float, horizon: int) -> Self:
@@ -37,7 +37,7 @@ class Algorithm1(Mirror[MirrorState]):
         """
         return cls(floor=Schedule(gradient_bound, limit=0.75), step=constant(1 / sqrt(horizon)))
 
-    def gradient(self, state: MirrorState, round: Round, form: Form) -> Array:
+    def gradient(self, state: MirrorAscentState, round: RoundResult, form: NormalForm) -> Array:
         """g_t = V̂ᵀ ∇f(V̂ p_t)."""
         scale = 1.0 / (state.rounds + 1)
         slope = form.gradient(scale * np.einsum("...mk,...k->...m", state.total, round.served))

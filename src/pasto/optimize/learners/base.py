@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pasto.estimate import ControlMeans, Sample
 from pasto.objective import Objective
-from pasto.optimize.exploration_limits import Limits
+from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.records import Blend
 
 Array = NDArray[np.float64]
@@ -18,7 +18,7 @@ State = TypeVar("State")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LearningProblem:
     """What a learner is asked to solve: the objective, the candidates' names, and which of them is the baseline."""
 
     objective: Objective
@@ -28,7 +28,7 @@ class Problem:
     """(candidates, dimensions): where the candidates lie, where that is known."""
     retired: frozenset[int] = frozenset()
     """Candidates that are served and answered no more."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ExplorationLimits = field(default_factory=ExplorationLimits)
     """How far exploration may go."""
 
     @property
@@ -50,7 +50,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Round:
+class RoundResult:
     """One round as a learner sees it: what was served, and what was measured."""
 
     served: Array
@@ -71,27 +71,27 @@ class Learner(Protocol[State]):
     even: ClassVar[bool]
     """Whether a round's draws are spread evenly over the policy (systematic) or drawn one by one (independent)."""
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: LearningProblem) -> None:
         """Refuse an objective this learner cannot take, naming the cure."""
         ...
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: LearningProblem) -> State:
         """The state before the first round."""
         ...
 
-    def propose(self, problem: Problem, state: State, rng: np.random.Generator) -> Array:
+    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator) -> Array:
         """The next policy, (candidates,)."""
         ...
 
-    def learn(self, problem: Problem, state: State, round: Round) -> State:
+    def learn(self, problem: LearningProblem, state: State, round: RoundResult) -> State:
         """The state after one more round; the state given is left as it was."""
         ...
 
-    def grow(self, problem: Problem, state: State) -> State:
+    def grow(self, problem: LearningProblem, state: State) -> State:
         """The state for a problem with more candidates at the end than the state knows."""
         ...
 
-    def answer(self, problem: Problem, state: State) -> Blend:
+    def answer(self, problem: LearningProblem, state: State) -> Blend:
         """The blend to deploy, as far as it is known."""
         ...
 
@@ -99,7 +99,7 @@ class Learner(Protocol[State]):
         """The state as a plain JSON value, bit for bit."""
         ...
 
-    def load(self, problem: Problem, saved: dict[str, Any]) -> State:
+    def load(self, problem: LearningProblem, saved: dict[str, Any]) -> State:
         """The state that `save` wrote."""
         ...
 

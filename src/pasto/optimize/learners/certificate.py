@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from pasto.estimate import Overdispersion, Posterior
-from pasto.objective import Form
-from pasto.optimize.blend_summary import describe
-from pasto.optimize.chance_constrained.robust_blend import cautious, holding, intervals
-from pasto.optimize.learners.base import Array, Problem
+from pasto.objective import NormalForm
+from pasto.optimize.blend_summary import summarize_blend
+from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, intervals, solve_robust
+from pasto.optimize.learners.base import Array, LearningProblem
 from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, within_reach, worth_of_metrics
 from pasto.records import Blend, Certificate, Move, Outlook
 
@@ -18,14 +18,14 @@ LOOKS = 64
 """Posterior draws behind an outlook."""
 
 
-def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdispersion) -> Blend:
+def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion: Overdispersion) -> Blend:
     """Return the blend of the highest expected f, each hard guardrail held with the stated confidence.
 
     If repeats scatter more than the stated errors allow, nothing is certified.
     """
     form = form_at(problem, belief.mean, belief.mean)
     shares, duals, certified = _shares(problem, belief, form)
-    blend = describe(
+    blend = summarize_blend(
         shares,
         within_reach(form, belief.mean),
         problem.objective,
@@ -35,11 +35,11 @@ def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdisp
         active=problem.active,
     )
     offsets = offsets_of(problem.objective)
-    chances = holding(form, belief, shares, offsets=offsets, baseline=problem.baseline)
+    chances = holding_probabilities(form, belief, shares, offsets=offsets, baseline=problem.baseline)
     single_holds = {}
     if blend.single is not None:
         alone = np.asarray(np.arange(len(problem.names)) == blend.single, dtype=float)
-        single = holding(form, belief, alone, offsets=offsets, baseline=problem.baseline)
+        single = holding_probabilities(form, belief, alone, offsets=offsets, baseline=problem.baseline)
         single_holds = {
             name: float(chance) for name, chance, hard in zip(form.names, single, form.hard, strict=True) if hard
         }
@@ -63,13 +63,17 @@ def cautious_blend(problem: Problem, belief: Posterior, overdispersion: Overdisp
     return replace(blend, certificate=certificate, single_holds=single_holds)
 
 
-def cautious_shares(problem: Problem, belief: Posterior, form: Form) -> Array:
+def certified_shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> Array:
     """The cautious blend alone, (candidates,)."""
     return _shares(problem, belief, form)[0]
 
 
-def outlook(
-    problem: Problem, belief: Posterior, blend: Blend, before: tuple[Array, Array] | None, rng: np.random.Generator
+def build_outlook(
+    problem: LearningProblem,
+    belief: Posterior,
+    blend: Blend,
+    before: tuple[Array, Array] | None,
+    rng: np.random.Generator,
 ) -> Outlook:
     """What could still be gained, what moved in the last round, and what to do."""
     noise = np.empty((LOOKS, *problem.shape))
@@ -86,12 +90,12 @@ def outlook(
     return Outlook(gain, probability, worth, _advice(blend, gain, probability, worth), moves)
 
 
-def _shares(problem: Problem, belief: Posterior, form: Form) -> tuple[Array, Array, bool]:
+def _shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> tuple[Array, Array, bool]:
     """The cautious blend over the candidates in service."""
     active = np.flatnonzero(problem.active)
     known = belief if len(active) == len(problem.names) else belief.take(active)
     place = None if problem.baseline is None else int(np.searchsorted(active, problem.baseline))
-    found = cautious(
+    found = solve_robust(
         form,
         known,
         confidence=problem.limits.confidence,
@@ -104,14 +108,16 @@ def _shares(problem: Problem, belief: Posterior, form: Form) -> tuple[Array, Arr
     return shares, found.duals, found.certified
 
 
-def _regret(problem: Problem, truth: Array, best: Array, shares: Array, means: Array) -> float:
+def _regret(problem: LearningProblem, truth: Array, best: Array, shares: Array, means: Array) -> float:
     """What the best blend of a truth has over the answer there, in the goal and the soft guardrails."""
     form = form_at(problem, truth, means)
     reach = within_reach(form, truth)
     return max(0.0, float(form.smooth(reach @ best) - form.smooth(reach @ shares)))
 
 
-def _moves(problem: Problem, mean: Array, row: Array, mean_before: Array, row_before: Array) -> tuple[Move, ...]:
+def _moves(
+    problem: LearningProblem, mean: Array, row: Array, mean_before: Array, row_before: Array
+) -> tuple[Move, ...]:
     """The three candidates whose worth changed most, metric by metric."""
     count = mean_before.shape[1]
     parts = row[:, None] * mean[:, :count] - row_before[:, None] * mean_before

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from pasto.errors import BadObjective, BadOption, BadState, Unsupported
+from pasto.errors import ObjectiveError, OptionError, StateError, UnsupportedError
 from pasto.estimate import add_samples
-from pasto.objective import Form, RatioGoal
-from pasto.optimize.blend_summary import describe
-from pasto.optimize.learners.base import Array, Problem, Round
+from pasto.objective import NormalForm, RatioGoal
+from pasto.optimize.blend_summary import summarize_blend
+from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
 from pasto.records import Blend
 
 
@@ -37,7 +37,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not (self.scale >= 0 and self.offset >= 0 and self.power >= 0 and self.limit >= 0):
-            raise BadOption(f"a schedule's scale, offset, power and limit are not negative, got {self}")
+            raise OptionError(f"a schedule's scale, offset, power and limit are not negative, got {self}")
 
     def at(self, round: int) -> float:
         """The value in that round, counted from 1."""
@@ -54,7 +54,7 @@ def constant(value: float) -> Schedule:
 
 
 @dataclass(slots=True, eq=False)
-class MirrorState:
+class MirrorAscentState:
     """Where a mirror-ascent learner stands after `rounds` rounds."""
 
     rounds: int
@@ -73,7 +73,7 @@ class MirrorState:
         return replace(self, **arrays)
 
 
-State = TypeVar("State", bound=MirrorState)
+State = TypeVar("State", bound=MirrorAscentState)
 
 
 def smoothed(log_weights: Array, floor: float) -> Array:
@@ -90,7 +90,7 @@ def smoothed(log_weights: Array, floor: float) -> Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mirror(Generic[State]):
+class MirrorAscent(Generic[State]):
     """The shared half of both learners of the paper."""
 
     name: ClassVar[str]
@@ -103,10 +103,10 @@ class Mirror(Generic[State]):
     initial: tuple[tuple[float, ...], ...] | None = None
     """V̂_0, (metrics, candidates); None is zero."""
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: LearningProblem) -> None:
         """Refuse objectives without a finite gradient."""
         if problem.objective.hard:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"learner {self.name!r} follows a gradient, and the hard guardrail on {problem.objective.hard[0]!r} "
                 "has none; give that guardrail a penalty=, which makes it soft"
             )
@@ -114,20 +114,20 @@ class Mirror(Generic[State]):
             if problem.baseline is None:
                 problem.objective.form()  # says which threshold needs a baseline
         elif isinstance(problem.objective.form().goal, RatioGoal):
-            raise Unsupported(
+            raise UnsupportedError(
                 f"learner {self.name!r} needs a concave goal, and a ratio is none; maximise the numerator and keep the "
                 "denominator, or solve for it with pasto.solve"
             )
         if problem.limits.guarded or problem.retired:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"learner {self.name!r} knows no caps, budgets or retired candidates; learner='thompson' does"
             )
         if self.initial is not None and np.shape(self.initial) != problem.shape:
-            raise BadOption(
+            raise OptionError(
                 f"initial= needs the shape (metrics, candidates) = {problem.shape}, got {np.shape(self.initial)}"
             )
 
-    def start(self, problem: Problem, runs: tuple[int, ...] = ()) -> State:
+    def start(self, problem: LearningProblem, runs: tuple[int, ...] = ()) -> State:
         """Equal weights and V̂_0, for one study or for many runs at once."""
         metrics, count = problem.shape
         total = np.zeros((*runs, metrics, count))
@@ -138,17 +138,17 @@ class Mirror(Generic[State]):
         )
         return began
 
-    def propose(self, problem: Problem, state: State, rng: np.random.Generator | None = None) -> Array:
+    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator | None = None) -> Array:
         """p_t: the weights, smoothed by the round's floor; no randomness is needed."""
         return smoothed(state.log_weights, self.floor.at(state.rounds + 1))
 
-    def learn(self, problem: Problem, state: State, round: Round) -> State:
+    def learn(self, problem: LearningProblem, state: State, round: RoundResult) -> State:
         """The state after one more round."""
         after = state.copy()
         self.advance(problem, after, round, self.form(problem, after))
         return after
 
-    def advance(self, problem: Problem, state: State, round: Round, form: Form | None) -> None:
+    def advance(self, problem: LearningProblem, state: State, round: RoundResult, form: NormalForm | None) -> None:
         """Learn one round in place; `form` is None while a relative objective's baseline is not known yet."""
         state.rounds += 1
         state.served += round.served
@@ -158,36 +158,36 @@ class Mirror(Generic[State]):
         state.log_weights += self.pace(problem).at(state.rounds) * self.gradient(state, round, form)
         state.log_weights -= state.log_weights.max(axis=-1, keepdims=True)
 
-    def gradient(self, state: State, round: Round, form: Form) -> Array:
+    def gradient(self, state: State, round: RoundResult, form: NormalForm) -> Array:
         """g_t, (..., candidates)."""
         raise NotImplementedError
 
-    def pace(self, problem: Problem) -> Schedule:
+    def pace(self, problem: LearningProblem) -> Schedule:
         """γ as a schedule."""
         if isinstance(self.step, Schedule):
             return self.step
         return constant(0.1 / len(problem.names) if self.step is None else self.step)
 
-    def form(self, problem: Problem, state: State) -> Form | None:
+    def form(self, problem: LearningProblem, state: State) -> NormalForm | None:
         """The objective's normal form; for percentages, over the baseline as estimated so far."""
         if not problem.objective.relative:
             return problem.objective.form()
         try:
             return problem.objective.form(state.total[:, problem.baseline] / (state.rounds + 1))
-        except BadObjective:  # the baseline has not been drawn yet, or its estimate is still negative
+        except ObjectiveError:  # the baseline has not been drawn yet, or its estimate is still negative
             return None
 
     def means(self, state: State) -> Array:
         """The truth as estimated so far, (..., metrics, candidates), without the bias that V̂_0 = 0 leaves in V̂."""
         return np.asarray(state.total / (state.rounds + (self.initial is not None)))
 
-    def grow(self, problem: Problem, state: State) -> State:
+    def grow(self, problem: LearningProblem, state: State) -> State:
         """Refused: the weights of a new candidate would have no history to stand on."""
-        raise Unsupported(f"learner {self.name!r} cannot take new candidates in mid-study; learner='thompson' can")
+        raise UnsupportedError(f"learner {self.name!r} cannot take new candidates in mid-study; learner='thompson' can")
 
-    def answer(self, problem: Problem, state: State) -> Blend:
+    def answer(self, problem: LearningProblem, state: State) -> Blend:
         """p̄_T, the mean of the policies served, at the metrics it is estimated to have."""
-        return describe(
+        return summarize_blend(
             state.served / state.rounds,
             self.means(state),
             problem.objective,
@@ -202,13 +202,13 @@ class Mirror(Generic[State]):
             for f in fields(state)
         }
 
-    def load(self, problem: Problem, saved: dict[str, Any]) -> State:
+    def load(self, problem: LearningProblem, saved: dict[str, Any]) -> State:
         """The state that `save` wrote."""
         fresh = self.start(problem)
         for f in fields(fresh):
             expected = getattr(fresh, f.name)
             if f.name not in saved or np.shape(saved[f.name]) != np.shape(expected):
-                raise BadState(f"the saved learner has no {f.name!r} of shape {np.shape(expected)}")
+                raise StateError(f"the saved learner has no {f.name!r} of shape {np.shape(expected)}")
             value = np.asarray(saved[f.name], dtype=float) if isinstance(expected, np.ndarray) else int(saved[f.name])
             setattr(fresh, f.name, value)
         return fresh
@@ -222,7 +222,7 @@ class Mirror(Generic[State]):
         """The learner that `settings` described."""
         known = {f.name for f in fields(cls)}
         if unknown := set(settings) - known:
-            raise BadState(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
+            raise StateError(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         values: dict[str, Any] = {
             key: Schedule(**value) if isinstance(value, dict) else value for key, value in settings.items()
         }

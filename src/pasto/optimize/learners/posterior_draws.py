@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pasto.errors import BadObjective
-from pasto.objective import Form, LinearGoal, Objective, UtilityGoal
-from pasto.optimize.exact.linear import best_batch
+from pasto.errors import ObjectiveError
+from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
+from pasto.optimize.exact.linear import solve_batch
 from pasto.optimize.exact.program import Program
-from pasto.optimize.exact.solver import optimum
-from pasto.optimize.learners.base import Array, Problem
+from pasto.optimize.exact.solver import solve_exact
+from pasto.optimize.learners.base import Array, LearningProblem
 
 
-def draw_blends(problem: Problem, means: Array, truths: Array) -> tuple[Array, Array]:
+def draw_blends(problem: LearningProblem, means: Array, truths: Array) -> tuple[Array, Array]:
     """The exact blend of each truth, (draws, candidates), and what a metric is worth there, (draws, metrics)."""
     active = np.flatnonzero(problem.active)
     if problem.objective.relative:
@@ -22,10 +22,10 @@ def draw_blends(problem: Problem, means: Array, truths: Array) -> tuple[Array, A
     truths = within_reach(forms[0], truths)
     served = truths[:, :, active]
     if isinstance(forms[0].goal, LinearGoal):
-        answers = best_batch(_stacked(forms, served))
+        answers = solve_batch(_stacked(forms, served))
         kept, duals = answers.probabilities, answers.duals
     else:
-        solutions = [optimum(form, truth) for form, truth in zip(forms, served, strict=True)]
+        solutions = [solve_exact(form, truth) for form, truth in zip(forms, served, strict=True)]
         kept = np.array([solution.probabilities for solution in solutions])
         duals = np.array([solution.duals for solution in solutions])
     shares = np.zeros((len(truths), len(problem.names)))
@@ -35,25 +35,25 @@ def draw_blends(problem: Problem, means: Array, truths: Array) -> tuple[Array, A
     return shares, np.array(slopes)
 
 
-def worth_of_metrics(problem: Problem, means: Array) -> Array:
+def worth_of_metrics(problem: LearningProblem, means: Array) -> Array:
     """What one unit of each metric is worth at the best blend of the means: the goal's slope and the prices."""
     form = form_at(problem, means, means)
     served = within_reach(form, means)[:, problem.active]
-    solution = optimum(form, served)
+    solution = solve_exact(form, served)
     return np.asarray(form.goal.gradient(served @ solution.probabilities) + solution.duals @ form.rows)
 
 
-def form_at(problem: Problem, truth: Array, fallback: Array) -> Form:
+def form_at(problem: LearningProblem, truth: Array, fallback: Array) -> NormalForm:
     """The objective's normal form over a truth; percentages are over its own baseline, or the fallback's."""
     if not problem.objective.relative or problem.baseline is None:
         return problem.objective.form()
     try:
         return problem.objective.form(truth[:, problem.baseline])
-    except BadObjective:  # a draw with a negative baseline
+    except ObjectiveError:  # a draw with a negative baseline
         return problem.objective.form(fallback[:, problem.baseline])
 
 
-def within_reach(form: Form, truths: Array) -> Array:
+def within_reach(form: NormalForm, truths: Array) -> Array:
     """Truths (..., metrics, candidates) cut back to the ranges that a utility is known on; others as they are."""
     if not isinstance(form.goal, UtilityGoal):
         return truths
@@ -68,7 +68,7 @@ def offsets_of(objective: Objective) -> Array:
     return np.array([1.0 + rail.at / 100.0 if rail.relative else 0.0 for rail in objective.guardrails])
 
 
-def _stacked(forms: list[Form], truths: Array) -> Program:
+def _stacked(forms: list[NormalForm], truths: Array) -> Program:
     """The programs of many truths as one."""
     if all(form is forms[0] for form in forms):
         return Program.of(forms[0], truths)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from pasto.objective import Form
-from pasto.optimize.learners.base import Array, Problem, Round
-from pasto.optimize.learners.mirror_ascent import Mirror, MirrorState, Schedule
+from pasto.objective import NormalForm
+from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
+from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState, Schedule
 
 
 @dataclass(slots=True, eq=False)
-class ScgdState(MirrorState):
+class ScgdState(MirrorAscentState):
     """A mirror state and y, the running estimate of the metrics being served."""
 
     inner: Array = field(default_factory=lambda: np.zeros(0))
@@ -21,7 +21,7 @@ class ScgdState(MirrorState):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scgd(Mirror[ScgdState]):
+class Scgd(MirrorAscent[ScgdState]):
     """y ← (1 − b_t) y + b_t Û p_t;  g_t = Ûᵀ ∇f(y);  then the same mirror step as Algorithm 1.
 
     >>> Scgd().tracking.at(3)
@@ -33,13 +33,13 @@ class Scgd(Mirror[ScgdState]):
     tracking: Schedule = field(default=Schedule(1.0, offset=1))
     """b_t."""
 
-    def start(self, problem: Problem, runs: tuple[int, ...] = ()) -> ScgdState:
+    def start(self, problem: LearningProblem, runs: tuple[int, ...] = ()) -> ScgdState:
         """Equal weights, and y = 0."""
-        state = Mirror.start(self, problem, runs)
+        state = MirrorAscent.start(self, problem, runs)
         state.inner = np.zeros((*runs, problem.shape[0]))
         return state
 
-    def gradient(self, state: ScgdState, round: Round, form: Form) -> Array:
+    def gradient(self, state: ScgdState, round: RoundResult, form: NormalForm) -> Array:
         """g_t = Ûᵀ ∇f(y), after y has moved toward Û p_t."""
         sample = round.sample
         columns = sample.columns

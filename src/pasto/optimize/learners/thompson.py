@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from pasto.errors import BadOption, BadState, MissingExtra
+from pasto.errors import MissingExtraError, OptionError, StateError
 from pasto.estimate import (
     CandidateModel,
     ContrastModel,
@@ -18,10 +18,10 @@ from pasto.estimate import (
     SufficientStatistics,
 )
 from pasto.estimate.gaussian_process import available, choose_kernels, fit_kernels
-from pasto.optimize.column_generation import Prospect, prospects
-from pasto.optimize.exploration_limits import Bounds, capped, within_budget
-from pasto.optimize.learners.base import Array, Problem, Round
-from pasto.optimize.learners.certificate import cautious_blend, cautious_shares, outlook
+from pasto.optimize.column_generation import ColumnProspect, generate_columns
+from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
+from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
+from pasto.optimize.learners.certificate import build_outlook, certified_blend, certified_shares
 from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, worth_of_metrics
 from pasto.records import Blend
 
@@ -99,36 +99,36 @@ class Thompson:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.draws, int) and self.draws >= 1):
-            raise BadOption(f"draws must be a whole number of at least 1, got {self.draws!r}")
+            raise OptionError(f"draws must be a whole number of at least 1, got {self.draws!r}")
         if not 0 <= self.floor < 1:
-            raise BadOption(f"floor is a share of traffic from 0 to below 1, got {self.floor!r}")
+            raise OptionError(f"floor is a share of traffic from 0 to below 1, got {self.floor!r}")
         if self.structure not in ("auto", "independent", "process"):
-            raise BadOption(f"structure is 'auto', 'independent' or 'process', got {self.structure!r}")
+            raise OptionError(f"structure is 'auto', 'independent' or 'process', got {self.structure!r}")
         if self.contrast not in (None, "auto", "difference", "percent"):
-            raise BadOption(f"contrast is 'auto', 'difference', 'percent' or None, got {self.contrast!r}")
+            raise OptionError(f"contrast is 'auto', 'difference', 'percent' or None, got {self.contrast!r}")
         if self.half_life is not None and not self.half_life > 0:
-            raise BadOption(f"half_life is a positive number of rounds, got {self.half_life!r}")
+            raise OptionError(f"half_life is a positive number of rounds, got {self.half_life!r}")
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: LearningProblem) -> None:
         """Percentages, contrasts and budgets need a baseline; kernels need a space and their library."""
         if problem.objective.relative and problem.baseline is None:
             problem.objective.form()  # says which threshold needs a baseline
         if self.contrast is not None and problem.baseline is None:
-            raise BadOption("contrast= learns against a control on the baseline, and none was named; pass baseline=")
+            raise OptionError("contrast= learns against a control on the baseline, and none was named; pass baseline=")
         limits = problem.limits
         if limits.budget and problem.baseline is None:
-            raise BadOption("budget= falls back on the baseline, and none was named; pass baseline=")
+            raise OptionError("budget= falls back on the baseline, and none was named; pass baseline=")
         if unknown := [name for name in limits.budget if name not in problem.objective.names]:
-            raise BadOption(f"budget= names {unknown[0]!r}; the guardrails are {', '.join(problem.objective.names)}")
+            raise OptionError(f"budget= names {unknown[0]!r}; the guardrails are {', '.join(problem.objective.names)}")
         if limits.cap is not None and problem.baseline is None and limits.cap * int(problem.active.sum()) < 1:
-            raise BadOption(f"a cap of {limits.cap:g} on {len(problem.names)} candidates leaves traffic without one")
+            raise OptionError(f"a cap of {limits.cap:g} on {len(problem.names)} candidates leaves traffic without one")
         if self.structure == "process":
             if problem.features is None or not problem.features.shape[1]:
-                raise BadOption("structure='process' needs candidates that differ in numeric parameters")
+                raise OptionError("structure='process' needs candidates that differ in numeric parameters")
             if not available():
-                raise MissingExtra("structure='process' needs scikit-learn", "process")
+                raise MissingExtraError("structure='process' needs scikit-learn", "process")
 
-    def start(self, problem: Problem) -> ThompsonState:
+    def start(self, problem: LearningProblem) -> ThompsonState:
         """Nothing measured, nothing believed."""
         metrics, count = problem.shape
         model: CandidateModel = LevelModel(SufficientStatistics.empty(metrics, count), problem.baseline)
@@ -143,7 +143,7 @@ class Thompson:
             model = ContrastModel(ControlContrasts.empty(percent, count), problem.baseline)
         return ThompsonState(0, model, np.zeros((metrics, metrics)), 1.0, 0)
 
-    def learn(self, problem: Problem, state: ThompsonState, round: Round) -> ThompsonState:
+    def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
         """Add the round to what is known."""
         known = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
         cells = _cells(problem, round)
@@ -160,11 +160,11 @@ class Thompson:
         served = len(round.sample.candidates)
         return ThompsonState(rounds, known, known.unit_covariance(), float(units[:served].sum()), fitted, before)
 
-    def belief(self, problem: Problem, state: ThompsonState) -> Posterior:
+    def belief(self, problem: LearningProblem, state: ThompsonState) -> Posterior:
         """The posterior over the truth."""
         return state.model.posterior(problem.features)
 
-    def propose(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> Array:
+    def propose(self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator) -> Array:
         """Slots where the blends of posterior draws learn most, within the limits, and the floor under all."""
         active = problem.active
         even = active / active.sum()
@@ -181,7 +181,9 @@ class Thompson:
         shares = allocate(blends, variances, slot)
         return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, belief)
 
-    def prospects(self, problem: Problem, state: ThompsonState, rng: np.random.Generator) -> list[Prospect]:
+    def prospects(
+        self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator
+    ) -> list[ColumnProspect]:
         """What is expected and a few posterior draws, over the whole space of the features, each at its own prices."""
         known = state.model
         if not isinstance(known, LevelModel) or known.kernels is None or problem.features is None:
@@ -194,19 +196,19 @@ class Thompson:
         mixing = np.eye(len(truths[0])) if known.mixing is None else known.mixing
         inverse = np.linalg.inv(mixing)
         origin = inverse @ known.statistics.origin
-        return prospects(known.kernels, origin, problem.features, inverse @ truths, priced @ mixing, rng)
+        return generate_columns(known.kernels, origin, problem.features, inverse @ truths, priced @ mixing, rng)
 
-    def grow(self, problem: Problem, state: ThompsonState) -> ThompsonState:
+    def grow(self, problem: LearningProblem, state: ThompsonState) -> ThompsonState:
         """New candidates, of which nothing is known."""
         _, known = np.shape(state.model.points()[0])
         return replace(state, model=state.model.grow(len(problem.names) - known))
 
-    def answer(self, problem: Problem, state: ThompsonState) -> Blend:
+    def answer(self, problem: LearningProblem, state: ThompsonState) -> Blend:
         """The blend of the highest expected f, hard guardrails held with confidence, and what to do next."""
         belief = self.belief(problem, state)
-        blend = cautious_blend(problem, belief, state.model.overdispersion())
+        blend = certified_blend(problem, belief, state.model.overdispersion())
         return replace(
-            blend, outlook=outlook(problem, belief, blend, state.before, np.random.default_rng(state.rounds))
+            blend, outlook=build_outlook(problem, belief, blend, state.before, np.random.default_rng(state.rounds))
         )
 
     def save(self, state: ThompsonState) -> dict[str, Any]:
@@ -220,7 +222,7 @@ class Thompson:
             "before": None if state.before is None else [part.tolist() for part in state.before],
         }
 
-    def load(self, problem: Problem, saved: dict[str, Any]) -> ThompsonState:
+    def load(self, problem: LearningProblem, saved: dict[str, Any]) -> ThompsonState:
         """The state that `save` wrote."""
         metrics, count = problem.shape
         try:
@@ -234,9 +236,11 @@ class Thompson:
             state = ThompsonState(rounds, known, noise, units, fitted, before)
             shape = np.shape(known.points()[0])
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise BadState(f"the saved learner cannot be read: {error!r}") from error
+            raise StateError(f"the saved learner cannot be read: {error!r}") from error
         if shape != (metrics, count):
-            raise BadState(f"the saved learner knows (metrics, candidates) = {shape}, the study has {(metrics, count)}")
+            raise StateError(
+                f"the saved learner knows (metrics, candidates) = {shape}, the study has {(metrics, count)}"
+            )
         return state
 
     def settings(self) -> dict[str, Any]:
@@ -247,23 +251,25 @@ class Thompson:
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The learner that `settings` described."""
         if unknown := set(settings) - {f.name for f in fields(cls)}:
-            raise BadState(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
+            raise StateError(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         return cls(**settings)
 
-    def _may_share(self, problem: Problem) -> bool:
+    def _may_share(self, problem: LearningProblem) -> bool:
         features = problem.features
         if self.structure == "independent" or features is None or not features.shape[1]:
             return False
         return len(features) <= LARGEST_JOINT and available()
 
-    def _shared(self, problem: Problem, known: CandidateModel) -> CandidateModel:
+    def _shared(self, problem: LearningProblem, known: CandidateModel) -> CandidateModel:
         """With kernels, where they predict better or are asked for."""
         assert problem.features is not None  # noqa: S101 -- `_may_share` has looked
         mixing, estimates, noises = known.components()
         fit = fit_kernels if self.structure == "process" else choose_kernels
         return known.share(fit(problem.features, estimates, noises), mixing)
 
-    def _limited(self, problem: Problem, state: ThompsonState, shares: Array, belief: Posterior | None) -> Array:
+    def _limited(
+        self, problem: LearningProblem, state: ThompsonState, shares: Array, belief: Posterior | None
+    ) -> Array:
         """The policy within its caps and budgets."""
         limits = problem.limits
         if not limits.guarded:
@@ -278,21 +284,23 @@ class Thompson:
             most[problem.baseline] = 1.0
             unseen[problem.baseline] = False
         if not limits.budget:
-            return capped(shares, most, home)
+            return cap_shares(shares, most, home)
         # Candidates that nobody has measured share one small probe, the rest is bounded together with it.
         probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
         fresh = np.where(unseen, probe / max(int(unseen.sum()), 1), 0.0)
         if belief is None or (unseen.any() and int((problem.active & ~unseen).sum()) < ENOUGH):
             return np.asarray((1.0 - probe) * home + fresh)
         form = form_at(problem, belief.mean, belief.mean)
-        bounds = Bounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
-        known = capped(np.where(unseen, 0.0, shares), most, home)
-        refuges = [home, bounds.ballast() * problem.active, cautious_shares(problem, belief, form)]
-        kept = [capped(refuge, most, home) for refuge in refuges if refuge.any()]
-        return within_budget((1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in kept], bounds)
+        bounds = ShareBounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
+        known = cap_shares(np.where(unseen, 0.0, shares), most, home)
+        refuges = [home, bounds.ballast() * problem.active, certified_shares(problem, belief, form)]
+        kept = [cap_shares(refuge, most, home) for refuge in refuges if refuge.any()]
+        return limit_to_budget(
+            (1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in kept], bounds
+        )
 
 
-def _cells(problem: Problem, round: Round) -> RoundMeans:
+def _cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
     """Return the round's cells, with the control as one more cell of the baseline."""
     sample, control = round.sample, round.control
     cells = RoundMeans(sample.candidates, sample.metrics, round.units, round.covariances)

@@ -6,8 +6,8 @@ import logging
 
 import msgspec
 
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer, Refused, answer
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.schemas import Archiving, Forget, NewKey, Rotation
 
 FORGET = msgspec.json.Decoder(Forget)
@@ -18,25 +18,25 @@ PATIENCE = 3600.0
 """Seconds: every event that was ever kept is looked at."""
 
 
-async def forget(call: Call) -> Answer:
+async def forget(call: HttpRequest) -> HttpResponse:
     """Delete all that is kept of a unit, which is named in the body: addresses are logged, by others too."""
     name = call.path("name")
     asked = await call.json(FORGET)
     work = lambda: call.service.forget(name, asked.unit, who=call.who, reason=asked.reason)  # noqa: E731
     async with call.context.keeping:
-        return answer(await call.run(work, patience=PATIENCE))
+        return json_response(await call.run(work, patience=PATIENCE))
 
 
-async def archive(call: Call) -> Answer:
+async def archive(call: HttpRequest) -> HttpResponse:
     """Move the events of learned rounds to the archive."""
     name = call.path("name")
     asked = await call.json(ARCHIVING, empty=b"{}")
     older = asked.delete_older
     if older is not None and not 0 <= older < float("inf"):
-        raise Refused(400, "bad_request", f"delete_older is {older}; it is seconds, from 0", field="delete_older")
+        raise ApiError(400, "bad_request", f"delete_older is {older}; it is seconds, from 0", field="delete_older")
     work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
     async with call.context.keeping:
-        return answer(await call.run(work, patience=PATIENCE))
+        return json_response(await call.run(work, patience=PATIENCE))
 
 
 NEW = msgspec.json.Decoder(NewKey)
@@ -46,12 +46,12 @@ ROTATION = msgspec.json.Decoder(Rotation)
 log = logging.getLogger("pasto.keys")
 
 
-async def create(call: Call) -> Answer:
+async def create(call: HttpRequest) -> HttpResponse:
     """Make a key and show it, once."""
     asked = await call.json(NEW)
     keys = call.context.keys
     if keys.none and "admin" not in asked.scopes:
-        raise Refused(
+        raise ApiError(
             409,
             "first_key",
             "the first key must have the scope admin: from then on nobody comes in without a key, so nobody could "
@@ -60,16 +60,16 @@ async def create(call: Call) -> Answer:
         )
     made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=asked.expires_in, who=call.who))
     log.info("key made", extra={"prefix": made["prefix"], "who": call.who})
-    return answer(made, 201, ((b"cache-control", b"no-store"),))
+    return json_response(made, 201, ((b"cache-control", b"no-store"),))
 
 
-async def listed(call: Call) -> Answer:
+async def listed(call: HttpRequest) -> HttpResponse:
     """Every key by its prefix."""
     call.query()
-    return answer({"keys": await call.run(call.context.keys.listed)})
+    return json_response({"keys": await call.run(call.context.keys.listed)})
 
 
-async def rotate(call: Call) -> Answer:
+async def rotate(call: HttpRequest) -> HttpResponse:
     """Make a successor, and let the old key live on for a while."""
     prefix = call.path("prefix")
     asked = await call.json(ROTATION, empty=b"{}")
@@ -78,24 +78,24 @@ async def rotate(call: Call) -> Answer:
         raise _unknown(prefix)
     made = await call.run(lambda: keys.rotate(prefix, grace=asked.grace, who=call.who))
     log.info("key rotated", extra={"prefix": prefix, "successor": made["prefix"], "who": call.who})
-    return answer(made, 201, ((b"cache-control", b"no-store"),))
+    return json_response(made, 201, ((b"cache-control", b"no-store"),))
 
 
-async def revoke(call: Call) -> Answer:
+async def revoke(call: HttpRequest) -> HttpResponse:
     """Stop a key from working."""
     prefix = call.path("prefix")
     keys = call.context.keys
     if not await call.run(lambda: keys.revoke(prefix, who=call.who)):
         raise _unknown(prefix)
     log.info("key revoked", extra={"prefix": prefix, "who": call.who})
-    return answer({"revoked": True})
+    return json_response({"revoked": True})
 
 
-async def audit(call: Call) -> Answer:
+async def audit(call: HttpRequest) -> HttpResponse:
     """Answer who created, rotated and revoked keys."""
     after, limit = call.page()
-    return answer({"audit": await call.run(lambda: call.service.key_audit(after, limit))})
+    return json_response({"audit": await call.run(lambda: call.service.key_audit(after, limit))})
 
 
-def _unknown(prefix: str) -> Refused:
-    return Refused(404, "unknown_key", f"no working key has the prefix {prefix[:60]!r}; list the keys to see them")
+def _unknown(prefix: str) -> ApiError:
+    return ApiError(404, "unknown_key", f"no working key has the prefix {prefix[:60]!r}; list the keys to see them")

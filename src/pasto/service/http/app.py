@@ -14,19 +14,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from pasto.service.api_keys import Keys
-from pasto.service.http.auth import Guard
+from pasto.service.api_keys import ApiKeys
+from pasto.service.http.auth import Authenticator
 from pasto.service.http.body import Receive
 from pasto.service.http.exposures import Exposures
 from pasto.service.http.fast_assign import FastAssign
-from pasto.service.http.long_poll import Waiting
-from pasto.service.http.monitoring import Watch, gauges
-from pasto.service.http.prometheus import Meters
+from pasto.service.http.long_poll import LongPollHub
+from pasto.service.http.monitoring import AlertGauges, gauges
+from pasto.service.http.prometheus import PrometheusMetrics
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request import Context, Endpoint, Scope, Send, unforeseen
 from pasto.service.http.request_log import RequestLog
-from pasto.service.http.responses import Answer, problem
+from pasto.service.http.responses import HttpResponse, problem_response
 from pasto.service.http.routes import ROUTES, Route
 from pasto.service.http.store_health import StoreHealth
 from pasto.service.http.worker_pools import WorkerPools
@@ -53,16 +53,16 @@ class Application:
         pages: Sequence[Route] = (),
     ) -> None:
         settings = settings or Settings()
-        keys = Keys(service.store)
+        keys = ApiKeys(service.store)
         pools, requests = WorkerPools(settings), RequestLog()
         self.context = context = Context(
             service=service,
             store=service.store,
             settings=settings,
             keys=keys,
-            guard=Guard(keys, settings),
-            meters=Meters(lambda: gauges(context), lambda: requests.suppressed),
-            waiting=Waiting(settings.max_waiters),
+            guard=Authenticator(keys, settings),
+            meters=PrometheusMetrics(lambda: gauges(context), lambda: requests.suppressed),
+            waiting=LongPollHub(settings.max_waiters),
             exposures=Exposures(service),
             threads=pools,
             health=StoreHealth(service.store),
@@ -70,7 +70,7 @@ class Application:
             questions=Questions(pools["questions"]),
             rate_limit=RateLimit(settings.key_rate),
             scheduler=scheduler,
-            looks=[Watch(service).look],
+            looks=[AlertGauges(service).look],
         )
         service.board.listen(context.waiting.changed)
         routes = (*(_opened(route, settings) for route in ROUTES), *pages)
@@ -139,7 +139,7 @@ class Application:
             404: ("not_found", nothing if page is None else "there is no page at this address"),
             405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
         }.get(status, ("bad_request", "the request cannot be served"))
-        answer = problem(status, code, message)
+        answer = problem_response(status, code, message)
         return _response(answer if page is None else page(answer), headers)
 
     async def _watch_keys(self) -> None:
@@ -187,7 +187,7 @@ def _failed(request: Request, error: Exception) -> Response:
     return _response(unforeseen(error, request.url.path), {})
 
 
-def _response(found: Answer, headers: dict[str, str]) -> Response:
+def _response(found: HttpResponse, headers: dict[str, str]) -> Response:
     response = Response(found.body, found.status, headers)
     for name, value in found.headers:
         response.headers[name.decode()] = value.decode()

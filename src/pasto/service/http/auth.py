@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pasto.errors import BadOption
-from pasto.service.api_keys import Keys, permits
+from pasto.errors import OptionError
+from pasto.service.api_keys import ApiKeys, is_permitted
 from pasto.service.http.body import Sent
-from pasto.service.http.responses import Refused
+from pasto.service.http.responses import ApiError
 from pasto.service.settings import Settings, is_loopback
 from pasto.store import KeyRow
 
@@ -16,10 +16,10 @@ LOCAL = "local"
 """Who did it, where nobody needs a key."""
 
 
-class Guard:
+class Authenticator:
     """Lets a request pass, or refuses it without a word about what is behind."""
 
-    def __init__(self, keys: Keys, settings: Settings) -> None:
+    def __init__(self, keys: ApiKeys, settings: Settings) -> None:
         self._keys = keys
         self._settings = settings
         self._met: set[bytes] = set()
@@ -38,22 +38,22 @@ class Guard:
         kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         key = self._keys.check(text.strip()) if kind.lower() == "bearer" else None
         if key is None:
-            raise Refused(
+            raise ApiError(
                 401,
                 "unauthorized",
                 "this needs a valid key, sent as Authorization: Bearer pasto_…",
                 headers=CHALLENGE,
                 rest=True,
             )
-        if not permits(key, scopes):
-            raise Refused(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
+        if not is_permitted(key, scopes):
+            raise ApiError(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
         return key
 
     def _check_host(self, headers: Sent) -> None:
         """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""
         origin = headers.get(b"origin")
         if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
-            raise Refused(
+            raise ApiError(
                 403,
                 "wrong_host",
                 "without keys this service answers only to localhost; name this host in allowed_hosts, or create a key",
@@ -70,23 +70,23 @@ class Guard:
         return ours
 
 
-def check_safe(keys: Keys, settings: Settings) -> None:
+def check_safe(keys: ApiKeys, settings: Settings) -> None:
     """Refuse to start where strangers could come in."""
     if not settings.loopback and not keys.usable:
-        raise BadOption(
+        raise OptionError(
             f"--host {settings.host} can be reached from other machines, and the store holds no valid key; create one "
             "with `pasto key create` first, or listen on 127.0.0.1"
         )
     if settings.keys_required and not keys.usable:
-        raise BadOption(
+        raise OptionError(
             "--keys-required is set and the store holds no valid key; create one with `pasto key create` first"
         )
 
 
-def who(key: KeyRow | None, name: str = "") -> str:
+def identify_caller(key: KeyRow | None, name: str = "") -> str:
     """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
 
-    >>> who(None), who(None, "ann")
+    >>> who(None), identify_caller(None, "ann")
     ('local', 'ann')
     """
     if key is None:

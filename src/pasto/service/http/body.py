@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pasto.service.http.responses import CLOSE, Refused, placed
+from pasto.service.http.responses import CLOSE, ApiError, placed
 from pasto.service.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -76,23 +76,23 @@ def inflated(packed: bytes, settings: Settings) -> bytes:
         while packed:
             members += 1
             if members > MEMBERS:
-                raise Refused(
+                raise ApiError(
                     400, "bad_request", f"the gzip body is a chain of more than {MEMBERS} members; pack it in one"
                 )
             unpacker = zlib.decompressobj(wbits=31)
             whole += unpacker.decompress(packed, allowed + 1 - len(whole))
             if len(whole) > allowed:
-                raise Refused(
+                raise ApiError(
                     413,
                     "too_large",
                     f"a gzip body may hold {settings.body_limit} bytes and, beyond {HARMLESS} of them, be at most "
                     f"{settings.inflate_ratio} times as long as its packed form",
                 )
             if not unpacker.eof:
-                raise Refused(400, "bad_request", "the gzip body ends before it is whole")
+                raise ApiError(400, "bad_request", "the gzip body ends before it is whole")
             packed = unpacker.unused_data
     except zlib.error as error:
-        raise Refused(400, "bad_request", f"the body is no gzip: {error}") from None
+        raise ApiError(400, "bad_request", f"the body is no gzip: {error}") from None
     return whole
 
 
@@ -148,11 +148,11 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> W
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         message, field = placed(error)
-        raise Refused(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
+        raise ApiError(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
-        raise Refused(400, "not_json", f"the body is no JSON: {error}") from None
+        raise ApiError(400, "not_json", f"the body is no JSON: {error}") from None
     except UnicodeDecodeError as error:  # msgspec checks the bytes of a text only when it builds the text
-        raise Refused(400, "not_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
+        raise ApiError(400, "not_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
     except RecursionError:
         raise _too_deep(limit) from None
 
@@ -166,7 +166,7 @@ def read_json(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) ->
 def _packed(encoding: bytes) -> bool:
     encoding = encoding.strip().lower()
     if encoding not in (b"identity", b"gzip"):
-        raise Refused(
+        raise ApiError(
             415,
             "unsupported_encoding",
             "a body is sent as it is or with Content-Encoding: gzip",
@@ -176,12 +176,12 @@ def _packed(encoding: bytes) -> bool:
     return encoding == b"gzip"
 
 
-def _cut() -> Refused:
-    return Refused(400, "bad_request", "the connection was closed before the request was whole", rest=True)
+def _cut() -> ApiError:
+    return ApiError(400, "bad_request", "the connection was closed before the request was whole", rest=True)
 
 
-def _too_long(settings: Settings) -> Refused:
-    return Refused(
+def _too_long(settings: Settings) -> ApiError:
+    return ApiError(
         413,
         "too_large",
         f"a body may have {settings.body_limit} bytes; send it in parts, or ask for a higher body_limit",
@@ -190,5 +190,5 @@ def _too_long(settings: Settings) -> Refused:
     )
 
 
-def _too_deep(limit: int) -> Refused:
-    return Refused(400, "too_deep", f"a document may nest {limit} deep, and this one goes deeper")
+def _too_deep(limit: int) -> ApiError:
+    return ApiError(400, "too_deep", f"a document may nest {limit} deep, and this one goes deeper")

@@ -30,7 +30,7 @@ import httptools
 
 from pasto.service.http.body import Receive
 from pasto.service.http.request import Scope, Send
-from pasto.service.http.responses import CLOSE, Answer, problem, retry
+from pasto.service.http.responses import CLOSE, HttpResponse, problem_response, retry
 from pasto.service.settings import Settings
 
 log = logging.getLogger("pasto.http")
@@ -56,7 +56,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 ProtocolFactory = Callable[..., asyncio.Protocol]
 
 
-def encode_response(answer: Answer) -> bytes:
+def encode_response(answer: HttpResponse) -> bytes:
     """Return an answer as the bytes of an HTTP/1.1 response after which the connection is closed."""
     phrase = http.HTTPStatus(answer.status).phrase.encode()
     headers = b"".join(b"%b: %b\r\n" % each for each in (*answer.headers, *CLOSE))
@@ -69,13 +69,15 @@ def encode_response(answer: Answer) -> bytes:
     )
 
 
-BAD_REQUEST = encode_response(problem(400, "bad_request", "the request is not valid HTTP/1.1"))
-TOO_SLOW = encode_response(problem(408, "too_slow", "the request did not arrive in time"))
+BAD_REQUEST = encode_response(problem_response(400, "bad_request", "the request is not valid HTTP/1.1"))
+TOO_SLOW = encode_response(problem_response(408, "too_slow", "the request did not arrive in time"))
 URL_TOO_LONG = encode_response(
-    problem(414, "url_too_long", f"the address of a request may have {MAX_URL_BYTES} bytes; shorten its path or query")
+    problem_response(
+        414, "url_too_long", f"the address of a request may have {MAX_URL_BYTES} bytes; shorten its path or query"
+    )
 )
 HEAD_TOO_LARGE = encode_response(
-    problem(
+    problem_response(
         431,
         "head_too_large",
         f"a request may have {MAX_HEADERS} headers, and {MAX_HEAD_BYTES} bytes in its address and headers together; "
@@ -98,7 +100,7 @@ class OpenConnections:
         self.number = 0
         """Connections that are open now."""
         self._refusal = encode_response(
-            problem(503, "too_busy", "all connections are in use", headers=retry(settings.retry_after))
+            problem_response(503, "too_busy", "all connections are in use", headers=retry(settings.retry_after))
         )
         self.idle: dict[LimitedConnection, None] = {}
         """Connections that may be closed for new ones, those that have been idle longest first."""

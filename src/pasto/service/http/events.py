@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from pasto.service.api_keys import permits
+from pasto.service.api_keys import is_permitted
 from pasto.service.http.body import content_type
-from pasto.service.http.request import MAX_INLINE_BYTES, Call
-from pasto.service.http.responses import Answer, Refused, answer, retry
+from pasto.service.http.request import MAX_INLINE_BYTES, HttpRequest
+from pasto.service.http.responses import ApiError, HttpResponse, json_response, retry
 
 LINES = {"application/x-ndjson": True, "application/ndjson": True, "application/jsonl": True, "application/json": False}
 """Whether each line is an event, by media type."""
@@ -32,14 +32,14 @@ _RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_BATCH = msgspec.json.Decoder(_RawBatch)
 
 
-async def events(call: Call) -> Answer:
+async def events(call: HttpRequest) -> HttpResponse:
     """Take a batch; answered when every event in it is durable, or refused with a reason."""
     call.query()
     name = call.path("name")
     sent = content_type(call.headers)
     lines = LINES.get(sent)
     if lines is None:
-        raise Refused(
+        raise ApiError(
             415,
             "unsupported_type",
             f"events are application/json or application/x-ndjson, got {sent[:60]!r}",
@@ -48,7 +48,7 @@ async def events(call: Call) -> Answer:
         )
     key, limit = call.key_prefix or "", call.context.rate_limit
     if seconds := limit.wait_seconds(key):
-        raise Refused(
+        raise ApiError(
             429,
             "too_fast",
             f"a key may send {call.settings.key_rate} events a second and this one sent more; send them again later",
@@ -59,7 +59,7 @@ async def events(call: Call) -> Answer:
     await call.met(name)
     call.context.exposures.flush()  # an event may be of a unit that was assigned a moment ago
     most = call.settings.batch_limit
-    hides = call.key is not None and not permits(call.key, ("evaluate",))
+    hides = call.key is not None and not is_permitted(call.key, ("evaluate",))
 
     def work() -> tuple[int, Future[dict[str, Any]]]:
         _check_number(body, lines, most)
@@ -71,14 +71,14 @@ async def events(call: Call) -> Answer:
     try:
         number, pending = work() if _is_cheap(body) else await call.run(work)
     except RecursionError:
-        raise Refused(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
+        raise ApiError(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
     limit.take(key, number)
     told = await _durable(pending, call)
     call.context.meters.events(name, told)
     nothing = told["refused"] and not told["accepted"] and not told["duplicates"]
     if len(told["refused"]) > MAX_REASONS:
         told = {**told, "refused": shorten(told["refused"])}
-    return answer(told, 422 if nothing else 200)
+    return json_response(told, 422 if nothing else 200)
 
 
 def shorten(refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,13 +91,13 @@ def shorten(refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*refused[:MAX_REASONS], *rest]
 
 
-async def _durable(pending: Future[dict[str, Any]], call: Call) -> dict[str, Any]:
+async def _durable(pending: Future[dict[str, Any]], call: HttpRequest) -> dict[str, Any]:
     try:
         async with asyncio.timeout(call.settings.request_timeout):
             # Shielded: the writer still owns the batch when the caller has given up on it.
             return await asyncio.shield(asyncio.wrap_future(pending))
     except TimeoutError:
-        raise Refused(
+        raise ApiError(
             503,
             "store_busy",
             "the store did not say in time that the events are kept; send them again, each counts once by its id",
@@ -129,5 +129,5 @@ def _check_number(body: bytes, lines: bool, limit: int) -> None:
             raise _too_many(limit)
 
 
-def _too_many(limit: int) -> Refused:
-    return Refused(413, "too_many", f"a batch holds at most {limit} events; send several batches")
+def _too_many(limit: int) -> ApiError:
+    return ApiError(413, "too_many", f"a batch holds at most {limit} events; send several batches")

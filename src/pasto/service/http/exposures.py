@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from pasto.service.service import Service
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 PAUSE = 0.01
 """Seconds that an exposure may wait for company."""
@@ -19,10 +19,10 @@ class Exposures:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._waiting: dict[tuple[str, str | None], tuple[Published, list[tuple[str, Cell]]]] = {}
+        self._waiting: dict[tuple[str, str | None], tuple[PublishedPolicy, list[tuple[str, Bucket]]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, policy: Published, unit: str, cell: Cell, key: str | None = None) -> None:
+    def add(self, policy: PublishedPolicy, unit: str, cell: Bucket, key: str | None = None) -> None:
         """Take in one exposure, decided for the caller with a key."""
         place = (policy.study, key)
         found = self._waiting.get(place)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 
-class Waiting:
+class LongPollHub:
     """Wakes everyone who waits for a study; made for one event loop, and told of changes from any thread."""
 
     def __init__(self, limit: int) -> None:

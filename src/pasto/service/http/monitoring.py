@@ -12,10 +12,10 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from pasto.errors import PastoError
-from pasto.service.http.request import Call, Context
-from pasto.service.http.responses import Answer, Refused, answer
+from pasto.service.http.request import Context, HttpRequest
+from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.service import Service
-from pasto.service.study_state import Details
+from pasto.service.study_state import StudyState
 from pasto.store import StudyRow
 
 PATIENCE = 2.0
@@ -25,25 +25,25 @@ QUIET: tuple[str, ...] = ("archived",)
 """States whose studies are of no interest to an alarm."""
 
 
-async def healthy(call: Call) -> Answer:
+async def healthy(call: HttpRequest) -> HttpResponse:
     """Answers as long as the process does."""
     call.query()
-    return answer({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
-async def ready(call: Call) -> Answer:
+async def ready(call: HttpRequest) -> HttpResponse:
     """Whether requests can be served: the store answers and takes writes, and rounds are being closed."""
     call.query()
     problems = list(await call.context.health.problems())
     if call.context.scheduler is not None and not call.context.scheduler.alive:
         problems.append("rounds are not being closed: the scheduler has ended")
     if problems:
-        return answer({"status": "unavailable", "problems": problems}, 503)
+        return json_response({"status": "unavailable", "problems": problems}, 503)
     warnings = await _source_warnings(call)
-    return answer({"status": "ok", "warnings": warnings} if warnings else {"status": "ok"})
+    return json_response({"status": "ok", "warnings": warnings} if warnings else {"status": "ok"})
 
 
-async def _source_warnings(call: Call) -> list[str]:
+async def _source_warnings(call: HttpRequest) -> list[str]:
     """Say which studies' own tables could not be read: the reasons only to callers who may read studies."""
     context = call.context
     try:
@@ -55,24 +55,24 @@ async def _source_warnings(call: Call) -> list[str]:
         return []
     try:
         context.guard.admit(call.headers, ("read",))
-    except Refused:
+    except ApiError:
         return [f"studies whose source cannot be read: {len(failing)}; ask with a key that may read to see which"]
     return [f"study {name!r} since round {found['round']}: {found['message']}" for name, found in failing.items()]
 
 
-async def metrics(call: Call) -> Answer:
+async def metrics(call: HttpRequest) -> HttpResponse:
     """Every counter, as Prometheus reads them."""
     call.query()
     text = await asyncio.to_thread(call.context.meters.text)
-    return Answer(200, text, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
+    return HttpResponse(200, text, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
 
 
-async def interface(call: Call) -> Answer:
+async def interface(call: HttpRequest) -> HttpResponse:
     """The OpenAPI document."""
     from pasto.service.http.openapi import interface as written
 
     call.query()
-    return Answer(200, written())
+    return HttpResponse(200, written())
 
 
 def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[str, str] | None]]:
@@ -117,12 +117,12 @@ SERVED = ("learning", "confirming", "deployed")
 Told = tuple[str, str, float, str | Mapping[str, str] | None]
 
 
-class Watch:
+class AlertGauges:
     """Looks at one service when Prometheus asks.
 
     >>> from pasto.store import open_store
     >>> service = Service(open_store("memory:"))
-    >>> [name for name, _, _, _ in Watch(service).look()]
+    >>> [name for name, _, _, _ in AlertGauges(service).look()]
     ['pasto_time_seconds', 'pasto_store_silence_seconds']
     >>> service.shutdown()
     """
@@ -160,7 +160,7 @@ class Watch:
         spec = self._service.board.spec(row)
         if spec.source is None:
             yield "pasto_study_served", "1 while a study is served and its events are to come here.", 1.0, row.name
-        held = sum(one.is_held for one in Details.from_text(row.details).waiting)
+        held = sum(one.is_held for one in StudyState.from_text(row.details).waiting)
         yield "pasto_held_rounds", "Rounds that are held back for lack of events.", float(held), row.name
         every = spec.rounds.every
         if row.state == "learning" and every is not None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pasto.errors import BadInput, StoreError, UnknownStudy, WrongState
+from pasto.errors import InputError, LifecycleError, StoreError, UnknownStudyError
 from pasto.records import Value
 from pasto.service.http.body import check_depth
 from pasto.service.http.policies import reason
-from pasto.service.http.request import Call
-from pasto.service.http.responses import JSON, Answer, encode
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
 from pasto.space import Candidates, Space
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 REQUEST = msgspec.json.Decoder(FlagRequest)
 PLAIN = msgspec.json.Decoder()
@@ -25,14 +25,14 @@ CODES = {404: "FLAG_NOT_FOUND", 400: "PARSE_ERROR", 415: "PARSE_ERROR"}
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit(Exception):  # noqa: N818 -- reads as what it is
+class FlagContextError(Exception):
     """A request that the protocol has its own word for."""
 
     code: str
     details: str
 
 
-async def single(call: Call) -> Answer:
+async def evaluate_flag(call: HttpRequest) -> HttpResponse:
     """One flag for one unit."""
     key = call.path("key")
     try:
@@ -41,23 +41,25 @@ async def single(call: Call) -> Answer:
         policy = await _policy(call, name)
         flags = _written(call, policy).get(parameter)
         if flags is None or key == f"{name}.":
-            raise Unfit("FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}: a flag is a study, or study.parameter")
+            raise FlagContextError(
+                "FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}: a flag is a study, or study.parameter"
+            )
         cell = _draw(policy, unit)
-    except Unfit as unfit:
+    except FlagContextError as unfit:
         return _error(404 if unfit.code == "FLAG_NOT_FOUND" else 400, unfit.code, unfit.details, key)
     if call.settings.ofrep_exposures != "none":
         call.context.exposures.add(policy, unit, cell, call.key_prefix)
     call.context.meters.decisions(name, "ofrep")
-    return Answer(200, flags[cell.arm, cell.candidate])
+    return HttpResponse(200, flags[cell.arm, cell.candidate])
 
 
-async def bulk(call: Call) -> Answer:
+async def evaluate_flags(call: HttpRequest) -> HttpResponse:
     """Every flag for one unit; 304 where the caller has them."""
     try:
         unit = await _unit(call)
         policies = [policy for name in sorted(call.service.board.names()) for policy in _serving(call, name)]
         cells = [_draw(policy, unit) for policy in policies]
-    except Unfit as unfit:
+    except FlagContextError as unfit:
         return _error(400, unfit.code, unfit.details)
     digest = hashlib.sha256(unit.encode())
     for policy in policies:
@@ -67,7 +69,7 @@ async def bulk(call: Call) -> Answer:
         for policy, cell in zip(policies, cells, strict=True):
             call.context.exposures.add(policy, unit, cell, call.key_prefix)
     if tag in (call.header(b"if-none-match") or ""):
-        return Answer(304, b"", ((b"etag", tag.encode()),))
+        return HttpResponse(304, b"", ((b"etag", tag.encode()),))
     flags = [
         flags[cell.arm, cell.candidate]
         for policy, cell in zip(policies, cells, strict=True)
@@ -75,13 +77,13 @@ async def bulk(call: Call) -> Answer:
     ]
     for policy in policies:
         call.context.meters.decisions(policy.study, "ofrep")
-    return Answer(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", tag.encode())))
+    return HttpResponse(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", tag.encode())))
 
 
-def told(found: Answer) -> Answer:
+def told(found: HttpResponse) -> HttpResponse:
     """Another error of the service in the protocol's own form; whoever may not pass is told nothing."""
     if found.status in (401, 403):
-        return Answer(found.status, b"", tuple(each for each in found.headers if each[0] != b"content-type"))
+        return HttpResponse(found.status, b"", tuple(each for each in found.headers if each[0] != b"content-type"))
     message = PLAIN.decode(found.body)["error"]["message"]
     extra = tuple(each for each in found.headers if each not in JSON)
     return _error(found.status, CODES.get(found.status, "GENERAL"), message, headers=extra)
@@ -89,12 +91,12 @@ def told(found: Answer) -> Answer:
 
 def _error(
     status: int, code: str, details: str, key: str | None = None, headers: tuple[tuple[bytes, bytes], ...] = ()
-) -> Answer:
+) -> HttpResponse:
     body = {"errorCode": code, "errorDetails": details}
-    return Answer(status, encode({"key": key, **body} if key is not None else body), JSON + headers)
+    return HttpResponse(status, encode({"key": key, **body} if key is not None else body), JSON + headers)
 
 
-async def _unit(call: Call) -> str:
+async def _unit(call: HttpRequest) -> str:
     """The targeting key of the request's context."""
     body = await call.body()
 
@@ -105,45 +107,45 @@ async def _unit(call: Call) -> str:
     try:
         asked = await call.reading(body, read)
     except msgspec.ValidationError as error:
-        raise Unfit("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
+        raise FlagContextError("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unfit("PARSE_ERROR", f"the body is no JSON: {error}") from None
+        raise FlagContextError("PARSE_ERROR", f"the body is no JSON: {error}") from None
     context = None if asked is None else asked.context
     unit = None if context is None or context is msgspec.UNSET else context.targetingKey
     if unit is None or unit is msgspec.UNSET or unit == "":
-        raise Unfit("TARGETING_KEY_MISSING", "the context needs a targetingKey: the unit to decide for")
+        raise FlagContextError("TARGETING_KEY_MISSING", "the context needs a targetingKey: the unit to decide for")
     if not isinstance(unit, str):
-        raise Unfit("INVALID_CONTEXT", f"the targetingKey must be a string, got {type(unit).__name__}")
+        raise FlagContextError("INVALID_CONTEXT", f"the targetingKey must be a string, got {type(unit).__name__}")
     return unit
 
 
-async def _policy(call: Call, name: str) -> Published:
+async def _policy(call: HttpRequest, name: str) -> PublishedPolicy:
     try:
         return await call.policy(name)
-    except (UnknownStudy, WrongState) as error:
-        raise Unfit("FLAG_NOT_FOUND", str(error)) from None
+    except (UnknownStudyError, LifecycleError) as error:
+        raise FlagContextError("FLAG_NOT_FOUND", str(error)) from None
 
 
-def _serving(call: Call, name: str) -> Iterator[Published]:
+def _serving(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]:
     """The study's policy, where it has one."""
     try:
         yield call.service.board.current(name)
-    except (UnknownStudy, WrongState, StoreError):
+    except (UnknownStudyError, LifecycleError, StoreError):
         return
 
 
-def _draw(policy: Published, unit: str) -> Cell:
+def _draw(policy: PublishedPolicy, unit: str) -> Bucket:
     try:
         return policy.draw(unit)
-    except BadInput as error:
-        raise Unfit("INVALID_CONTEXT", f"the targetingKey does not do: {error}") from None
+    except InputError as error:
+        raise FlagContextError("INVALID_CONTEXT", f"the targetingKey does not do: {error}") from None
 
 
 Written = dict[str, dict[tuple[str, int], bytes]]
-_kept: dict[str, tuple[Published, Written]] = {}
+_kept: dict[str, tuple[PublishedPolicy, Written]] = {}
 
 
-def _written(call: Call, policy: Published) -> Written:
+def _written(call: HttpRequest, policy: PublishedPolicy) -> Written:
     """Every answer that a policy can give, by parameter ("" for all of them as an object) and cell, written once."""
     kept = _kept.get(policy.study)
     if kept is None or kept[0] is not policy:
@@ -152,7 +154,7 @@ def _written(call: Call, policy: Published) -> Written:
     return kept[1]
 
 
-def _answers(policy: Published, floats: frozenset[str]) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
+def _answers(policy: PublishedPolicy, floats: frozenset[str]) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
     values = {cell.candidate: _steady(cell.values, floats) for cell in policy.cells}
     for parameter in ("", *policy.baseline.values):
         key = f"{policy.study}.{parameter}" if parameter else policy.study

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from pasto.service.api_keys import permits
-from pasto.service.http.request import Call, Context
-from pasto.service.http.responses import CLOSE, JSON, Answer, Headers, Refused, encode, retry
+from pasto.service.api_keys import is_permitted
+from pasto.service.http.request import Context, HttpRequest
+from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
 from pasto.service.http.schemas import Units
-from pasto_sdk.policy import Published
-from pasto_sdk.policy_document import Cell
+from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import Bucket
 
 LONGEST = 60.0
 """Seconds that a caller may wait for a policy to change."""
@@ -23,7 +23,7 @@ SIGNING_KEY = b"pasto-signing-key"
 UNITS = msgspec.json.Decoder(Units)
 
 
-async def policy(call: Call) -> Answer:
+async def policy(call: HttpRequest) -> HttpResponse:
     """The policy being served, or 304 where the caller has it; with `wait`, as soon as it is another one."""
     name = call.path("name")
     wait = _wait(call)
@@ -43,7 +43,7 @@ async def policy(call: Call) -> Answer:
                 current = board.current(name)
     if board.silence > UNSURE:
         # It may have been paused elsewhere. A caller that hears nothing goes on until its policy expires, no longer.
-        raise Refused(
+        raise ApiError(
             503,
             "store_unavailable",
             "the store has not answered for a while, so this node cannot say which policy holds; ask another node",
@@ -52,21 +52,21 @@ async def policy(call: Call) -> Answer:
     further = (*await _signing_key(call, current), *further)
     tag = (b"etag", f'"{current.checksum}"'.encode())
     if held and _same(held, current):
-        return Answer(304, b"", (tag, *further))
-    return Answer(200, current.text.encode(), (*JSON, tag, *further))
+        return HttpResponse(304, b"", (tag, *further))
+    return HttpResponse(200, current.text.encode(), (*JSON, tag, *further))
 
 
-async def assign(call: Call) -> Answer:
+async def assign(call: HttpRequest) -> HttpResponse:
     """Decide for one unit or several, and log that they were exposed."""
     name = call.path("name")
     asked = await call.json(UNITS)
     current = await call.policy(name)
     if asked.unit is not msgspec.UNSET and asked.units is msgspec.UNSET:
-        return Answer(200, decided(call.context, name, current, asked.unit, call.key_prefix))
+        return HttpResponse(200, decided(call.context, name, current, asked.unit, call.key_prefix))
     if asked.units is msgspec.UNSET or asked.unit is not msgspec.UNSET:
-        raise Refused(400, "bad_request", "name one unit under unit, or several under units", field="unit")
+        raise ApiError(400, "bad_request", "name one unit under unit, or several under units", field="unit")
     if len(asked.units) > call.settings.batch_limit:
-        raise Refused(
+        raise ApiError(
             413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
         )
     units = asked.units
@@ -80,10 +80,10 @@ async def assign(call: Call) -> Answer:
 
     written = await call.run(work) if len(units) > MANY else work()
     call.context.meters.decisions(name, "assign", len(units))
-    return Answer(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
+    return HttpResponse(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(written) + b"]}")
 
 
-def decided(context: Context, name: str, current: Published, unit: str, key: str | None) -> bytes:
+def decided(context: Context, name: str, current: PublishedPolicy, unit: str, key: str | None) -> bytes:
     """Decide for one unit of the caller with a key, log that it was exposed, and say what it gets."""
     cell = current.draw(unit)
     context.exposures.add(current, unit, cell, key)
@@ -92,12 +92,12 @@ def decided(context: Context, name: str, current: Published, unit: str, key: str
     return b"%b%b,%b}" % (head, encode(unit), parts[cell.arm, cell.candidate])
 
 
-def reason(policy: Published) -> str:
+def reason(policy: PublishedPolicy) -> str:
     """Why units get what they get, in OpenFeature's words."""
     return "DEFAULT" if policy.state == "paused" else "SPLIT"
 
 
-def described(policy: Published, cell: Cell) -> dict[str, Any]:
+def described(policy: PublishedPolicy, cell: Bucket) -> dict[str, Any]:
     """A cell as callers see it."""
     return {
         "candidate": cell.name,
@@ -109,19 +109,19 @@ def described(policy: Published, cell: Cell) -> dict[str, Any]:
     }
 
 
-async def _signing_key(call: Call, policy: Published) -> Headers:
+async def _signing_key(call: HttpRequest, policy: PublishedPolicy) -> Headers:
     """Return the headers about caching, with the key that exposures are signed with if the caller may have it."""
-    if not policy.signed or not (call.key is None or permits(call.key, ("evaluate",))):
+    if not policy.signed or not (call.key is None or is_permitted(call.key, ("evaluate",))):
         return ((b"cache-control", b"no-cache"),)
     key = await call.run(lambda: call.service.signing_key(policy.study))  # the first time, it reads the store
     return ((SIGNING_KEY, key.encode()), (b"cache-control", b"no-store"))
 
 
 Parts = tuple[bytes, dict[tuple[str, int], bytes]]
-_written: dict[str, tuple[Published, Parts]] = {}
+_written: dict[str, tuple[PublishedPolicy, Parts]] = {}
 
 
-def _parts(policy: Published) -> Parts:
+def _parts(policy: PublishedPolicy) -> Parts:
     """What is the same for every unit: an answer's beginning, and its end by cell; written once a policy."""
     kept = _written.get(policy.study)
     if kept is None or kept[0] is not policy:
@@ -131,7 +131,7 @@ def _parts(policy: Published) -> Parts:
     return kept[1]
 
 
-def _same(held: str, policy: Published) -> bool:
+def _same(held: str, policy: PublishedPolicy) -> bool:
     """Whether an If-None-Match header names this policy."""
     if held == f'"{policy.checksum}"':
         return True
@@ -139,7 +139,7 @@ def _same(held: str, policy: Published) -> bool:
     return "*" in tags or f'"{policy.checksum}"' in tags
 
 
-def _wait(call: Call) -> float:
+def _wait(call: HttpRequest) -> float:
     text = call.query("wait").get("wait")
     if text is None:
         return 0.0
@@ -148,7 +148,7 @@ def _wait(call: Call) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST:
-        raise Refused(
+        raise ApiError(
             400, "bad_request", f"wait is a number of seconds from 0 to {LONGEST:g}, got {text[:60]!r}", field="wait"
         )
     return seconds

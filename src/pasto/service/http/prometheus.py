@@ -25,10 +25,10 @@ Look = Callable[[], Iterable[tuple[str, str, float, str | Mapping[str, str] | No
 """What is looked up when asked for: (name, what it is, value, and its study, its labels, or None) each."""
 
 
-class Meters(Collector):
+class PrometheusMetrics(Collector):
     """The counters of one service, in a registry of their own.
 
-    >>> meters = Meters(lambda: [("pasto_waiters", "Callers waiting.", 3, None)])
+    >>> meters = PrometheusMetrics(lambda: [("pasto_waiters", "Callers waiting.", 3, None)])
     >>> meters.events("feed", {"accepted": 2, "duplicates": 1, "refused": []})
     >>> b'pasto_events_total{result="accepted",study="feed"} 2.0' in meters.text()
     True

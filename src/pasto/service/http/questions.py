@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from pasto.service.http.responses import Answer
+from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolFullError, WorkerPool
 
 Key = tuple[Any, ...]
@@ -21,8 +21,8 @@ MAX_CACHED_BYTES = 16_000_000
 class _Computation:
     """An answer that is being computed or waits for a thread, and the number of callers that wait for it."""
 
-    work: Future[Answer]
-    answer: asyncio.Future[Answer]
+    work: Future[HttpResponse]
+    answer: asyncio.Future[HttpResponse]
     callers: int = 0
 
 
@@ -32,7 +32,7 @@ class Questions:
     def __init__(self, pool: WorkerPool, max_cached_bytes: int = MAX_CACHED_BYTES) -> None:
         self._pool = pool
         self._computations: dict[Key, _Computation] = {}
-        self._cache: OrderedDict[Key, Answer] = OrderedDict()
+        self._cache: OrderedDict[Key, HttpResponse] = OrderedDict()
         self._cached_bytes = 0
         self._max_cached_bytes = max_cached_bytes
 
@@ -44,7 +44,9 @@ class Questions:
         """Return how many questions of a kind, the first part of their keys, are being computed or wait."""
         return sum(key[0] == kind for key in self._computations)
 
-    async def ask(self, key: Key, work: Callable[[], Answer], *, seconds: float, cache: bool = False) -> Answer:
+    async def ask(
+        self, key: Key, work: Callable[[], HttpResponse], *, seconds: float, cache: bool = False
+    ) -> HttpResponse:
         """Return the answer: from the cache, from the computation of an equal question, or computed by `work`.
 
         An answer is cached with `cache`: only if it is the same for as long as its key is. A caller that joins a
@@ -74,11 +76,11 @@ class Questions:
         for computation in self._computations.values():
             computation.answer.cancel()
 
-    def _begin(self, key: Key, work: Callable[[], Answer], cache: bool) -> _Computation:
+    def _begin(self, key: Key, work: Callable[[], HttpResponse], cache: bool) -> _Computation:
         future = self._pool.submit(work)
         computation = _Computation(future, asyncio.wrap_future(future))
 
-        def finish(answer: asyncio.Future[Answer]) -> None:
+        def finish(answer: asyncio.Future[HttpResponse]) -> None:
             if self._computations.get(key) is computation:
                 del self._computations[key]
             if not answer.cancelled() and answer.exception() is None and cache:
@@ -88,7 +90,7 @@ class Questions:
         computation.answer.add_done_callback(finish)
         return computation
 
-    def _remember(self, key: Key, answer: Answer) -> None:
+    def _remember(self, key: Key, answer: HttpResponse) -> None:
         if key not in self._cache:
             self._cache[key] = answer
             self._cached_bytes += len(answer.body)

@@ -13,23 +13,23 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from pasto.service.api_keys import Keys
-from pasto.service.http.auth import Guard, who
+from pasto.service.api_keys import ApiKeys
+from pasto.service.http.auth import Authenticator, identify_caller
 from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
-from pasto.service.http.prometheus import Look, Meters
+from pasto.service.http.prometheus import Look, PrometheusMetrics
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
-from pasto.service.http.responses import CLOSE, Answer, Refused, explained, problem, retry
+from pasto.service.http.responses import CLOSE, ApiError, HttpResponse, explained, problem_response, retry
 from pasto.service.http.worker_pools import PoolFullError, PoolName, WorkerPools
 from pasto.service.settings import Settings
 from pasto.store import KeyRow, Store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 if TYPE_CHECKING:
     from pasto.service.http.connections import LimitedConnection
     from pasto.service.http.exposures import Exposures
-    from pasto.service.http.long_poll import Waiting
+    from pasto.service.http.long_poll import LongPollHub
     from pasto.service.http.routes import Route
     from pasto.service.http.store_health import StoreHealth
     from pasto.service.scheduler import Scheduler
@@ -52,10 +52,10 @@ class Context:
     service: Service
     store: Store
     settings: Settings
-    keys: Keys
-    guard: Guard
-    meters: Meters
-    waiting: Waiting
+    keys: ApiKeys
+    guard: Authenticator
+    meters: PrometheusMetrics
+    waiting: LongPollHub
     exposures: Exposures
     threads: WorkerPools
     health: StoreHealth
@@ -73,7 +73,7 @@ class Context:
     """Studies that this process has met, so that asking for them reads no store."""
 
 
-class Call:
+class HttpRequest:
     """One request, as its endpoint sees it."""
 
     __slots__ = ("_pool", "_receive", "context", "headers", "key", "scope", "service", "settings")
@@ -99,7 +99,7 @@ class Call:
     @property
     def who(self) -> str:
         """The caller as the audit log names it, with the name that the header Pasto-Who gives."""
-        return who(self.key, unquote(self.header(b"pasto-who") or ""))
+        return identify_caller(self.key, unquote(self.header(b"pasto-who") or ""))
 
     @property
     def key_prefix(self) -> str | None:
@@ -124,15 +124,15 @@ class Call:
         try:
             pairs = parse_qsl(sent.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
         except ValueError:
-            raise Refused(400, "bad_request", "the query cannot be read; it is name=value with & between") from None
+            raise ApiError(400, "bad_request", "the query cannot be read; it is name=value with & between") from None
         found = dict(pairs)
         for name in found:
             if name not in known:
-                raise Refused(
+                raise ApiError(
                     400, "bad_request", f"{name[:60]} is no field of this query; there is {', '.join(known) or 'none'}"
                 )
         if len(found) < len(pairs):
-            raise Refused(400, "bad_request", "a field of a query comes once")
+            raise ApiError(400, "bad_request", "a field of a query comes once")
         return found
 
     def number(self, sent: dict[str, str], name: str, default: int, least: int, most: int) -> int:
@@ -141,7 +141,7 @@ class Call:
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most):
-            raise Refused(
+            raise ApiError(
                 400, "bad_request", f"{name} is a whole number from {least} to {most}, got {text[:60]!r}", field=name
             )
         return int(text)
@@ -157,7 +157,7 @@ class Call:
             await self.run(lambda: self.service.board.standing(name))
             self.context.known.add(name)
 
-    async def policy(self, name: str) -> Published:
+    async def policy(self, name: str) -> PublishedPolicy:
         """The policy that a study serves."""
         if name not in self.context.known:
             await self.met(name)
@@ -174,7 +174,7 @@ class Call:
         """The body as a record; `empty` stands in for a body that is left out."""
         sent = content_type(self.headers)
         if sent != "application/json":
-            raise Refused(
+            raise ApiError(
                 415,
                 "unsupported_type",
                 f"the body must be application/json, got {sent[:60]!r}",
@@ -212,12 +212,12 @@ class Call:
         self,
         kind: str,
         name: str,
-        work: Callable[[], Answer],
+        work: Callable[[], HttpResponse],
         *asked: Hashable,
         cache: bool = False,
         patience: float | None = None,
         limit: int | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Return the answer to a slow question about a study, which equal questions share.
 
         `asked` is all that the answer depends on apart from the study and its generation. `limit` is the number of
@@ -233,7 +233,7 @@ class Call:
         except PoolFullError:
             if self.context.threads["questions"].closed:
                 raise self._ending() from None
-            raise Refused(
+            raise ApiError(
                 503,
                 "too_busy",
                 "too many slow questions wait for an answer; ask again later",
@@ -242,16 +242,16 @@ class Call:
         except TimeoutError:
             raise self._too_slow(seconds) from None
 
-    def _too_slow(self, seconds: float) -> Refused:
-        return Refused(
+    def _too_slow(self, seconds: float) -> ApiError:
+        return ApiError(
             503,
             "too_slow",
             f"this took longer than {seconds:g} seconds; it may still be done: look before asking again",
             headers=retry(self.settings.retry_after),
         )
 
-    def _ending(self) -> Refused:
-        return Refused(
+    def _ending(self) -> ApiError:
+        return ApiError(
             503, "too_busy", "the service is ending; ask another node", headers=retry(self.settings.retry_after)
         )
 
@@ -275,7 +275,7 @@ class Endpoint:
             context.working += 1
         try:
             if counted and context.working > context.settings.max_concurrent:
-                raise Refused(
+                raise ApiError(
                     503,
                     "too_busy",
                     "too many requests are in work; come back in a moment",
@@ -286,10 +286,10 @@ class Endpoint:
             headers = dict(scope["headers"])
             if route.scopes:
                 key = context.guard.admit(headers, route.scopes)
-            found = await route.endpoint(Call(scope, receive, context, headers, key, route.pool))
+            found = await route.endpoint(HttpRequest(scope, receive, context, headers, key, route.pool))
         except Exception as error:
             found = self._explained(error)
-            rest = isinstance(error, Refused) and error.rest
+            rest = isinstance(error, ApiError) and error.rest
         finally:
             if counted:
                 context.working -= 1
@@ -308,21 +308,21 @@ class Endpoint:
                 study=scope["path_params"].get("name"),
             )
 
-    def _explained(self, error: Exception) -> Answer:
+    def _explained(self, error: Exception) -> HttpResponse:
         found = explained(error, self._context.settings.retry_after)
         if found is None:
             found = unforeseen(error, self.route.path)
         return self.route.errors(found) if self.route.errors else found
 
 
-def unforeseen(error: Exception, path: str) -> Answer:
+def unforeseen(error: Exception, path: str) -> HttpResponse:
     """The answer to an error that nobody foresaw: a number to find it in the log by, and nothing else."""
     number = secrets.token_hex(8)
     log.error("unforeseen error %s in %s", number, path, exc_info=error, extra={"error_id": number})
-    return problem(500, "internal_error", f"something went wrong; the log has it as {number}")
+    return problem_response(500, "internal_error", f"something went wrong; the log has it as {number}")
 
 
-async def respond(found: Answer, send: Send) -> None:
+async def respond(found: HttpResponse, send: Send) -> None:
     """Send an answer."""
     status, body, headers = found
     sent = headers if status == 304 else (*headers, (b"content-length", b"%d" % len(body)))
@@ -330,7 +330,7 @@ async def respond(found: Answer, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def respond_early(found: Answer, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
+async def respond_early(found: HttpResponse, scope: Scope, receive: Receive, send: Send, settings: Settings) -> None:
     """Send an answer to a request whose body was not read to its end.
 
     The answer is said, then lingers a little: a connection closed on a caller that still sends breaks its pipe before

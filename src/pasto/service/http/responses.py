@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pasto.errors import (
-    BadInput,
-    BadSpec,
-    BadText,
-    MissingExtra,
-    NothingLearned,
-    OutOfDate,
+    ConflictError,
+    InputError,
+    LifecycleError,
+    MissingExtraError,
+    NotFittedError,
     PastoError,
     SourceError,
-    StoreBusy,
+    StoreBusyError,
     StoreError,
-    StudyExists,
-    UnknownStudy,
-    Unsupported,
-    WrongState,
+    StudyExistsError,
+    StudyFileError,
+    TextError,
+    UnknownStudyError,
+    UnsupportedError,
 )
 from pasto.store.failures import is_disk_full
 
@@ -33,7 +33,7 @@ CLOSE: Headers = ((b"connection", b"close"),)
 encode = msgspec.json.Encoder().encode
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A response, whole."""
 
     status: int
@@ -41,16 +41,16 @@ class Answer(NamedTuple):
     headers: Headers = JSON
 
 
-def answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:
+def json_response(value: Any, status: int = 200, headers: Headers = ()) -> HttpResponse:
     """A JSON answer.
 
-    >>> answer({"studies": []}).body
+    >>> json_response({"studies": []}).body
     b'{"studies":[]}'
     """
-    return Answer(status, encode(value), JSON + headers)
+    return HttpResponse(status, encode(value), JSON + headers)
 
 
-class Refused(Exception):  # noqa: N818 -- reads as what happened
+class ApiError(Exception):
     """A request that is refused here, before the library sees it."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Refused(Exception):  # noqa: N818 -- reads as what happened
         """Whether some of the body was not read: the connection is then closed behind the answer."""
 
 
-def problem(
+def problem_response(
     status: int,
     code: str,
     message: str,
@@ -81,10 +81,10 @@ def problem(
     field: str | None = None,
     problems: Mapping[str, str] | None = None,
     headers: Headers = (),
-) -> Answer:
+) -> HttpResponse:
     """An error in the form that all errors have.
 
-    >>> problem(404, "unknown_study", "there is no study feed").body
+    >>> problem_response(404, "unknown_study", "there is no study feed").body
     b'{"error":{"code":"unknown_study","message":"there is no study feed"}}'
     """
     told: dict[str, Any] = {"code": code, "message": message}
@@ -92,33 +92,33 @@ def problem(
         told["field"] = field
     if problems:
         told["problems"] = dict(problems)
-    return answer({"error": told}, status, headers)
+    return json_response({"error": told}, status, headers)
 
 
 STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
-    UnknownStudy: (404, "unknown_study"),
-    StudyExists: (409, "study_exists"),
-    WrongState: (409, "wrong_state"),
-    OutOfDate: (409, "out_of_date"),
-    NothingLearned: (409, "nothing_learned"),
-    BadSpec: (422, "bad_spec"),
-    BadText: (422, "bad_text"),
-    BadInput: (400, "bad_request"),
-    Unsupported: (422, "unsupported"),
-    StoreBusy: (503, "store_busy"),
+    UnknownStudyError: (404, "unknown_study"),
+    StudyExistsError: (409, "study_exists"),
+    LifecycleError: (409, "wrong_state"),
+    ConflictError: (409, "out_of_date"),
+    NotFittedError: (409, "nothing_learned"),
+    StudyFileError: (422, "bad_spec"),
+    TextError: (422, "bad_text"),
+    InputError: (400, "bad_request"),
+    UnsupportedError: (422, "unsupported"),
+    StoreBusyError: (503, "store_busy"),
     SourceError: (502, "source_failed"),
     StoreError: (503, "store_unavailable"),
-    MissingExtra: (501, "missing_extra"),
+    MissingExtraError: (501, "missing_extra"),
 }
 """The library's errors as answers; a class not named here answers as its nearest parent that is."""
 
 
-def explained(error: Exception, retry_after: int) -> Answer | None:
+def explained(error: Exception, retry_after: int) -> HttpResponse | None:
     """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
-    if isinstance(error, Refused):
-        return problem(error.status, error.code, error.message, field=error.field, headers=error.headers)
+    if isinstance(error, ApiError):
+        return problem_response(error.status, error.code, error.message, field=error.field, headers=error.headers)
     if is_disk_full(error):
-        return problem(
+        return problem_response(
             507,
             "storage_full",
             "the disk that the store is on is full; nothing was kept, send it again later",
@@ -127,11 +127,11 @@ def explained(error: Exception, retry_after: int) -> Answer | None:
     for kind in type(error).__mro__:
         if kind in STATUSES:
             status, code = STATUSES[kind]
-            return problem(
+            return problem_response(
                 status,
                 code,
                 str(error),
-                problems=error.problems if isinstance(error, BadSpec) else None,
+                problems=error.problems if isinstance(error, StudyFileError) else None,
                 headers=retry(retry_after) if status == 503 else (),
             )
     return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolName
 
 
@@ -30,7 +30,7 @@ class Route:
     scopes: tuple[str, ...]
     """Any one of these lets a key pass, and `admin` does; none: open to everyone."""
     summary: str
-    endpoint: Callable[[Call], Awaitable[Answer]]
+    endpoint: Callable[[HttpRequest], Awaitable[HttpResponse]]
     answers: Mapping[int, Any] = field(default_factory=dict)
     """By status: a record, a name or media type (or several, one of which it is), or None for an empty body."""
     request: type | str | None = None
@@ -44,7 +44,7 @@ class Route:
     """Whether it may take its time, and is not counted among the requests in work."""
     pool: PoolName = "general"
     """The threads that do its slow work."""
-    errors: Callable[[Answer], Answer] | None = None
+    errors: Callable[[HttpResponse], HttpResponse] | None = None
     """Rewrites errors into another protocol's form."""
 
 
@@ -281,7 +281,7 @@ ROUTES: tuple[Route, ...] = (
         "/ofrep/v1/evaluate/flags/{key}",
         EVALUATE,
         "Evaluate one flag (OpenFeature).",
-        ofrep.single,
+        ofrep.evaluate_flag,
         {200: schemas.Flag},
         schemas.FlagRequest,
         hot=True,
@@ -293,7 +293,7 @@ ROUTES: tuple[Route, ...] = (
         "/ofrep/v1/evaluate/flags",
         EVALUATE,
         "Evaluate every flag (OpenFeature).",
-        ofrep.bulk,
+        ofrep.evaluate_flags,
         {200: schemas.Flags, 304: None},
         schemas.FlagRequest,
         hot=True,

@@ -20,16 +20,16 @@ from typing import IO, Any, cast
 import uvicorn
 
 from pasto.control_characters import escape_json
-from pasto.errors import BadOption
-from pasto.service.api_keys import Keys, redact
+from pasto.errors import OptionError
+from pasto.service.api_keys import ApiKeys, redact
 from pasto.service.archive import Archive
 from pasto.service.http.app import Application
 from pasto.service.http.auth import check_safe
 from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
 from pasto.service.http.descriptors import claim_descriptors
 from pasto.service.http.routes import Route
-from pasto.service.kafka import Topics
-from pasto.service.retention_worker import Upkeep
+from pasto.service.kafka import TopicConsumer
+from pasto.service.retention_worker import RetentionWorker
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.service.settings import Settings
@@ -45,7 +45,7 @@ ADDRESS = "service.json"
 """The file in an embedded store's directory that says where its service listens."""
 
 
-class Quiet(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """uvicorn's server, ended by a signal without dying of it."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ class Quiet(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class Running:
+class ServiceProcess:
     """A service over one store, from its first request to its last.
 
     `serve` returns when a signal or `stop` ended it: nobody new was let in, whoever was being served was answered,
@@ -93,7 +93,7 @@ class Running:
             self._socket.close()
             raise
         try:
-            check_safe(Keys(store), settings)
+            check_safe(ApiKeys(store), settings)
             self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
             if self._webhook is not None:
                 self._webhook.check()
@@ -107,9 +107,9 @@ class Running:
             self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
             self.connections = OpenConnections(settings)
             self.application.context.looks.append(self.connections.look)
-            self.upkeep = Upkeep(self.service, settings)
+            self.upkeep = RetentionWorker(self.service, settings)
             self.application.context.looks.append(self.upkeep.told)
-            self._topics = Topics.of(self.service, settings)
+            self._topics = TopicConsumer.of(self.service, settings)
             if self._topics is not None:
                 self.application.context.looks.append(self._topics.told)
             _listen(self._socket, settings)
@@ -117,7 +117,7 @@ class Running:
             self._socket.close()
             store.close()
             raise
-        self._server = Quiet(_config(self.application, settings, self.connections), self._send_away)
+        self._server = UvicornServer(_config(self.application, settings, self.connections), self._send_away)
         self._said = _say(settings.store, self.url)
 
     @property
@@ -226,8 +226,8 @@ def _listen(bound: socket.socket, settings: Settings) -> None:
         raise _address_error(settings.host, settings.port, error) from error
 
 
-def _address_error(host: str, port: int, error: OSError) -> BadOption:
-    return BadOption(
+def _address_error(host: str, port: int, error: OSError) -> OptionError:
+    return OptionError(
         f"cannot listen on {host} port {port}: {error.strerror or error}; name another with --host and --port"
     )
 
@@ -246,11 +246,11 @@ KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "col
 """What every record has; anything else was added by whoever logged."""
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, and whatever was added.
 
     >>> record = logging.makeLogRecord({"name": "pasto", "levelname": "INFO", "msg": "sent pasto_0123_secret"})
-    >>> JsonLines().format(record)
+    >>> JsonFormatter().format(record)
     '{"time": "...", "level": "info", "logger": "pasto", "message": "sent pasto_0123_…"}'
     """
 
@@ -268,7 +268,7 @@ class JsonLines(logging.Formatter):
         return redact(escape_json(json.dumps(line, default=str, ensure_ascii=False)))
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """The same for people: a line each, with whatever would break it escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -285,7 +285,7 @@ class Lines(logging.Formatter):
 def start_logging(level: str, form: str, stream: IO[str] | None = None) -> logging.Handler:
     """Send everything of the process to stderr in one form; returns the handler, to be taken away again."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else Lines())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

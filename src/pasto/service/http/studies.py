@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from pasto.service.http.body import check_depth, content_type
-from pasto.service.http.request import Call
-from pasto.service.http.responses import Answer, Headers, Refused, answer
+from pasto.service.http.request import HttpRequest
+from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
 from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
 from pasto.service.study_file import read_document
 
@@ -42,49 +42,51 @@ REPLAY_PATIENCE = 3600.0
 """Seconds: a replay goes through every round there was."""
 
 
-async def create(call: Call) -> Answer:
+async def create(call: HttpRequest) -> HttpResponse:
     """Take in a study file."""
     asked = call.query("seed", "reason")
     seed = call.number(asked, "seed", 0, 0, LARGEST) if "seed" in asked else None
     read = await _study_file(call)
     reason = _reason(asked)
-    return answer(await call.run(lambda: call.service.create(read(), who=call.who, reason=reason, seed=seed)), 201)
+    return json_response(
+        await call.run(lambda: call.service.create(read(), who=call.who, reason=reason, seed=seed)), 201
+    )
 
 
-async def edit(call: Call) -> Answer:
+async def edit(call: HttpRequest) -> HttpResponse:
     """Put another study file in the place of a draft's."""
     name, reason = call.path("name"), _reason(call.query("reason"))
     read = await _study_file(call)
-    return answer(await call.run(lambda: call.service.edit(name, read(), who=call.who, reason=reason)))
+    return json_response(await call.run(lambda: call.service.edit(name, read(), who=call.who, reason=reason)))
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: HttpRequest) -> HttpResponse:
     """Delete a draft."""
     name, reason = call.path("name"), _reason(call.query("reason"))
-    return answer(await call.run(lambda: call.service.delete(name, who=call.who, reason=reason)))
+    return json_response(await call.run(lambda: call.service.delete(name, who=call.who, reason=reason)))
 
 
-async def check(call: Call) -> Answer:
+async def check(call: HttpRequest) -> HttpResponse:
     """Check a study file, and create nothing."""
     call.query()
     read = await _study_file(call)
-    return answer(await call.run(lambda: call.service.check(read())))
+    return json_response(await call.run(lambda: call.service.check(read())))
 
 
-async def studies(call: Call) -> Answer:
+async def studies(call: HttpRequest) -> HttpResponse:
     """Every study in a few words."""
     call.query()
-    return answer({"studies": await call.run(call.service.studies)})
+    return json_response({"studies": await call.run(call.service.studies)})
 
 
-async def show(call: Call) -> Answer:
+async def show(call: HttpRequest) -> HttpResponse:
     """One study as it stands."""
     call.query()
     name = call.path("name")
-    return answer(await call.run(lambda: call.service.show(name)))
+    return json_response(await call.run(lambda: call.service.show(name)))
 
 
-async def change(call: Call) -> Answer:
+async def change(call: HttpRequest) -> HttpResponse:
     """One step in a study's life."""
     name = call.path("name")
     asked = await call.json(CHANGE)
@@ -96,19 +98,19 @@ async def change(call: Call) -> Answer:
         "until": asked.until,
     }
     options = {option: value for option, value in given.items() if value is not msgspec.UNSET}
-    return answer(
+    return json_response(
         await call.run(lambda: call.service.change(name, asked.action, who=call.who, reason=asked.reason, **options))
     )
 
 
-async def close(call: Call) -> Answer:
+async def close(call: HttpRequest) -> HttpResponse:
     """End the open round now."""
     name = call.path("name")
     asked = await call.json(CLOSE, empty=b"{}")
-    return answer(await call.run(lambda: call.service.close_round(name, who=call.who, reason=asked.reason)))
+    return json_response(await call.run(lambda: call.service.close_round(name, who=call.who, reason=asked.reason)))
 
 
-async def resolve(call: Call) -> Answer:
+async def resolve(call: HttpRequest) -> HttpResponse:
     """Decide about a round that is held back."""
     name = call.path("name")
     asked = await call.json(RESOLVE)
@@ -116,71 +118,75 @@ async def resolve(call: Call) -> Answer:
     def work() -> dict[str, Any]:
         return call.service.resolve_round(name, asked.round, asked.resolution, who=call.who, reason=asked.reason)
 
-    return answer(await call.run(work))
+    return json_response(await call.run(work))
 
 
-async def rounds(call: Call) -> Answer:
+async def rounds(call: HttpRequest) -> HttpResponse:
     """Closed rounds in order."""
     name, (after, limit) = call.path("name"), call.page()
-    return answer({"rounds": await call.run(lambda: call.service.rounds(name, after, limit))})
+    return json_response({"rounds": await call.run(lambda: call.service.rounds(name, after, limit))})
 
 
-async def audit(call: Call) -> Answer:
+async def audit(call: HttpRequest) -> HttpResponse:
     """Who did what, and why."""
     name, (after, limit) = call.path("name"), call.page()
-    return answer({"audit": await call.run(lambda: call.service.audit(name, after, limit))})
+    return json_response({"audit": await call.run(lambda: call.service.audit(name, after, limit))})
 
 
-async def report(call: Call) -> Answer:
+async def report(call: HttpRequest) -> HttpResponse:
     """What a study has shown, as JSON, as text or as a page."""
     form = call.query("format").get("format", "json")
     if form not in FORMS:
-        raise Refused(400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format")
+        raise ApiError(
+            400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format"
+        )
     name = call.path("name")
 
-    def work() -> Answer:
+    def work() -> HttpResponse:
         found = call.service.report(name)
         found["quality"]["duplicates"] = call.context.meters.duplicates(name)
         if form == "json":
-            return answer(found)
-        from pasto.report.html import page
-        from pasto.report.text import text
+            return json_response(found)
+        from pasto.report.html import render_html
+        from pasto.report.text import render_text
 
-        told = text(found) if form == "text" else page(found)
-        return Answer(200, told.encode(), FORMS[form])
+        told = render_text(found) if form == "text" else render_html(found)
+        return HttpResponse(200, told.encode(), FORMS[form])
 
     return await call.ask("report", name, work, form)
 
 
-async def what_if(call: Call) -> Answer:
+async def what_if(call: HttpRequest) -> HttpResponse:
     """Another question, answered from what was learned."""
     name = call.path("name")
     asked = await call.json(WHAT_IF)
     question = msgspec.structs.asdict(asked)
     parts = tuple((part, tuple(texts)) for part, texts in question.items())
-    return await call.ask("what-if", name, lambda: answer(call.service.what_if(name, **question)), parts, cache=True)
+    return await call.ask(
+        "what-if", name, lambda: json_response(call.service.what_if(name, **question)), parts, cache=True
+    )
 
 
-async def replay(call: Call) -> Answer:
+async def replay(call: HttpRequest) -> HttpResponse:
     """Compute every policy again from the log, and compare."""
     name = call.path("name")
     await call.json(NOTHING, empty=b"{}")
     return await replayed(call, name)
 
 
-async def replayed(call: Call, name: str) -> Answer:
+async def replayed(call: HttpRequest, name: str) -> HttpResponse:
     """Replay a study; equal replays share one computation, and some question threads are left to others."""
     limit = max(1, call.settings.question_threads // 2)
-    work = lambda: answer(call.service.replay(name))  # noqa: E731
+    work = lambda: json_response(call.service.replay(name))  # noqa: E731
     return await call.ask("replay", name, work, patience=REPLAY_PATIENCE, limit=limit)
 
 
-async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:
+async def _study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:
     """Read the body as a study file; returns what decodes it, which is slow enough for a thread."""
     sent = content_type(call.headers)
     kind = KINDS.get(sent)
     if kind is None:
-        raise Refused(
+        raise ApiError(
             415,
             "unsupported_type",
             f"a study file is {', '.join(KINDS)}; got {sent[:60]!r}",
@@ -191,7 +197,7 @@ async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise Refused(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
+        raise ApiError(400, "bad_request", f"a study file is UTF-8: {error.reason} at byte {error.start}") from None
 
     def read() -> dict[str, Any]:
         if kind == "json":
@@ -204,5 +210,5 @@ async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:
 def _reason(asked: Mapping[str, str]) -> str:
     reason = asked.get("reason", "")
     if len(reason) > MAX_REASON_CHARACTERS:
-        raise Refused(400, "bad_request", f"a reason has at most {MAX_REASON_CHARACTERS} characters", field="reason")
+        raise ApiError(400, "bad_request", f"a reason has at most {MAX_REASON_CHARACTERS} characters", field="reason")
     return reason

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.inference.round_data import MeasuredRound, Record, recorded
+from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.service.round_history import latest
-from pasto.service.study_file import Spec
+from pasto.service.study_file import StudySpec
 from pasto.study import Study
 
 Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ DRAWS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Believed:
+class CandidateEstimates:
     """Means of columns over candidates, as expected and as they may be."""
 
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Believed:
         return np.asarray(self.truths[draw][np.ix_(places, list(chosen))])
 
 
-def believed(spec: Spec, study: Study, rounds: Sequence[MeasuredRound]) -> Believed:
+def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[MeasuredRound]) -> CandidateEstimates:
     """Everything that is known, the learner's own metrics first."""
     truths = study.truths(draws=DRAWS)
     learned = study.objective.metrics
@@ -48,13 +48,13 @@ def believed(spec: Spec, study: Study, rounds: Sequence[MeasuredRound]) -> Belie
     if others:
         chosen = [one for one in latest(rounds) if one.cells]
         places = [place for place, column in enumerate(spec.columns) if column.name in others]
-        more, seen = _from_log(recorded(chosen), places, len(names), len(truths), study.seed)
+        more, seen = _from_log(record_rounds(chosen), places, len(names), len(truths), study.seed)
         truths, usable = np.concatenate([truths, more], axis=1), usable & seen
-    return Believed((*learned, *others), truths, names, study.baseline, usable, tuple(others))
+    return CandidateEstimates((*learned, *others), truths, names, study.baseline, usable, tuple(others))
 
 
 def _from_log(
-    record: Record, places: Sequence[int], count: int, draws: int, seed: int
+    record: RoundRecord, places: Sequence[int], count: int, draws: int, seed: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Candidates' means from their rounds' comparisons with the control, every round alike; and who had any."""
     cells, control, covariances = record.view("control", running=False)

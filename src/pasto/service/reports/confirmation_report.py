@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pasto.inference.lift import Lift, Target, lifts
-from pasto.inference.round_data import recorded
-from pasto.inference.sample_ratio import balance
+from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
+from pasto.inference.round_data import record_rounds
+from pasto.inference.sample_ratio import check_sample_ratio
 from pasto.service.reports.contradictions import BLEND, is_beyond, is_within, measured_interval
-from pasto.service.reports.lift_report import aimed, claimed, covariates, shown_balance, shown_estimate, shown_lift
-from pasto.service.round_history import Look
+from pasto.service.reports.lift_report import (
+    aimed_quantities,
+    covariates,
+    estimate_document,
+    lift_document,
+    report_claims,
+    sample_ratio_document,
+)
+from pasto.service.round_history import InterimLook
 from pasto.service.rounds.guardrail_check import grows_with_phase
-from pasto.service.study_file import Rail, Spec
-from pasto.service.study_file.amounts import Level
+from pasto.service.study_file import GuardrailSpec, StudySpec
+from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.quantities import quantities
 
 
-def judge_confirmation(spec: Spec, confirmation: Mapping[str, Any] | None) -> dict[str, Any]:
+def judge_confirmation(spec: StudySpec, confirmation: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the verdict on a confirmation as a report shows it; None stands for a blend that was never confirmed.
 
     `confirmed`: the goal improved and every hard guardrail is clear of its floor, each by its whole interval. `failed`:
@@ -49,14 +56,14 @@ def judge_confirmation(spec: Spec, confirmation: Mapping[str, Any] | None) -> di
     return {"state": state, "balanced": balanced, "goal": goal, "guardrails": rails}
 
 
-def _judge_goal(spec: Spec, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _judge_goal(spec: StudySpec, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the goal's lift over the control: a weighted sum adds the ends of its parts, which is the safe side.
 
     As in the objective, parts count in percent of the control if any guardrail does, and in their own units otherwise.
     """
     objective = spec.objective
     weights = objective.target if isinstance(objective.target, Mapping) else dict.fromkeys(objective.shown, 1.0)
-    parts = dict(zip(aimed(spec), weights.values(), strict=False))  # the goal's metrics come first
+    parts = dict(zip(aimed_quantities(spec), weights.values(), strict=False))  # the goal's metrics come first
     relative = objective.relative
     name = next(iter(parts)) if len(parts) == 1 else "the goal"
     judged: dict[str, Any] = {"name": name, "relative": relative, "measured": None}
@@ -75,7 +82,7 @@ def _judge_goal(spec: Spec, measured: Mapping[str, Mapping[str, Any]]) -> dict[s
     return {**judged, "measured": total, "state": "better" if up else "worse" if down else "unclear"}
 
 
-def _judge_rail(spec: Spec, rail: Rail, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _judge_rail(spec: StudySpec, rail: GuardrailSpec, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     interval = _interval(spec, rail, rail.at, measured)
     above_floor = _interval(spec, rail, rail.floor, measured)
     state = "unmeasured"
@@ -98,7 +105,7 @@ def _judge_rail(spec: Spec, rail: Rail, measured: Mapping[str, Mapping[str, Any]
 
 
 def _interval(
-    spec: Spec, rail: Rail, level: Level, measured: Mapping[str, Mapping[str, Any]]
+    spec: StudySpec, rail: GuardrailSpec, level: GuardrailLevel, measured: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, float] | None:
     """Return what was measured in a level's terms; None if it cannot be compared with the level."""
     # A level in a metric's own units is that of a round, and a sum over the whole phase is not comparable with it.
@@ -113,9 +120,9 @@ ENOUGH = 50
 """Units in the control and in the blend's arm from which a confirmation has something to say."""
 
 
-def confirmation(
-    spec: Spec,
-    looks: Sequence[Look],
+def build_confirmation(
+    spec: StudySpec,
+    looks: Sequence[InterimLook],
     names: Sequence[str],
     *,
     horizon: float | None = None,
@@ -154,9 +161,9 @@ def confirmation(
     arms = [arm for arm in ARMS if units.get(arm)]
     if not arms or not units.get("control"):
         return {**told, "verdict": judge_confirmation(spec, told)}
-    record = recorded([look.measured])
-    targets = [Target(ARMS[arm], arm=arm) for arm in arms]
-    found = lifts(
+    record = record_rounds([look.measured])
+    targets = [LiftTarget(ARMS[arm], arm=arm) for arm in arms]
+    found = estimate_lifts(
         record,
         quantities(spec),
         targets,
@@ -165,18 +172,18 @@ def confirmation(
         covariates=covariates(spec),
         elapsed=look.elapsed,
     )
-    checked = balance(record)
-    told["lifts"] = [shown_lift(lift) for lift in found]
-    told["claims"] = claimed(spec, found, checked, names).replace("Over 1 round ", "Over the whole confirmation ")
-    told["sample_ratio"] = shown_balance(checked, names)
+    checked = check_sample_ratio(record)
+    told["lifts"] = [lift_document(lift) for lift in found]
+    told["claims"] = report_claims(spec, found, checked, names).replace("Over 1 round ", "Over the whole confirmation ")
+    told["sample_ratio"] = sample_ratio_document(checked, names)
     told["predicted"] = _predicted(found, promised or {})
     return {**told, "verdict": judge_confirmation(spec, told)}
 
 
-def enough(units: Mapping[str, int]) -> bool:
+def has_enough_data(units: Mapping[str, int]) -> bool:
     """Whether a confirmation has seen anything that a decision could rest on.
 
-    >>> enough({"control": 60, "blend": 60}), enough({"control": 60})
+    >>> enough({"control": 60, "blend": 60}), has_enough_data({"control": 60})
     (True, False)
     """
     return min(units.get("control", 0), units.get("blend", 0)) >= ENOUGH
@@ -199,7 +206,7 @@ def _predicted(found: Sequence[Lift], promised: Mapping[str, Mapping[str, float]
         if expected is None:
             continue
         told = lift.best.relative
-        realised = shown_estimate(told)
+        realised = estimate_document(told)
         known = realised["low"] is not None and realised["high"] is not None
         rows.append(
             {

@@ -7,15 +7,15 @@ from typing import Any
 
 from pasto.report.guardrail_text import contradiction_text
 from pasto.service.rounds.guardrail_check import grows_with_phase
-from pasto.service.study_file import Rail, Spec
-from pasto.service.study_file.amounts import Level
+from pasto.service.study_file import GuardrailSpec, StudySpec
+from pasto.service.study_file.amounts import GuardrailLevel
 
 BLEND = "the blend"
 """How lifts name the blend."""
 
 
 def find_contradictions(
-    spec: Spec,
+    spec: StudySpec,
     answer: Mapping[str, Any] | None,
     learning: Sequence[Mapping[str, Any]],
     confirming: Sequence[Mapping[str, Any]] = (),
@@ -50,7 +50,7 @@ def find_contradictions(
     return list(found.values())
 
 
-def _certified(spec: Spec, certificate: Mapping[str, Any]) -> Iterator[Rail]:
+def _certified(spec: StudySpec, certificate: Mapping[str, Any]) -> Iterator[GuardrailSpec]:
     """Yield the hard guardrails that hold by the certificate."""
     for rail in spec.guardrails:
         holds = certificate.get("holds", {}).get(rail.name)
@@ -58,7 +58,7 @@ def _certified(spec: Spec, certificate: Mapping[str, Any]) -> Iterator[Rail]:
             yield rail
 
 
-def measured_interval(level: Level, lift: Mapping[str, Any]) -> dict[str, float] | None:
+def measured_interval(level: GuardrailLevel, lift: Mapping[str, Any]) -> dict[str, float] | None:
     """Return what was measured in a level's terms; None if an end is not known."""
     estimate = lift.get("adjusted") or lift
     start = 0.0 if level.relative else lift["control"]
@@ -68,15 +68,15 @@ def measured_interval(level: Level, lift: Mapping[str, Any]) -> dict[str, float]
     return {name: start + ends[name] for name in ("value", "low", "high")}
 
 
-def is_beyond(level: Level, lower: bool, interval: Mapping[str, float]) -> bool:
+def is_beyond(level: GuardrailLevel, lower: bool, interval: Mapping[str, float]) -> bool:
     """Return whether all of an interval lies on the wrong side of a level."""
     return interval["high"] < _number(level) if lower else interval["low"] > _number(level)
 
 
-def is_within(level: Level, lower: bool, interval: Mapping[str, float]) -> bool:
+def is_within(level: GuardrailLevel, lower: bool, interval: Mapping[str, float]) -> bool:
     """Return whether all of an interval lies on the right side of a level."""
     return interval["low"] >= _number(level) if lower else interval["high"] <= _number(level)
 
 
-def _number(level: Level) -> float:
+def _number(level: GuardrailLevel) -> float:
     return level.number / 100.0 if level.relative else level.number

@@ -11,19 +11,19 @@ import numpy as np
 from pasto.errors import PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.objective import Guardrail, Objective, Ratio
-from pasto.service.reports.candidate_estimates import Believed, shown
-from pasto.service.reports.what_if import answered, best_blend
-from pasto.service.study_file import Spec
+from pasto.service.reports.candidate_estimates import CandidateEstimates, shown
+from pasto.service.reports.what_if import answer_question, solve_question
+from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floor_basis
 
 
-def guardrails(
-    spec: Spec, answer: Mapping[str, Any] | None, verdicts: Sequence[Mapping[str, Any]] = ()
+def report_guardrails(
+    spec: StudySpec, answer: Mapping[str, Any] | None, verdicts: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
     """Every guardrail with its three numbers, what the answer makes of it, and what the breaker last said.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> rail = guardrails(read_spec(EXAMPLE, "yaml"), None)[0]
+    >>> rail = report_guardrails(read_spec(EXAMPLE, "yaml"), None)[0]
     >>> rail["name"], rail["side"], rail["at"], rail["floor"], rail["state"]
     ('like_rate', 'at_least', '-2%', '-5%', None)
     """
@@ -67,7 +67,7 @@ def understated_errors(report: Mapping[str, Any]) -> dict[str, float]:
     return dict((answer.get("certificate") or {}).get("understated_errors") or {})
 
 
-def quality(spec: Spec, rounds: Sequence[MeasuredRound], accounting: Mapping[str, Any] | None) -> dict[str, Any]:
+def quality(spec: StudySpec, rounds: Sequence[MeasuredRound], accounting: Mapping[str, Any] | None) -> dict[str, Any]:
     """How sound the data are: what came late, what was lost, what was cut to its range, what could not be credited."""
     units = sum(one.units for one in rounds)
     events = (accounting or {}).get("events", {})
@@ -98,13 +98,13 @@ POINTS = 15
 MOST_SINGLES = 200
 
 
-def prices(spec: Spec, known: Believed) -> list[dict[str, Any]]:
+def estimate_prices(spec: StudySpec, known: CandidateEstimates) -> list[dict[str, Any]]:
     """What relaxing each guardrail by one unit buys, between which numbers that lies, and in words."""
     objective = spec.objective
     if not objective.guardrails:
         return []
     chosen = [k for k in range(len(known.names)) if known.usable[k]]
-    blend, draws = answered(known, objective, chosen)
+    blend, draws = answer_question(known, objective, chosen)
     found = []
     for name, rail in zip(objective.names, objective.guardrails, strict=True):
         price = shown(
@@ -114,7 +114,7 @@ def prices(spec: Spec, known: Believed) -> list[dict[str, Any]]:
     return found
 
 
-def trade_off(spec: Spec, known: Believed) -> dict[str, Any] | None:
+def describe_trade_off(spec: StudySpec, known: CandidateEstimates) -> dict[str, Any] | None:
     """The goal beside the first guardrail's metric: over blends, at levels of the latter, and by single candidates."""
     objective = spec.objective
     if not objective.guardrails or len(objective.shown) != 1:
@@ -130,7 +130,7 @@ def trade_off(spec: Spec, known: Believed) -> dict[str, Any] | None:
     for at in np.linspace(along.min(), along.max(), POINTS):
         limit = replace(rail, at=float(at), penalty=None, relative=False)
         try:
-            best = best_blend(table, replace(bare, guardrails=(limit,)), [known.names[k] for k in chosen], None)
+            best = solve_question(table, replace(bare, guardrails=(limit,)), [known.names[k] for k in chosen], None)
         except PastoError:
             continue
         if best.feasible:
@@ -143,7 +143,9 @@ def trade_off(spec: Spec, known: Believed) -> dict[str, Any] | None:
     return {"x": _name(goal), "y": _name(rail.metric), "blends": blends, "singles": singles}
 
 
-def placed(spec: Spec, known: Believed, told: dict[str, Any], answer: Mapping[str, Any] | None) -> dict[str, Any]:
+def placed(
+    spec: StudySpec, known: CandidateEstimates, told: dict[str, Any], answer: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """The trade-off with the study's answer in it."""
     if answer is None:
         return told

@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadMeasurement
-from pasto.inference import Interval, Quantity, Range, unit_covariances
-from pasto.inference.lift import Adjusted, Bounded, Estimate, Lift, Target, history, lifts
-from pasto.inference.multiple_comparisons import winners
-from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, Record, recorded
-from pasto.inference.sample_ratio import Balance, balance
-from pasto.report.summary import paragraph
+from pasto.errors import MeasurementError
+from pasto.inference import Interval, Quantity, ValueRange, unit_covariances
+from pasto.inference.lift import (
+    AdjustedLift,
+    BoundedLift,
+    Lift,
+    LiftEstimate,
+    LiftTarget,
+    estimate_history,
+    estimate_lifts,
+)
+from pasto.inference.multiple_comparisons import find_winners
+from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
+from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
+from pasto.report.summary import summary_paragraph
 from pasto.service.round_history import latest
-from pasto.service.study_file import Spec
+from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import quantities
 
 HISTORY = 200
@@ -30,8 +38,8 @@ NOTHING = "Nothing was measured yet, and nothing can be claimed."
 TOO_LITTLE = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
 
 
-def learned(
-    spec: Spec,
+def report_learned_lifts(
+    spec: StudySpec,
     rounds: Sequence[MeasuredRound],
     names: Sequence[str],
     answer: Mapping[str, Any] | None,
@@ -45,42 +53,44 @@ def learned(
     chosen = [one for one in latest(rounds) if one.cells]
     if not chosen:
         return _told(spec, (), (), [], None, None, NOTHING)
-    record = recorded(chosen)
+    record = record_rounds(chosen)
     targets = _targets(record, names, answer)
     metrics = quantities(spec)
-    found = lifts(
+    found = estimate_lifts(
         record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec), ranges=ranges(spec)
     )
-    checked = balance(record)
-    recent = record if len(chosen) <= HISTORY else recorded(chosen[-HISTORY:])
+    checked = check_sample_ratio(record)
+    recent = record if len(chosen) <= HISTORY else record_rounds(chosen[-HISTORY:])
     series = [
         {"target": target.name, "metric": name, **_series(recent, spec, name, target)}
         for target in targets
         for name in metrics
     ]
-    said = claimed(spec, [lift for lift in found if lift.target != "the best single candidate"], checked, names)
+    said = report_claims(spec, [lift for lift in found if lift.target != "the best single candidate"], checked, names)
     return _told(
         spec,
         record.versions,
         found,
         series,
-        shown_balance(checked, names),
+        sample_ratio_document(checked, names),
         _winner(record, spec, names, baseline),
         said,
     )
 
 
-def claimed(spec: Spec, found: Sequence[Lift], checked: Balance | None, names: Sequence[str]) -> str:
+def report_claims(
+    spec: StudySpec, found: Sequence[Lift], checked: SampleRatioCheck | None, names: Sequence[str]
+) -> str:
     """What can be said, in one paragraph, of the goal and the guardrails."""
-    aims = aimed(spec)
+    aims = aimed_quantities(spec)
     ends = [(lift, lift.best.relative) for lift in found if lift.metric in aims]
     telling = [lift for lift, told in ends if math.isfinite(told.low + told.high)]
     if not telling and not (checked is not None and checked.alarm):
         return TOO_LITTLE
-    return paragraph(telling, balance=checked, names=names)
+    return summary_paragraph(telling, balance=checked, names=names)
 
 
-def covariates(spec: Spec) -> dict[str, Quantity]:
+def covariates(spec: StudySpec) -> dict[str, Quantity]:
     """By metric: where what it is adjusted by was measured, behind the study's own columns.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -95,7 +105,7 @@ def covariates(spec: Spec) -> dict[str, Quantity]:
     }
 
 
-def ranges(spec: Spec) -> dict[str, Range]:
+def ranges(spec: StudySpec) -> dict[str, ValueRange]:
     """By metric: between which a unit's number lies, of those that are no ratios and say so.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -103,17 +113,17 @@ def ranges(spec: Spec) -> dict[str, Range]:
     {'watch_time': Range(low=0.0, high=7200.0)}
     """
     return {
-        name: Range(metric.numerator.low, metric.numerator.high)
+        name: ValueRange(metric.numerator.low, metric.numerator.high)
         for name, metric in spec.metrics.items()
         if metric.denominator is None and metric.numerator.low is not None and metric.numerator.high is not None
     }
 
 
-def aimed(spec: Spec) -> list[str]:
+def aimed_quantities(spec: StudySpec) -> list[str]:
     """The metrics that a study is about: those of its goal, then those of its guardrails.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> aimed(read_spec(EXAMPLE, "yaml"))
+    >>> aimed_quantities(read_spec(EXAMPLE, "yaml"))
     ['watch_time', 'like_rate']
     """
     goals = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
@@ -122,15 +132,15 @@ def aimed(spec: Spec) -> list[str]:
     return list(dict.fromkeys([*named, *(rail.metric for rail in spec.guardrails)]))
 
 
-def shown_lift(lift: Lift) -> dict[str, Any]:
+def lift_document(lift: Lift) -> dict[str, Any]:
     """One lift in JSON; an end that is not known is null."""
     return {
         "target": lift.target,
         "metric": lift.metric,
         "level": finite(lift.level),
         "control": finite(lift.control),
-        "absolute": shown_estimate(lift.absolute),
-        "relative": shown_estimate(lift.relative),
+        "absolute": estimate_document(lift.absolute),
+        "relative": estimate_document(lift.relative),
         "told": lift.absolute.told,
         "adjusted": None if lift.adjusted is None else _shown_adjusted(lift.adjusted),
         "bounded": None if lift.bounded is None else _shown_bounded(lift.bounded),
@@ -140,26 +150,26 @@ def shown_lift(lift: Lift) -> dict[str, Any]:
     }
 
 
-def _shown_bounded(bounded: Bounded) -> dict[str, Any]:
-    relative = None if bounded.relative is None else shown_estimate(bounded.relative)
-    return {"absolute": shown_estimate(bounded.absolute), "relative": relative}
+def _shown_bounded(bounded: BoundedLift) -> dict[str, Any]:
+    relative = None if bounded.relative is None else estimate_document(bounded.relative)
+    return {"absolute": estimate_document(bounded.absolute), "relative": relative}
 
 
-def _shown_adjusted(adjusted: Adjusted) -> dict[str, Any]:
+def _shown_adjusted(adjusted: AdjustedLift) -> dict[str, Any]:
     return {
-        "absolute": shown_estimate(adjusted.absolute),
-        "relative": shown_estimate(adjusted.relative),
+        "absolute": estimate_document(adjusted.absolute),
+        "relative": estimate_document(adjusted.relative),
         "told": adjusted.absolute.told,
         "variance_reduced_by": finite(adjusted.reduction),
     }
 
 
-def shown_estimate(estimate: Estimate) -> dict[str, float | None]:
+def estimate_document(estimate: LiftEstimate) -> dict[str, float | None]:
     """A number between its ends, in JSON."""
     return {"value": finite(estimate.value), "low": finite(estimate.low), "high": finite(estimate.high)}
 
 
-def shown_balance(checked: Balance, names: Sequence[str]) -> dict[str, Any]:
+def sample_ratio_document(checked: SampleRatioCheck, names: Sequence[str]) -> dict[str, Any]:
     """Return the sample ratio in JSON: units by arm with what was expected; no candidate if a whole arm is suspect."""
     suspect = None
     if checked.suspect is not None:
@@ -183,25 +193,25 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _targets(record: Record, names: Sequence[str], answer: Mapping[str, Any] | None) -> list[Target]:
+def _targets(record: RoundRecord, names: Sequence[str], answer: Mapping[str, Any] | None) -> list[LiftTarget]:
     if not record.places("control") or not record.places("learner"):
         return []
-    found = [Target("the learner's traffic")]
+    found = [LiftTarget("the learner's traffic")]
     if answer is None:
         return found
     place = {name: number for number, name in enumerate(names)}
     known = {candidate for arm, candidate in record.keys if arm == "learner"}
     single = place.get(answer["single"]) if answer.get("single") is not None else None
     if single in known and single is not None:
-        found.append(Target("the best single candidate", shares={single: 1.0}))
+        found.append(LiftTarget("the best single candidate", shares={single: 1.0}))
     parts = {place[name]: share for name, share in answer["probabilities"].items() if name in place}
     if parts and set(parts) <= known:
-        found.append(Target("the blend", shares=parts))
+        found.append(LiftTarget("the blend", shares=parts))
     return found
 
 
-def _series(record: Record, spec: Spec, metric: str, target: Target) -> dict[str, Any]:
-    told = history(record, quantities(spec)[metric], target, confidence=spec.confidence)
+def _series(record: RoundRecord, spec: StudySpec, metric: str, target: LiftTarget) -> dict[str, Any]:
+    told = estimate_history(record, quantities(spec)[metric], target, confidence=spec.confidence)
     return {
         "rounds": list(record.versions),
         "by_round": _ends(told.by_round),
@@ -216,15 +226,17 @@ def _ends(interval: Interval) -> dict[str, list[float | None]]:
     }
 
 
-def _winner(record: Record, spec: Spec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
+def _winner(record: RoundRecord, spec: StudySpec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
     """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
-    aims = [source for source in aimed(spec)[:1] if source in spec.metrics]
+    aims = [source for source in aimed_quantities(spec)[:1] if source in spec.metrics]
     if not aims or len(spec.objective.shown) != 1 or len(record.places("learner")) > MOST_CLAIMS:
         return None
     lower = spec.objective.sign < 0
     try:
-        told = winners(record, quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline)
-    except BadMeasurement:
+        told = find_winners(
+            record, quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline
+        )
+    except MeasurementError:
         return None
     return {
         "metric": aims[0],
@@ -239,7 +251,7 @@ def _name(names: Sequence[str], candidate: int) -> str:
 
 
 def _told(
-    spec: Spec,
+    spec: StudySpec,
     versions: Sequence[int],
     found: Sequence[Lift],
     series: list[dict[str, Any]],
@@ -251,7 +263,7 @@ def _told(
         "claims": said,
         "confidence": spec.confidence,
         "rounds": list(versions),
-        "lifts": [shown_lift(lift) for lift in found],
+        "lifts": [lift_document(lift) for lift in found],
         "history": series,
         "sample_ratio": checked,
         "winner": winner,
@@ -262,7 +274,7 @@ RECENT = 50
 """Rounds that a plan is made from, the latest ones."""
 
 
-def spreads(spec: Spec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[str, float]]:
+def spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[str, float]]:
     """By metric: units a round, the control's mean, the deviation of one unit, and the control's share.
 
     A ratio's deviation is that of its linear form N − cD, in units of the ratio.
@@ -270,7 +282,7 @@ def spreads(spec: Spec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[str, 
     chosen = [one for one in rounds if any(cell.arm == "control" and cell.units > 1 for cell in one.cells)][-RECENT:]
     if not chosen:
         return {}
-    record = recorded(chosen)
+    record = record_rounds(chosen)
     place = record.control
     units = record.cells.units
     weight = units[:, place] / units[:, place].sum()

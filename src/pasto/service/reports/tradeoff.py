@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.errors import NothingLearned, PastoError, PastoWarning
+from pasto.errors import NotFittedError, PastoError, PastoWarning
 from pasto.objective import Objective, Ratio
-from pasto.optimize import describe, solve
+from pasto.optimize import solve, summarize_blend
 from pasto.records import Blend
-from pasto.service.policy_cache import Standing
-from pasto.service.study_state import Details, shown
+from pasto.service.policy_cache import StudySnapshot
+from pasto.service.study_state import StudyState, blend_document
 from pasto.store import Store
 from pasto.study import Study
 
@@ -29,7 +29,7 @@ DRAWN = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class PosteriorSamples:
     """What is believed of every candidate after the last close."""
 
     generation: int
@@ -42,15 +42,15 @@ class Belief:
     """The blend so far, or the one that was frozen, by name."""
 
 
-class Tradeoffs:
+class TradeoffCache:
     """Believed means, read once for each generation of a study."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[int, Belief] = {}
+        self._known: dict[int, PosteriorSamples] = {}
         self._lock = Lock()
 
-    def belief(self, standing: Standing) -> Belief | None:
+    def belief(self, standing: StudySnapshot) -> PosteriorSamples | None:
         """What is believed of a study's candidates; None before anything was learned."""
         row = standing.row
         with self._lock:
@@ -58,7 +58,7 @@ class Tradeoffs:
         if known is not None and known.generation == row.generation:
             return known
         saved = self._store.learner(row.number) if row.version else None
-        frozen = Details.from_text(row.details).frozen
+        frozen = StudyState.from_text(row.details).frozen
         fixed = None if frozen is None else dict(frozen.answer["probabilities"])
         found = None if saved is None else _believed(row.generation, saved, fixed)
         if found is not None:
@@ -67,18 +67,18 @@ class Tradeoffs:
         return found
 
 
-def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> Belief | None:
+def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> PosteriorSamples | None:
     state = json.loads(saved)
     study = Study.from_state(state)
     try:
         means = study.truths()[0]
-    except (NothingLearned, AttributeError):
+    except (NotFittedError, AttributeError):
         return None
     left = [k for k in range(len(study.candidates.names)) if k not in set(state["retired"])]
     baseline = left.index(study.baseline) if study.baseline in left else None
     names = tuple(study.candidates.names[k] for k in left)
     current = _current(study) if frozen is None else frozen
-    return Belief(generation, names, np.asarray(means)[:, left], baseline, study.objective, current)
+    return PosteriorSamples(generation, names, np.asarray(means)[:, left], baseline, study.objective, current)
 
 
 def _current(study: Study) -> dict[str, float]:
@@ -90,16 +90,16 @@ def _current(study: Study) -> dict[str, float]:
     return {answer.names[k]: answer.probabilities[k] for k in answer.support}
 
 
-def tradeoff(belief: Belief, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
+def compute_tradeoff(belief: PosteriorSamples, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
     """Singles, the blend at these limits, and the curve that moving the guardrail `across` draws."""
-    objective = moved(belief.objective, limits)
+    objective = shifted_objective(belief.objective, limits)
     goal = _goal_levels(belief)
     rails = [_rail_levels(belief, place) for place in range(len(objective.guardrails))]
     answer = _solved(belief, objective)
     found: dict[str, Any] = {
         "goal": {"name": ", ".join(map(_name, objective.shown)), "unit": "%" if _percent(belief) else ""},
         "rails": [_slider(belief, objective, place, rails[place]) for place in range(len(rails))],
-        "blend": None if answer is None else {**shown(answer), **_point(belief, answer)},
+        "blend": None if answer is None else {**blend_document(answer), **_point(belief, answer)},
         "current": _mixed(belief, belief.current),
         "singles": [],
         "curve": [],
@@ -118,11 +118,11 @@ def tradeoff(belief: Belief, limits: Mapping[int, float], across: int = 0) -> di
     return found
 
 
-def moved(objective: Objective, limits: Mapping[int, float]) -> Objective:
+def shifted_objective(objective: Objective, limits: Mapping[int, float]) -> Objective:
     """The objective with other limits, by the guardrail's place.
 
     >>> import pasto
-    >>> print(moved(pasto.maximize("x").keep("y", at_least=1), {0: 2.5}))
+    >>> print(shifted_objective(pasto.maximize("x").keep("y", at_least=1), {0: 2.5}))
     maximize x, keep y >= 2.5
     """
     rails = [
@@ -131,7 +131,7 @@ def moved(objective: Objective, limits: Mapping[int, float]) -> Objective:
     return replace(objective, guardrails=tuple(rails))
 
 
-def _solved(belief: Belief, objective: Objective) -> Blend | None:
+def _solved(belief: PosteriorSamples, objective: Objective) -> Blend | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PastoWarning)
@@ -140,18 +140,18 @@ def _solved(belief: Belief, objective: Objective) -> Blend | None:
         return None
 
 
-def _curve(belief: Belief, objective: Objective, across: int, levels: Array) -> list[dict[str, float]]:
+def _curve(belief: PosteriorSamples, objective: Objective, across: int, levels: Array) -> list[dict[str, float]]:
     """What the goal is at other limits: where each best blend lies."""
     found = []
     for limit in np.linspace(float(levels.min()), float(levels.max()), STEPS).tolist():
-        answer = _solved(belief, moved(objective, {across: limit}))
+        answer = _solved(belief, shifted_objective(objective, {across: limit}))
         if answer is not None and answer.feasible:
             point = _point(belief, answer)
             found.append({"limit": limit, "x": point["x"][across], "y": point["y"]})
     return sorted(found, key=lambda point: (point["x"], point["y"]))
 
 
-def _percent(belief: Belief) -> bool:
+def _percent(belief: PosteriorSamples) -> bool:
     """Whether the goal can be told in percent over the baseline."""
     if belief.baseline is None:
         return False
@@ -159,14 +159,14 @@ def _percent(belief: Belief) -> bool:
     return all(float(row[belief.baseline]) > 0 for _, row in rows)
 
 
-def _goal_rows(belief: Belief) -> list[tuple[float, Array]]:
+def _goal_rows(belief: PosteriorSamples) -> list[tuple[float, Array]]:
     target = belief.objective.target
     if isinstance(target, Mapping):
         return [(weight, _row(belief, name)) for name, weight in target.items()]
     return [(1.0, _row(belief, source)) for source in belief.objective.shown]
 
 
-def _row(belief: Belief, source: str | Ratio) -> Array:
+def _row(belief: PosteriorSamples, source: str | Ratio) -> Array:
     place = belief.objective.metrics.index
     if isinstance(source, Ratio):
         under = belief.means[place(source.denominator)]
@@ -174,7 +174,7 @@ def _row(belief: Belief, source: str | Ratio) -> Array:
     return np.asarray(belief.means[place(source)])
 
 
-def _goal_levels(belief: Belief) -> Array:
+def _goal_levels(belief: PosteriorSamples) -> Array:
     """The goal of every candidate alone: percent over the baseline where that is possible."""
     rows = _goal_rows(belief)
     if _percent(belief):
@@ -185,7 +185,7 @@ def _goal_levels(belief: Belief) -> Array:
     return np.asarray(np.nan_to_num(np.sum(parts, axis=0)))
 
 
-def _rail_levels(belief: Belief, place: int) -> Array:
+def _rail_levels(belief: PosteriorSamples, place: int) -> Array:
     """A guardrail's metric for every candidate alone, in the unit of its limit."""
     rail = belief.objective.guardrails[place]
     row = _row(belief, rail.metric)
@@ -194,7 +194,7 @@ def _rail_levels(belief: Belief, place: int) -> Array:
     return np.asarray(np.nan_to_num(row))
 
 
-def _point(belief: Belief, answer: Blend) -> dict[str, Any]:
+def _point(belief: PosteriorSamples, answer: Blend) -> dict[str, Any]:
     """Where a blend lies, in the units of its limits and goal; a ratio of a blend is no average of ratios."""
     objective = belief.objective
     x = [(answer.lifts if rail.relative else answer.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
@@ -203,19 +203,21 @@ def _point(belief: Belief, answer: Blend) -> dict[str, Any]:
     return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
 
 
-def _mixed(belief: Belief, shares: Mapping[str, float]) -> dict[str, Any] | None:
+def _mixed(belief: PosteriorSamples, shares: Mapping[str, float]) -> dict[str, Any] | None:
     """Where given shares lie; None where there are none, or of candidates that are gone."""
     if not shares or not set(shares) <= set(belief.names):
         return None
     probabilities = np.array([shares.get(name, 0.0) for name in belief.names])
     try:
-        told = describe(probabilities, belief.means, belief.objective, names=belief.names, baseline=belief.baseline)
+        told = summarize_blend(
+            probabilities, belief.means, belief.objective, names=belief.names, baseline=belief.baseline
+        )
     except (PastoError, ArithmeticError):
         return None
     return _point(belief, told)
 
 
-def _slider(belief: Belief, objective: Objective, place: int, levels: Array) -> dict[str, Any]:
+def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: Array) -> dict[str, Any]:
     rail, stated = objective.guardrails[place], belief.objective.guardrails[place]
     low, high = float(min(levels.min(), stated.at)), float(max(levels.max(), stated.at))
     margin = 0.05 * ((high - low) or max(1.0, abs(high)))

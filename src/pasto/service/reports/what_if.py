@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from pasto.errors import BadObjective, BadOption, PastoError
+from pasto.errors import ObjectiveError, OptionError, PastoError
 from pasto.objective import Objective, Ratio
 from pasto.objective.parsing import parse_objective
-from pasto.optimize import describe, optimum
+from pasto.optimize import solve_exact, summarize_blend
 from pasto.records import Blend
-from pasto.service.reports.candidate_estimates import Array, Believed, shown
-from pasto.service.study_file import Spec
-from pasto.service.study_file.amounts import Level
+from pasto.service.reports.candidate_estimates import Array, CandidateEstimates, shown
+from pasto.service.study_file import StudySpec
+from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.guardrail_bounds import bound_problem
-from pasto.service.study_state import shown as shown_blend
+from pasto.service.study_state import blend_document as shown_blend
 
 ASSUMED = (
     "Computed from what the study believes now, without new traffic: candidates are taken to stay as they were "
@@ -27,7 +27,7 @@ ASSUMED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhatIfQuestion:
     """Which parts of a study's own objective are replaced."""
 
     maximize: tuple[str, ...] = ()
@@ -37,11 +37,11 @@ class Question:
     only: tuple[str, ...] = ()
 
 
-def what_if(spec: Spec, known: Believed, question: Question) -> dict[str, Any]:
+def answer_what_if(spec: StudySpec, known: CandidateEstimates, question: WhatIfQuestion) -> dict[str, Any]:
     """The best blend for another objective, with what it is expected to do and between which that lies."""
-    objective = asked(spec, question)
+    objective = read_question(spec, question)
     chosen = _candidates(known, question)
-    blend, draws = answered(known, objective, chosen)
+    blend, draws = answer_question(known, objective, chosen)
     measured = _metrics(known, objective, blend, chosen)
     return {
         "objective": str(objective),
@@ -59,12 +59,12 @@ def what_if(spec: Spec, known: Believed, question: Question) -> dict[str, Any]:
     }
 
 
-def asked(spec: Spec, question: Question) -> Objective:
+def read_question(spec: StudySpec, question: WhatIfQuestion) -> Objective:
     """The study's objective with the parts replaced that were asked for, in the study's own names.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
-    >>> print(asked(spec, Question(keep=("like_rate >= -1%",))))
+    >>> print(read_question(spec, WhatIfQuestion(keep=("like_rate >= -1%",))))
     maximize watch_time, keep like_rate >= -1%
     """
     own = spec.objective
@@ -74,7 +74,7 @@ def asked(spec: Spec, question: Question) -> Objective:
     dropped = set(question.drop)
     if unknown := dropped - {rail.label for rail in own.guardrails}:
         kept = ", ".join(rail.label for rail in own.guardrails) or "none"
-        raise BadOption(f"there is no guardrail {sorted(unknown)[0]!r} to drop; the study keeps {kept}")
+        raise OptionError(f"there is no guardrail {sorted(unknown)[0]!r} to drop; the study keeps {kept}")
     first = next(iter(spec.metrics))
     stated = [
         rail
@@ -83,42 +83,46 @@ def asked(spec: Spec, question: Question) -> Objective:
     ]
     for rail in stated:
         metric = spec.metrics.get(rail.label)
-        if metric is not None and (wrong := bound_problem(metric, Level(rail.at, rail.relative), lower=rail.lower)):
-            raise BadObjective(f"the threshold of {rail.label!r} {wrong}")
+        if metric is not None and (
+            wrong := bound_problem(metric, GuardrailLevel(rail.at, rail.relative), lower=rail.lower)
+        ):
+            raise ObjectiveError(f"the threshold of {rail.label!r} {wrong}")
     replaced = {(rail.label, rail.lower) for rail in stated}
     rails = [
         rail for rail in own.guardrails if rail.label not in dropped and (rail.label, rail.lower) not in replaced
     ] + stated
     if isinstance(goal.target, Ratio) and (soft := [rail.label for rail in rails if rail.penalty is not None]):
-        raise BadObjective(f"a ratio goal takes hard guardrails only; drop {soft[0]!r}, or keep it without a penalty")
+        raise ObjectiveError(f"a ratio goal takes hard guardrails only; drop {soft[0]!r}, or keep it without a penalty")
     return replace(goal, guardrails=tuple(rails))
 
 
-def answered(known: Believed, objective: Objective, chosen: Sequence[int]) -> tuple[Blend, list[Blend]]:
+def answer_question(
+    known: CandidateEstimates, objective: Objective, chosen: Sequence[int]
+) -> tuple[Blend, list[Blend]]:
     """The best blend of the expected means, and the best one of every draw that has one."""
     names, place = [known.names[k] for k in chosen], _baseline(known, chosen)
-    best = best_blend(known.table(0, objective.metrics, chosen), objective, names, place)
+    best = solve_question(known.table(0, objective.metrics, chosen), objective, names, place)
     draws = []
     for draw in range(1, len(known.truths)):
         try:
-            draws.append(best_blend(known.table(draw, objective.metrics, chosen), objective, names, place))
+            draws.append(solve_question(known.table(draw, objective.metrics, chosen), objective, names, place))
         except PastoError:  # a draw whose baseline is not positive has no percentages
             continue
     return best, draws
 
 
-def best_blend(means: Array, objective: Objective, names: Sequence[str], baseline: int | None) -> Blend:
+def solve_question(means: Array, objective: Objective, names: Sequence[str], baseline: int | None) -> Blend:
     """As `pasto.solve`, without its advice on penalties."""
     form = objective.form(None if baseline is None else means[:, baseline])
-    found = optimum(form, means)
-    return describe(found.probabilities, means, objective, names=names, baseline=baseline, duals=found.duals)
+    found = solve_exact(form, means)
+    return summarize_blend(found.probabilities, means, objective, names=names, baseline=baseline, duals=found.duals)
 
 
-def _baseline(known: Believed, chosen: Sequence[int]) -> int | None:
+def _baseline(known: CandidateEstimates, chosen: Sequence[int]) -> int | None:
     return None if known.baseline is None or known.baseline not in chosen else list(chosen).index(known.baseline)
 
 
-def _metrics(known: Believed, objective: Objective, blend: Blend, chosen: Sequence[int]) -> dict[str, Any]:
+def _metrics(known: CandidateEstimates, objective: Objective, blend: Blend, chosen: Sequence[int]) -> dict[str, Any]:
     """The blend's metrics and lifts, as expected and in every draw."""
     shares = np.array(blend.probabilities)
     levels: dict[str, list[float]] = {}
@@ -143,14 +147,14 @@ def _ratio(values: Any) -> float:
     return float(values[0]) if len(values) == 1 else float(values[0] / values[1]) if values[1] else float("nan")
 
 
-def _named(spec: Spec, objective: Objective) -> Objective:
+def _named(spec: StudySpec, objective: Objective) -> Objective:
     """An objective over metrics as people name them, over the study's columns."""
     target = objective.target
     if isinstance(target, dict):
         sources = {name: _source(spec, name) for name in target}
         ratios = [source for source in sources.values() if isinstance(source, Ratio)]
         if ratios and len(target) > 1:
-            raise BadObjective(f"the ratio {ratios[0].name} must be the only goal: sums are not concave")
+            raise ObjectiveError(f"the ratio {ratios[0].name} must be the only goal: sums are not concave")
         target = ratios[0] if ratios else {str(sources[name]): weight for name, weight in target.items()}
     rails = tuple(
         replace(rail, metric=_source(spec, rail.metric) if isinstance(rail.metric, str) else rail.metric)
@@ -159,19 +163,19 @@ def _named(spec: Spec, objective: Objective) -> Objective:
     return replace(objective, target=target, guardrails=rails)
 
 
-def _source(spec: Spec, name: str) -> str | Ratio:
+def _source(spec: StudySpec, name: str) -> str | Ratio:
     metric = spec.metrics.get(name)
     if metric is None:
-        raise BadObjective(f"the study measures no {name!r}; it measures {', '.join(spec.metrics)}")
+        raise ObjectiveError(f"the study measures no {name!r}; it measures {', '.join(spec.metrics)}")
     if metric.denominator is None:
         return metric.numerator.name
     return Ratio(metric.numerator.name, metric.denominator.name, metric.name)
 
 
-def _candidates(known: Believed, question: Question) -> list[int]:
+def _candidates(known: CandidateEstimates, question: WhatIfQuestion) -> list[int]:
     """The candidates that may take part; the baseline always does, for percentages are counted over it."""
     for name in question.only:
         if name not in known.names:
-            raise BadOption(f"there is no candidate {name!r}; the study has {', '.join(known.names[:10])}")
+            raise OptionError(f"there is no candidate {name!r}; the study has {', '.join(known.names[:10])}")
     wanted = set(question.only) or set(known.names)
     return [k for k, name in enumerate(known.names) if known.usable[k] and (name in wanted or k == known.baseline)]

@@ -8,42 +8,49 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pasto.errors import BadOption, WrongState
+from pasto.errors import LifecycleError, OptionError
 from pasto.inference.guardrail_monitor import METHOD
 from pasto.metrics import Moments, covariances
 from pasto.records import Observation
 from pasto.report.guardrail_text import verdict_text
 from pasto.service.close_record import write_cells
 from pasto.service.lifecycle import UNCONFIRMED
-from pasto.service.publisher import freeze, held, published
-from pasto.service.reports.confirmation_report import ENOUGH, enough
+from pasto.service.publisher import build_policy, freeze_blend, hold_policy
+from pasto.service.reports.confirmation_report import ENOUGH, has_enough_data
 from pasto.service.rounds.guardrail_check import (
     Past,
     after_close,
-    armed,
+    check_guardrails,
     holding,
-    judge,
+    must_pause,
     newly_warned,
     nothing,
+    rearm,
     reason,
-    trips,
 )
-from pasto.service.rounds.inputs import Gathered, Look, gather
-from pasto.service.rounds.late_events import recorded, revision
-from pasto.service.rounds.learner_step import Lesson, Revision, Stepped, begun, step, unchanged
+from pasto.service.rounds.inputs import CloseInputs, Look, read_close_inputs
+from pasto.service.rounds.late_events import build_correction, recorded
+from pasto.service.rounds.learner_step import (
+    Correction,
+    LearnerUpdate,
+    RoundObservations,
+    initial_update,
+    load_update,
+    update_learner,
+)
 from pasto.service.rounds.round_clock import PHASES
 from pasto.service.rounds.sender_check import show_sender
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Details, Frozen, Waiting, Watch
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 OWN_TABLES = "own tables"
 """The engine that a close names where it measured a team's tables."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class NextPhase:
     """What the next round shall be."""
 
     state: str
@@ -56,7 +63,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StudyTransition:
     """Everything that one commit writes."""
 
     after: StudyRow
@@ -73,8 +80,8 @@ class Turn:
     discarded: tuple[int, ...] = ()
     """Rounds that a person left out."""
     problems: tuple[str, ...] = ()
-    published: Published | None = None
-    breaker: Watch = field(default_factory=Watch)
+    published: PublishedPolicy | None = None
+    breaker: GuardrailStatus = field(default_factory=GuardrailStatus)
     """What the breaker says after it."""
     look: Look | None = None
     """What a phase in which units keep their arm has measured so far."""
@@ -86,12 +93,12 @@ class Turn:
     """Senders that depart from the others since this close, by kind and name."""
 
 
-def learns(before: str, terms: Terms) -> bool:
+def should_learn(before: str, terms: NextPhase) -> bool:
     """Whether ending a round of one state for one of another state asks the learner.
 
     A pause never waits for it, and what was frozen does not need it.
 
-    >>> learns("learning", Terms("learning")), learns("learning", Terms("paused"))
+    >>> learns("learning", NextPhase("learning")), should_learn("learning", Terms("paused"))
     (True, False)
     """
     return (before == "learning" and terms.state in ("learning", "confirming", "deployed")) or (
@@ -99,31 +106,33 @@ def learns(before: str, terms: Terms) -> bool:
     )
 
 
-def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, past: Past = nothing) -> Turn:
+def prepare_close(
+    store: Store, spec: StudySpec, row: StudyRow, terms: NextPhase, *, now: float, past: Past = nothing
+) -> StudyTransition:
     """End the open round, learn what has matured, and publish the policy of the next; nothing is written yet.
 
     Rounds that were learned before and are open to correction are learned anew where late events came to them. `past`
     tells the learning rounds that were judged before, where the breaker did not carry what they left. Where it finds
     that what was served has fallen through a floor, the next round is a pause, whatever was asked for.
     """
-    details = Details.from_text(row.details)
+    details = StudyState.from_text(row.details)
     if not row.version:
         return _first(store, spec, row, terms, now=now)
-    learning = learns(row.state, terms)
+    learning = should_learn(row.state, terms)
     phase = row.state in PHASES and terms.state in PHASES
-    seen = gather(store, spec, row, details, learning=learning, phase=phase, now=now)
+    seen = read_close_inputs(store, spec, row, details, learning=learning, phase=phase, now=now)
     stay = seen.late.stay(spec, seen.due, state=terms.state, learning=learning, now=now)
-    watch = armed(details.breaker, row.state, terms.state, row.round)
-    judged = judge(
+    watch = rearm(details.breaker, row.state, terms.state, row.round)
+    judged = check_guardrails(
         spec, row.state, watch, seen.rounds, past, seen.look, first_open=min(stay, default=None), seconds=seen.seconds
     )
     trip: str | None = None
-    if trips(terms.state, judged.said):
-        terms = Terms("paused", hold=holding(row.state))
+    if must_pause(terms.state, judged.said):
+        terms = NextPhase("paused", hold=holding(row.state))
         trip = reason(spec, judged.said)
     if learning:
-        lessons = [lesson(spec, one, moments) for one, moments in seen.matured]
-        stepped = step(seen.saved, lessons, _revision(store, spec, row.number, seen, stay))
+        lessons = [round_observations(spec, one, moments) for one, moments in seen.matured]
+        stepped = update_learner(seen.saved, lessons, _revision(store, spec, row.number, seen, stay))
     else:
         stepped = _kept(spec, row, seen.saved, terms)
     looking = phase and terms.state == row.state
@@ -135,7 +144,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     tripped = None if trip is None else {"round": row.round, "at": now, "reason": trip}
     watch = after_close(watch, row.state, terms.state, judged, tripped)
     problems = (*seen.problems, *stepped.problems, *judged.problems)
-    later = Details(
+    later = StudyState(
         waiting=seen.waiting,
         paused_from=row.state if terms.state == "paused" else None,
         frozen=frozen,
@@ -172,7 +181,7 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
     if policy is not None:
         learned = stepped.study.policy.version if terms.state == "learning" else None
         written = PolicyRow(after.version, after.round, learned, policy.text, policy.checksum, seen.high_water, now)
-    return Turn(
+    return StudyTransition(
         after,
         written,
         close,
@@ -193,24 +202,24 @@ def turn(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float, p
 
 
 def publication(
-    spec: Spec,
-    stepped: Stepped,
-    terms: Terms,
-    frozen: Frozen | None,
+    spec: StudySpec,
+    stepped: LearnerUpdate,
+    terms: NextPhase,
+    frozen: FrozenBlend | None,
     *,
     version: int,
     at: float,
     identity: str | None = None,
-) -> tuple[Frozen | None, Published | None]:
+) -> tuple[FrozenBlend | None, PublishedPolicy | None]:
     """What a study in that state has frozen, and the policy it serves; archived ones serve none."""
     if terms.state == "archived":
         return frozen, None
     if terms.state in ("confirming", "deployed") and frozen is None:
-        frozen = freeze(spec.name, stepped.study, terms.split)
+        frozen = freeze_blend(spec.name, stepped.study, terms.split)
     standing = frozen
     if terms.state == "paused" and frozen is None and terms.hold == "blend":
         standing = _held(stepped)
-    policy = published(
+    policy = build_policy(
         spec,
         stepped.study,
         state=terms.state,
@@ -223,7 +232,7 @@ def publication(
     return frozen, policy
 
 
-def lesson(spec: Spec, one: Waiting, measured: Sequence[Moments]) -> Lesson:
+def round_observations(spec: StudySpec, one: MaturingRound, measured: Sequence[Moments]) -> RoundObservations:
     """A round as the learner sees it: its own units by candidate, and the control's."""
     seen = [cell for cell in measured if cell.arm in ("learner", "control")]
     width = len(spec.objective.metrics)
@@ -239,57 +248,57 @@ def lesson(spec: Spec, one: Waiting, measured: Sequence[Moments]) -> Lesson:
                 control=cell.arm == "control",
             )
         )
-    return Lesson(one.round, tuple(observations))
+    return RoundObservations(one.round, tuple(observations))
 
 
-def _first(store: Store, spec: Spec, row: StudyRow, terms: Terms, *, now: float) -> Turn:
+def _first(store: Store, spec: StudySpec, row: StudyRow, terms: NextPhase, *, now: float) -> StudyTransition:
     """A study's first round; a draft that is archived has none.
 
     It begins behind what the store holds of other studies, which nobody then reads through to measure it.
     """
     if terms.state == "archived":
-        return Turn(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
-    stepped = begun(spec.study(row.seed))
-    identity = Details.from_text(row.details).identity
+        return StudyTransition(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
+    stepped = initial_update(spec.study(row.seed))
+    identity = StudyState.from_text(row.details).identity
     _, policy = publication(spec, stepped, terms, None, version=1, at=now, identity=identity)
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=terms.state, round=1, version=1, opened_at=now)
     learned = stepped.study.policy.version
     written = PolicyRow(1, 1, learned, policy.text, policy.checksum, store.high_water(row.number), now)
-    return Turn(after, written, None, stepped.text, published=policy)
+    return StudyTransition(after, written, None, stepped.text, published=policy)
 
 
-def _kept(spec: Spec, row: StudyRow, saved: str, terms: Terms) -> Stepped:
+def _kept(spec: StudySpec, row: StudyRow, saved: str, terms: NextPhase) -> LearnerUpdate:
     """The study as it was saved; where that cannot be read, a pause and an end must be possible all the same."""
     try:
-        return unchanged(saved)
+        return load_update(saved)
     except Exception:
         if terms.state not in ("paused", "archived"):
             raise
-        return Stepped(spec.study(row.seed), saved)
+        return LearnerUpdate(spec.study(row.seed), saved)
 
 
-def _held(stepped: Stepped) -> Frozen | None:
+def _held(stepped: LearnerUpdate) -> FrozenBlend | None:
     """A pause must succeed, so an answer that cannot be computed is none."""
     try:
-        return held(stepped.study)
+        return hold_policy(stepped.study)
     except Exception:  # whatever a learner does, a pause falls back to the baseline
         return None
 
 
-def _revision(store: Store, spec: Spec, study: int, seen: Gathered, stay: Collection[int]) -> Revision:
+def _revision(store: Store, spec: StudySpec, study: int, seen: CloseInputs, stay: Collection[int]) -> Correction:
     """What the learner is told of the rounds it knows."""
     known = {one.waiting.round: one for one in seen.late.known}
 
-    def recall(number: int) -> Lesson:
+    def recall(number: int) -> RoundObservations:
         moments = seen.late.moments.get(number)
         one = known[number]
-        return lesson(spec, one.waiting, recorded(store, study, one) if moments is None else moments)
+        return round_observations(spec, one.waiting, recorded(store, study, one) if moments is None else moments)
 
-    return revision([*known], seen.late.moments, [one.round for one in seen.due], stay, recall)
+    return build_correction([*known], seen.late.moments, [one.round for one in seen.due], stay, recall)
 
 
-def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: Any) -> str:
+def _observed(seen: CloseInputs, stay: Collection[int], *, learns: bool, **told: Any) -> str:
     """The close in JSON: what was learned from, what it measured, what the breaker said, and what came next.
 
     Of rounds that were learned before it tells those it corrects, and those that are final from now on.
@@ -319,15 +328,15 @@ def _observed(seen: Gathered, stay: Collection[int], *, learns: bool, **told: An
     return json.dumps(told, separators=(",", ":"), allow_nan=False)
 
 
-def _held_rounds(details: Details) -> set[int]:
+def _held_rounds(details: StudyState) -> set[int]:
     return {one.round for one in details.waiting if one.is_held}
 
 
-def _held_record(one: Waiting) -> dict[str, Any]:
+def _held_record(one: MaturingRound) -> dict[str, Any]:
     return {"round": one.round, "findings": [] if one.missing is None else list(one.missing.findings)}
 
 
-def _round(one: Waiting, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
+def _round(one: MaturingRound, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
     """A round as a close records it: what it measured, and whether that may still be corrected."""
     told: dict[str, Any] = {"round": one.round, "learned": one.learned, "after": one.after}
     if one.seconds is not None:
@@ -350,16 +359,16 @@ def horizon_of(options: Mapping[str, Any], now: float) -> float | None:
     """
     days, until = options.get("days"), options.get("until")
     if days is not None and until is not None:
-        raise BadOption("a confirmation is set to run for some days, or until a moment; give one of them")
+        raise OptionError("a confirmation is set to run for some days, or until a moment; give one of them")
     if days is not None:
         if isinstance(days, bool) or not isinstance(days, (int, float)) or not 0 < days <= LONGEST:
-            raise BadOption(f"days is {days!r}; it is a number above 0 and up to {LONGEST:g}")
+            raise OptionError(f"days is {days!r}; it is a number above 0 and up to {LONGEST:g}")
         return now + DAY * days
     if until is None:
         return None
     moment = _moment(until)
     if not now < moment <= now + DAY * LONGEST:
-        raise BadOption(f"until is {until!r}; a confirmation is judged at a moment to come, within ten years")
+        raise OptionError(f"until is {until!r}; a confirmation is judged at a moment to come, within ten years")
     return moment
 
 
@@ -369,29 +378,31 @@ def _moment(given: Any) -> float:
     try:
         moment = datetime.fromisoformat(str(given))
     except ValueError:
-        raise BadOption(f"until is {given!r}; write a day or a moment such as 2026-03-01 or 2026-03-01T09:00") from None
+        raise OptionError(
+            f"until is {given!r}; write a day or a moment such as 2026-03-01 or 2026-03-01T09:00"
+        ) from None
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def check_confirmed(name: str, turned: Turn, verdict: Mapping[str, Any]) -> None:
+def check_confirmed(name: str, turned: StudyTransition, verdict: Mapping[str, Any]) -> None:
     """Refuse to deploy what its confirmation has not confirmed."""
     units: dict[str, int] = {}
     for cell in () if turned.look is None else turned.look.moments:
         units[cell.arm] = units.get(cell.arm, 0) + cell.units
-    if not enough(units):
+    if not has_enough_data(units):
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
-        raise WrongState(
+        raise LifecycleError(
             f"the confirmation of study {name!r} has too few units to say anything (needed: {ENOUGH} in the control "
             f"and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
         )
     if verdict["state"] != "confirmed":
-        raise WrongState(
+        raise LifecycleError(
             f"study {name!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
             + UNCONFIRMED
         )
 
 
-def messages(study: str, turned: Turn) -> Iterator[dict[str, Any]]:
+def messages(study: str, turned: StudyTransition) -> Iterator[dict[str, Any]]:
     """Return what a webhook gets of a close: warnings, a trip, senders that depart, and rounds that are held back."""
     about = {"study": study, "round": turned.after.round, "version": turned.after.version, "state": turned.after.state}
     verdicts = [dict(verdict) for verdict in turned.breaker.verdicts]

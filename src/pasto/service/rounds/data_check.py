@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
-from pasto.inference.round_data import Table
+from pasto.inference.round_data import CellTable
 from pasto.metrics import Column, Moments
 from pasto.service.close_record import table_of
-from pasto.service.rounds.late_events import Corrections, recorded, stirred
-from pasto.service.study_file import Spec
-from pasto.service.study_state import MissingData, Waiting
+from pasto.service.rounds.late_events import LateCorrections, correctable_rounds, recorded
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import MaturingRound, MissingData
 from pasto.store import Store
 
 CONTROL = "control"
@@ -36,30 +36,30 @@ Findings = tuple[dict[str, Any], ...]
 class CheckedRounds:
     """Matured rounds after the check, each in one of three places, in order."""
 
-    learned: tuple[tuple[Waiting, tuple[Moments, ...]], ...] = ()
+    learned: tuple[tuple[MaturingRound, tuple[Moments, ...]], ...] = ()
     """Rounds to learn now, with what they measured."""
     accepted: frozenset[int] = frozenset()
     """Those of them that a person had learned as they are."""
-    held: tuple[Waiting, ...] = ()
-    discarded: tuple[Waiting, ...] = ()
+    held: tuple[MaturingRound, ...] = ()
+    discarded: tuple[MaturingRound, ...] = ()
     """Rounds that a person left out."""
 
 
 class DataCheck:
     """Compares rounds of one study with those that were learned before."""
 
-    def __init__(self, store: Store, spec: Spec, study: int, last: int) -> None:
+    def __init__(self, store: Store, spec: StudySpec, study: int, last: int) -> None:
         self._store = store
         self._spec = spec
         self._study = study
         self._earlier = _earlier_rounds(store, spec.columns, study, last)
 
     def check(
-        self, matured: Sequence[Waiting], until: int, measure: Callable[[Waiting], tuple[Moments, ...]]
+        self, matured: Sequence[MaturingRound], until: int, measure: Callable[[MaturingRound], tuple[Moments, ...]]
     ) -> CheckedRounds:
         """Measure and compare rounds; one that passes, or that a person wants learned, counts for those after it."""
-        learned: list[tuple[Waiting, tuple[Moments, ...]]] = []
-        held: list[Waiting] = []
+        learned: list[tuple[MaturingRound, tuple[Moments, ...]]] = []
+        held: list[MaturingRound] = []
         unchanged = self._unchanged(matured, until)
         for one in matured:
             if _is_resolved(one, DISCARD):
@@ -68,7 +68,7 @@ class DataCheck:
                 held.append(one)
                 continue
             measured = measure(one)
-            totals = _totals(Table.of(measured), self._spec.columns)
+            totals = _totals(CellTable.of(measured), self._spec.columns)
             accepted = _is_resolved(one, LEARN)
             findings = () if accepted else self._findings(totals, [past for _, past in self._earlier])
             if findings:
@@ -80,15 +80,15 @@ class DataCheck:
         taken, discarded = ([one for one in matured if _is_resolved(one, how)] for how in RESOLUTIONS)
         return CheckedRounds(tuple(learned), frozenset(one.round for one in taken), tuple(held), tuple(discarded))
 
-    def refuse_corrections(self, late: Corrections) -> tuple[Corrections, dict[int, Findings]]:
+    def refuse_corrections(self, late: LateCorrections) -> tuple[LateCorrections, dict[int, Findings]]:
         """Leave out corrections that lack the events which were there before; a team's own tables can lose some."""
         refused: dict[int, Findings] = {}
         for one in late.known:
             number = one.waiting.round
             if number in late.moments:
-                before = _totals(Table.of(recorded(self._store, self._study, one)), self._spec.columns)
+                before = _totals(CellTable.of(recorded(self._store, self._study, one)), self._spec.columns)
                 others = [past for earlier, past in self._earlier if earlier != number]
-                now = _totals(Table.of(late.moments[number]), self._spec.columns)
+                now = _totals(CellTable.of(late.moments[number]), self._spec.columns)
                 if findings := self._findings(now, [*others, before]):
                     refused[number] = findings
         kept = {number: moments for number, moments in late.moments.items() if number not in refused}
@@ -101,16 +101,16 @@ class DataCheck:
             for one in find_shortages(now, earlier, [column.event for column in columns])
         )
 
-    def _unchanged(self, matured: Sequence[Waiting], until: int) -> set[int]:
+    def _unchanged(self, matured: Sequence[MaturingRound], until: int) -> set[int]:
         """Return the held rounds that need not be measured again: no event came to them, and nothing was decided."""
         held = {one.round: one.missing.until for one in matured if one.is_held and one.missing is not None}
         decided = any(_is_resolved(one, LEARN) for one in matured)
         if not held or decided or self._spec.source is not None:
             return set()
-        return held.keys() - stirred(self._store, self._study, held.keys(), min(held.values()), until)
+        return held.keys() - correctable_rounds(self._store, self._study, held.keys(), min(held.values()), until)
 
 
-def _is_resolved(one: Waiting, resolution: str) -> bool:
+def _is_resolved(one: MaturingRound, resolution: str) -> bool:
     return one.missing is not None and one.missing.resolution == resolution
 
 
@@ -138,14 +138,14 @@ def _earlier_rounds(store: Store, columns: Sequence[Column], study: int, last: i
     return list(reversed(found.items()))
 
 
-def _totals(cells: Table, columns: Sequence[Column]) -> RoundTotals:
+def _totals(cells: CellTable, columns: Sequence[Column]) -> RoundTotals:
     """Return a round's totals by candidate; a unit without events counts 0, or what the range makes of it."""
     width = len(columns)
     low = np.array([-np.inf if column.low is None else column.low for column in columns])
     high = np.array([np.inf if column.high is None else column.high for column in columns])
     empty = np.clip(0.0, low, high)
 
-    def totals(cells: Table, kept: NDArray[np.bool_]) -> RoundTotals:
+    def totals(cells: CellTable, kept: NDArray[np.bool_]) -> RoundTotals:
         variation = np.einsum("kjj->kj", cells.cross)[kept, :width]
         return RoundTotals.from_cells(
             cells.candidates[kept], cells.units[kept], cells.mean[kept, :width], variation, empty

@@ -14,17 +14,17 @@ from pasto.errors import PastoError
 from pasto.inference import Comparison, chance_of_error, compare, log_evidence, side
 from pasto.inference.change_detection import MIXTURE
 from pasto.inference.comparison import WARM
-from pasto.inference.guardrail_evidence import Floor
-from pasto.inference.guardrail_monitor import Verdict, Vigil
-from pasto.inference.round_data import CellMoments, MeasuredCell, MeasuredRound, Record, Table, recorded
+from pasto.inference.guardrail_evidence import StopLevel
+from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
+from pasto.inference.round_data import CellMoments, CellTable, MeasuredCell, MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
-from pasto.service.rounds.guardrail_state import Carried
+from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.rounds.round_clock import PHASES
-from pasto.service.study_file import Spec
+from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floors
-from pasto.service.study_state import Watch
+from pasto.service.study_state import GuardrailStatus
 
 CONFIDENCE = 0.95
 """That a phase of a study in which nothing falls through a floor is never stopped for it."""
@@ -44,13 +44,13 @@ def judged_round(number: int, measured: Sequence[MeasuredCell], seconds: float |
     return MeasuredRound(number, {}, _wholes(("control", "learner"), measured), seconds)
 
 
-def verdicts(spec: Spec, vigil: Vigil) -> list[dict[str, Any]]:
+def verdicts(spec: StudySpec, vigil: GuardrailMonitor) -> list[dict[str, Any]]:
     """What the breaker says of every guardrail after learning rounds, in JSON; [] while there is nothing to judge."""
     return [_shown(told) for told in vigil.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
 
 
 def verdicts_of_phase(
-    spec: Spec,
+    spec: StudySpec,
     measured: MeasuredRound,
     state: str,
     elapsed: float,
@@ -66,7 +66,7 @@ def verdicts_of_phase(
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
-    record = recorded([MeasuredRound(measured.version, {}, cells)])
+    record = record_rounds([MeasuredRound(measured.version, {}, cells)])
     watched = _watched(spec, record, elapsed, allowed)
     if not watched:
         return []
@@ -101,16 +101,16 @@ def verdicts_of_phase(
 STATES = ("breach", "warning")
 
 
-def breached(said: Sequence[Mapping[str, Any]]) -> bool:
+def find_breach(said: Sequence[Mapping[str, Any]]) -> bool:
     """Whether traffic must be pulled.
 
-    >>> breached([{"state": "holds"}, {"state": "breach"}])
+    >>> find_breach([{"state": "holds"}, {"state": "breach"}])
     True
     """
     return any(verdict["state"] == "breach" for verdict in said)
 
 
-def reason(spec: Spec, said: Sequence[Mapping[str, Any]]) -> str:
+def reason(spec: StudySpec, said: Sequence[Mapping[str, Any]]) -> str:
     """Why traffic was pulled, in a sentence."""
     rails = {rail.name: rail for rail in spec.guardrails}
     parts = []
@@ -134,7 +134,7 @@ def holding(state: str) -> str:
     return "blend" if state == "learning" else "baseline"
 
 
-def _watched(spec: Spec, record: Record, elapsed: float, allowed: Mapping[str, float]) -> list[Floor]:
+def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapping[str, float]) -> list[StopLevel]:
     """The floors that a phase can be held against; those that it cannot are left out."""
     control = len(record.places("control")) == 1
     days = elapsed * spec.rounds.pace / DAY_SECONDS
@@ -152,20 +152,20 @@ def _watched(spec: Spec, record: Record, elapsed: float, allowed: Mapping[str, f
     return found
 
 
-def grows_with_phase(spec: Spec, metric: Metric) -> bool:
+def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
     """Return whether a unit's number grows with the phase."""
     column = metric.numerator
     growing = metric.denominator is None and column.per_unit in GROWING and column.window is None
     return growing and spec.unit != "request"
 
 
-def _level_of_days(floor: Floor, days: float) -> float | None:
+def _level_of_days(floor: StopLevel, days: float) -> float | None:
     """Return the stop level for the mean of a phase, of which the last day may not be over.
 
     That part of a day may be at the level of a crash; None if nothing can be said of it.
 
     >>> from pasto.inference import Quantity
-    >>> floor = Floor("likes", Quantity(0), 0.04, basis="days")
+    >>> floor = StopLevel("likes", Quantity(0), 0.04, basis="days")
     >>> [round(_level_of_days(floor, days), 4) for days in (0.5, 1.0, 1.5, 10.5)]
     [0.02, 0.04, 0.0333, 0.039]
     """
@@ -176,7 +176,7 @@ def _level_of_days(floor: Floor, days: float) -> float | None:
     return (whole * floor.value + part * crash) / days
 
 
-def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
+def _evidence(record: RoundRecord, floor: StopLevel, arm: str, elapsed: float) -> float:
     cells, place, covariances = record.view(arm, running=True)
     served = side(cells, covariances, place)
     control = side(cells, covariances, record.control) if record.places("control") else served
@@ -188,7 +188,7 @@ def _evidence(record: Record, floor: Floor, arm: str, elapsed: float) -> float:
     return float(log_evidence(np.asarray(standard * np.sqrt(elapsed)), np.asarray(elapsed), MIXTURE))
 
 
-def _gap(told: Comparison, floor: Floor) -> tuple[float, float]:
+def _gap(told: Comparison, floor: StopLevel) -> tuple[float, float]:
     """How far beyond the floor it lies, and the variance of that."""
     sign = -1.0 if floor.at_most else 1.0
     if not floor.relative:
@@ -200,11 +200,11 @@ def _gap(told: Comparison, floor: Floor) -> tuple[float, float]:
 
 def _wholes(arms: Sequence[str], measured: Sequence[MeasuredCell]) -> list[CellMoments]:
     """Each arm's units as one cell; arms that had none are left out."""
-    table = measured if isinstance(measured, Table) else Table.of(measured)
+    table = measured if isinstance(measured, CellTable) else CellTable.of(measured)
     return [cell for arm in arms if (cell := table.whole(arm)) is not None]
 
 
-def _shown(verdict: Verdict) -> dict[str, Any]:
+def _shown(verdict: GuardrailVerdict) -> dict[str, Any]:
     return {
         "name": verdict.name,
         "arm": "learner",
@@ -233,7 +233,7 @@ Said = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GuardrailResult:
     """What came of judging a close."""
 
     said: Said
@@ -248,12 +248,12 @@ def nothing() -> Iterable[MeasuredRound]:
     return ()
 
 
-def look_elapsed(spec: Spec, since: float, now: float) -> float:
+def look_elapsed(spec: StudySpec, since: float, now: float) -> float:
     """How long a phase has run, in rounds."""
     return max(1.0, (now - since) / spec.rounds.pace)
 
 
-def lengthened(spec: Spec, elapsed: float) -> Spec:
+def lengthened(spec: StudySpec, elapsed: float) -> StudySpec:
     """A study file for a phase that is measured whole: what a unit adds up may be so many rounds' worth of its range.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -270,16 +270,16 @@ def _lengthened(column: Column, elapsed: float) -> Column:
     return replace(column, low=low, high=None if column.high is None else column.high * elapsed)
 
 
-def judge(
-    spec: Spec,
+def check_guardrails(
+    spec: StudySpec,
     state: str,
-    watch: Watch,
+    watch: GuardrailStatus,
     rounds: Sequence[tuple[int, Sequence[Moments]]],
     past: Past = nothing,
     look: tuple[float, Sequence[Moments]] | None = None,
     first_open: int | None = None,
     seconds: Mapping[int, float | None] = MappingProxyType({}),
-) -> Judged:
+) -> GuardrailResult:
     """What the breaker says after rounds or a look.
 
     Rounds are new ones, or older ones measured again that take their former place; those from `first_open` on may be
@@ -287,10 +287,10 @@ def judge(
     evidence was carried, or gathered as it is now, is asked for its `past`. What cannot be judged must not keep a round
     from being closed.
     """
-    carried = Carried.read(watch.carried)
+    carried = GuardrailState.read(watch.carried)
     if carried is None:
         again = [*(number for number, _ in rounds), *(() if first_open is None else (first_open,))]
-        carried = Carried.of(spec, past(), watch.since, min(again, default=None))
+        carried = GuardrailState.of(spec, past(), watch.since, min(again, default=None))
     try:
         known = carried.with_rounds([judged_round(number, moments, seconds.get(number)) for number, moments in rounds])
         whole = known.until(spec, None, watch.since)
@@ -301,24 +301,28 @@ def judge(
         elif any(number >= watch.since for number, _ in rounds):
             said = verdicts(spec, whole.vigil)
         kept = whole if first_open is None else known.until(spec, first_open, watch.since)
-        return Judged(said, kept.written())
+        return GuardrailResult(said, kept.written())
     except (PastoError, ArithmeticError, ValueError) as error:
-        return Judged([], carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",))
+        return GuardrailResult(
+            [], carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",)
+        )
 
 
-def armed(watch: Watch, before: str, after: str, round: int) -> Watch:
+def rearm(watch: GuardrailStatus, before: str, after: str, round: int) -> GuardrailStatus:
     """The breaker as a close finds it; where a person resumes what it stopped, evidence starts anew.
 
-    >>> armed(Watch(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
+    >>> rearm(GuardrailStatus(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
     Watch(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and watch.tripped is not None:
-        carried = Carried.read(watch.carried)
-        return Watch(since=round + 1, carried=None if carried is None else carried.re_armed().written())
+        carried = GuardrailState.read(watch.carried)
+        return GuardrailStatus(since=round + 1, carried=None if carried is None else carried.re_armed().written())
     return watch
 
 
-def after_close(watch: Watch, before: str, after: str, judged: Judged, trip: Mapping[str, Any] | None) -> Watch:
+def after_close(
+    watch: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: Mapping[str, Any] | None
+) -> GuardrailStatus:
     """The breaker as a close leaves it."""
     known: Sequence[Mapping[str, Any]] = judged.said
     if not judged.said and after in (before, "paused"):
@@ -327,16 +331,16 @@ def after_close(watch: Watch, before: str, after: str, judged: Judged, trip: Map
     return replace(watch, verdicts=tuple(known), tripped=tripped, carried=judged.carried)
 
 
-def trips(state: str, said: Said) -> bool:
+def must_pause(state: str, said: Said) -> bool:
     """Whether a close that would go on serving must pull traffic instead.
 
-    >>> trips("learning", [{"state": "breach"}]), trips("archived", [{"state": "breach"}])
+    >>> trips("learning", [{"state": "breach"}]), must_pause("archived", [{"state": "breach"}])
     (True, False)
     """
-    return state in ("learning", *PHASES) and breached(said)
+    return state in ("learning", *PHASES) and find_breach(said)
 
 
-def newly_warned(watch: Watch, said: Said) -> tuple[str, ...]:
+def newly_warned(watch: GuardrailStatus, said: Said) -> tuple[str, ...]:
     """Guardrails that are warned of now and were not before."""
     known = {(one["name"], one["arm"]) for one in watch.verdicts if one["state"] != "holds"}
     return tuple(

@@ -10,23 +10,25 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import PastoError
-from pasto.inference.guardrail_monitor import METHOD, Vigil, columns_of
+from pasto.inference.guardrail_monitor import METHOD, GuardrailMonitor, columns_of
 from pasto.inference.round_data import CellMoments, MeasuredRound
-from pasto.service.study_file import Spec
+from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Carried:
+class GuardrailState:
     """All that learning rounds have left to the breaker."""
 
-    vigil: Vigil = field(default_factory=Vigil)
+    vigil: GuardrailMonitor = field(default_factory=GuardrailMonitor)
     """Evidence of the rounds since it was armed, and the control's level in all of them."""
     open: tuple[MeasuredRound, ...] = ()
     """Judged rounds that may still be corrected, in order; in none of the above yet."""
 
     @classmethod
-    def of(cls, spec: Spec, rounds: Iterable[MeasuredRound], since: int, first: int | None = None) -> Carried:
+    def of(
+        cls, spec: StudySpec, rounds: Iterable[MeasuredRound], since: int, first: int | None = None
+    ) -> GuardrailState:
         """What judged rounds leave; those before `since` do not count as evidence, and those out of range at all.
 
         Rounds from `first` on may be measured again.
@@ -41,19 +43,19 @@ class Carried:
                 found = found.settled(spec, [one], since)
         return found.with_rounds(later)
 
-    def with_rounds(self, rounds: Sequence[MeasuredRound]) -> Carried:
+    def with_rounds(self, rounds: Sequence[MeasuredRound]) -> GuardrailState:
         """With more rounds, or with others in the place of those that they correct."""
         known = {one.version: one for one in (*self.open, *rounds)}
         return replace(self, open=tuple(known[number] for number in sorted(known)))
 
-    def until(self, spec: Spec, first: int | None, since: int) -> Carried:
+    def until(self, spec: StudySpec, first: int | None, since: int) -> GuardrailState:
         """With every round before `first` taken as final, all of them where there is none."""
         final = [one for one in self.open if first is None or one.version < first]
         later = [one for one in self.open if first is not None and one.version >= first]
         columns = columns_of(floors(spec))
         return replace(self.settled(spec, final, since), open=tuple(_narrowed(one, columns) for one in later))
 
-    def settled(self, spec: Spec, rounds: Sequence[MeasuredRound], since: int) -> Carried:
+    def settled(self, spec: StudySpec, rounds: Sequence[MeasuredRound], since: int) -> GuardrailState:
         """With rounds that no one corrects any more."""
         watched, vigil = floors(spec), self.vigil
         for one in rounds:
@@ -62,7 +64,7 @@ class Carried:
             vigil = vigil.after(watched, [one], judged=one.version >= since)
         return replace(self, vigil=vigil)
 
-    def re_armed(self) -> Carried:
+    def re_armed(self) -> GuardrailState:
         """Without any evidence."""
         return replace(self, vigil=self.vigil.rearmed())
 
@@ -75,18 +77,18 @@ class Carried:
         }
 
     @classmethod
-    def read(cls, written: Mapping[str, Any] | None) -> Carried | None:
+    def read(cls, written: Mapping[str, Any] | None) -> GuardrailState | None:
         """What `written` made; None where there is nothing, or what was gathered in another way.
 
         >>> cell = CellMoments("control", -1, 20, (0.5,), ((5.0,),))
-        >>> carried = Carried().with_rounds([MeasuredRound(3, {}, [cell])])
-        >>> [one.version for one in Carried.read(carried.written()).open]
+        >>> carried = GuardrailState().with_rounds([MeasuredRound(3, {}, [cell])])
+        >>> [one.version for one in GuardrailState.read(carried.written()).open]
         [3]
         """
         if written is None or written.get("method") != METHOD:
             return None
         return cls(
-            Vigil.read(written["vigil"]),
+            GuardrailMonitor.read(written["vigil"]),
             tuple(
                 MeasuredRound(number, {}, [_read(cell) for cell in cells], seconds)
                 for number, seconds, cells in written["open"]

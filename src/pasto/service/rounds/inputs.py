@@ -9,16 +9,16 @@ from typing import NamedTuple
 from pasto.errors import StoreError
 from pasto.metrics import Moments, measure
 from pasto.report.missing_data_text import describe_held, describe_refused_correction
-from pasto.service.covariate_window import dealt_first, past_of
+from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.guardrail_check import lengthened, look_elapsed
-from pasto.service.rounds.late_events import Corrections, corrections
+from pasto.service.rounds.late_events import LateCorrections, read_corrections
 from pasto.service.rounds.sender_check import SenderRecord, add_round, read_record
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Correctable, Details, Waiting
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState
 from pasto.service.team_sources import measure_there
 from pasto.store import Store, StudyRow
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 
 class Look(NamedTuple):
@@ -30,18 +30,18 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CloseInputs:
     """What is known of a study at the moment of a close."""
 
     high_water: int
     """The last event of the log that counts."""
     saved: str
     """What the learner knew before."""
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[MaturingRound, ...]
     """The rounds that are not learned after this close either: they mature, or are held back."""
     checked: CheckedRounds
     """Those that have matured."""
-    late: Corrections
+    late: LateCorrections
     look: Look | None
     problems: tuple[str, ...] = ()
     """What is held back, in sentences."""
@@ -51,12 +51,12 @@ class Gathered:
     """Senders that depart from the others since this close, by kind and name."""
 
     @property
-    def matured(self) -> tuple[tuple[Waiting, tuple[Moments, ...]], ...]:
+    def matured(self) -> tuple[tuple[MaturingRound, tuple[Moments, ...]], ...]:
         """The rounds that are learned now, each with what it measured."""
         return self.checked.learned
 
     @property
-    def due(self) -> tuple[Waiting, ...]:
+    def due(self) -> tuple[MaturingRound, ...]:
         """The rounds that are learned now."""
         return tuple(one for one, _ in self.matured)
 
@@ -70,14 +70,14 @@ class Gathered:
         """How long each of these rounds was served."""
         return {one.round: one.seconds for one in (*(known.waiting for known in self.late.known), *self.due)}
 
-    def correctable(self, stay: Collection[int], told: int) -> tuple[Correctable, ...]:
+    def correctable(self, stay: Collection[int], told: int) -> tuple[CorrectableRound, ...]:
         """The rounds that stay open to correction after this close, which is told by its number."""
         return self.late.later(self.due, stay, until=self.high_water, told=told)
 
 
-def gather(
-    store: Store, spec: Spec, row: StudyRow, details: Details, *, learning: bool, phase: bool, now: float
-) -> Gathered:
+def read_close_inputs(
+    store: Store, spec: StudySpec, row: StudyRow, details: StudyState, *, learning: bool, phase: bool, now: float
+) -> CloseInputs:
     """Read and measure what a close needs: where it learns, what matured or was corrected; in a phase, its course."""
     serving = store.policy(row.number, row.version)
     if serving is None:
@@ -87,19 +87,19 @@ def gather(
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
     high_water = store.high_water(row.number)
 
-    def measured(one: Waiting) -> tuple[Moments, ...]:
+    def measured(one: MaturingRound) -> tuple[Moments, ...]:
         return moments_of(store, spec, row.number, one, high_water)
 
     waiting = details.waiting
     if row.state == "learning" and serving.learned is not None:
         seconds = max(0.0, now - serving.published_at)
-        waiting = (*waiting, Waiting(row.round, serving.learned, serving.after, now, seconds))
+        waiting = (*waiting, MaturingRound(row.round, serving.learned, serving.after, now, seconds))
     checked, problems = CheckedRounds(), []
-    late = Corrections(details.correctable)
+    late = LateCorrections(details.correctable)
     if learning:
         matured = [one for one in waiting if one.closed_at + spec.rounds.maturity <= now]
         data = DataCheck(store, spec, row.number, row.round - 1)
-        late = corrections(store, spec, row.number, details.correctable, high_water, measured)
+        late = read_corrections(store, spec, row.number, details.correctable, high_water, measured)
         if spec.source is not None:
             late, refused = data.refuse_corrections(late)
             problems += [describe_refused_correction(number, findings) for number, findings in refused.items()]
@@ -108,7 +108,7 @@ def gather(
         waiting = tuple(held.get(one.round, one) for one in waiting if one not in matured or one.round in held)
         problems += [describe_held(number, one.missing.findings) for number, one in held.items() if one.missing]
     look = None
-    whole = Waiting(row.version, 0, serving.after, now)
+    whole = MaturingRound(row.version, 0, serving.after, now)
     if phase:
         elapsed = look_elapsed(spec, serving.published_at, now)
         look = Look(elapsed, moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water))
@@ -121,7 +121,7 @@ def gather(
         senders = add_round(
             store, stretched, row.number, senders, served, until=high_water, closing=row.round, is_phase=True
         )
-    return Gathered(
+    return CloseInputs(
         high_water,
         saved,
         waiting,
@@ -135,7 +135,7 @@ def gather(
 
 
 def moments_of(
-    store: Store, spec: Spec, study: int, one: Waiting, until: int, *, covariates: bool = True
+    store: Store, spec: StudySpec, study: int, one: MaturingRound, until: int, *, covariates: bool = True
 ) -> tuple[Moments, ...]:
     """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
     columns = spec.measured if covariates else spec.columns
@@ -143,9 +143,9 @@ def moments_of(
         policy = store.policy(study, one.round)
         if policy is None:
             raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
-        since = dealt_first(store, study, one.round).version if spec.covariates else None
-        return measure_there(spec.source, Published.from_text(policy.text, policy.checksum), columns, since=since)
-    before = past_of(store, spec, study, one.round) if covariates else None
+        since = first_assignments(store, study, one.round).version if spec.covariates else None
+        return measure_there(spec.source, PublishedPolicy.from_text(policy.text, policy.checksum), columns, since=since)
+    before = covariate_window(store, spec, study, one.round) if covariates else None
     with store.reading() as connection:
         return measure(
             connection,

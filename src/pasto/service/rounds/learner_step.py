@@ -9,13 +9,13 @@ from hashlib import sha256
 from math import fsum
 from typing import Any
 
-from pasto.errors import BadMeasurement, PastoError
+from pasto.errors import MeasurementError, PastoError
 from pasto.records import Observation
 from pasto.study import Study
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class RoundObservations:
     """What one round measured."""
 
     round: int
@@ -23,12 +23,12 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class Correction:
     """What a step does about rounds that were learned before it and are not final."""
 
-    again: tuple[Lesson, ...] = ()
+    again: tuple[RoundObservations, ...] = ()
     """All of them in order, as they are known now, where any of them is corrected; none where nothing is."""
-    settled: tuple[Lesson, ...] = ()
+    settled: tuple[RoundObservations, ...] = ()
     """The oldest of them, which are final from now on while others are not."""
     ended: bool = True
     """Whether none of them stays open."""
@@ -36,11 +36,11 @@ class Revision:
     """How many of the step's own lessons nothing can correct, the first ones; None means all."""
 
 
-NOTHING = Revision()
+NOTHING = Correction()
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class LearnerUpdate:
     """A study after a step."""
 
     study: Study
@@ -55,17 +55,17 @@ class Stepped:
         return sha256(self.text.encode()).hexdigest()
 
 
-def begun(study: Study) -> Stepped:
+def initial_update(study: Study) -> LearnerUpdate:
     """A study before its first step."""
-    return Stepped(study, _text(study))
+    return LearnerUpdate(study, _text(study))
 
 
-def unchanged(text: str) -> Stepped:
+def load_update(text: str) -> LearnerUpdate:
     """A study as it was saved."""
-    return Stepped(Study.from_state(json.loads(text)), text)
+    return LearnerUpdate(Study.from_state(json.loads(text)), text)
 
 
-def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> Stepped:
+def update_learner(text: str, lessons: Sequence[RoundObservations], revision: Correction = NOTHING) -> LearnerUpdate:
     """Learn from each round in turn; the study then has a policy of a new version, whatever happens.
 
     Equal arguments give an equal state, bit for bit. A round that no unit of the learner saw teaches nothing. Rounds
@@ -77,7 +77,7 @@ def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> 
     >>> from pasto.records import Observation
     >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
     >>> seen = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
-    >>> after = step(json.dumps(study.state()), [Lesson(1, tuple(seen)), Lesson(2, ())])
+    >>> after = update_learner(json.dumps(study.state()), [RoundObservations(1, tuple(seen)), Lesson(2, ())])
     >>> after.study.rounds, after.problems
     (1, ('round 2 had no units of the learner, so it taught nothing',))
     """
@@ -109,10 +109,10 @@ def step(text: str, lessons: Sequence[Lesson], revision: Revision = NOTHING) -> 
             problems.append(f"no new policy could be proposed: {_told(error)}; the last one is kept")
             text = _written(_republished(json.loads(text)))
             study = Study.from_state(json.loads(text))
-    return Stepped(study, text, tuple(problems))
+    return LearnerUpdate(study, text, tuple(problems))
 
 
-def _revised(study: Study, text: str, revision: Revision, problems: list[str]) -> tuple[Study, str]:
+def _revised(study: Study, text: str, revision: Correction, problems: list[str]) -> tuple[Study, str]:
     """The study after corrections, without what can no longer be corrected; as it was, where its learner fails."""
     try:
         if revision.again:
@@ -134,7 +134,7 @@ def _revised(study: Study, text: str, revision: Revision, problems: list[str]) -
         return study, _text(study)
 
 
-def _relearn(study: Study, lesson: Lesson, problems: list[str]) -> None:
+def _relearn(study: Study, lesson: RoundObservations, problems: list[str]) -> None:
     if all(seen.control for seen in lesson.observations):
         return
     try:
@@ -154,7 +154,7 @@ def _text(study: Study) -> str:
     """A study's state as text, if its policy can be served."""
     shares = study.policy.probabilities
     if not all(share >= 0 for share in shares) or not abs(fsum(shares) - 1.0) <= 1e-9:
-        raise BadMeasurement(f"the learner's policy is no distribution: it sums to {fsum(shares)!r}")
+        raise MeasurementError(f"the learner's policy is no distribution: it sums to {fsum(shares)!r}")
     return _written(study.state())
 
 

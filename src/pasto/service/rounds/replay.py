@@ -12,28 +12,42 @@ from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import METHOD
 from pasto.metrics import Moments
 from pasto.service.close_record import read_cells
-from pasto.service.rounds.close import Terms, lesson, publication
-from pasto.service.rounds.guardrail_check import after_close, armed, holding, judge, lengthened, look_elapsed, trips
-from pasto.service.rounds.late_events import revision, stirred
-from pasto.service.rounds.learner_step import Lesson, Revision, Stepped, begun, step
-from pasto.service.rounds.replay_measurement import Again
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Frozen, Waiting, Watch, identity_of
+from pasto.service.rounds.close import NextPhase, publication, round_observations
+from pasto.service.rounds.guardrail_check import (
+    after_close,
+    check_guardrails,
+    holding,
+    lengthened,
+    look_elapsed,
+    must_pause,
+    rearm,
+)
+from pasto.service.rounds.late_events import build_correction, correctable_rounds
+from pasto.service.rounds.learner_step import (
+    Correction,
+    LearnerUpdate,
+    RoundObservations,
+    initial_update,
+    update_learner,
+)
+from pasto.service.rounds.replay_measurement import RoundRemeasurer
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
 
 
-class Reopened:
+class CorrectionReplay:
     """The rounds that were open to correction, close by close, and what each was known to have measured."""
 
-    def __init__(self, store: Store, spec: Spec, row: StudyRow, measuring: Again) -> None:
+    def __init__(self, store: Store, spec: StudySpec, row: StudyRow, measuring: RoundRemeasurer) -> None:
         self._store = store
         self._spec = spec
         self._study = row.number
         self._measuring = measuring
-        self._known: dict[int, tuple[Waiting, tuple[Moments, ...]]] = {}
+        self._known: dict[int, tuple[MaturingRound, tuple[Moments, ...]]] = {}
         self._mark = 0
         self.corrected: dict[int, tuple[Moments, ...]] = {}
         """By the close at hand."""
@@ -42,7 +56,7 @@ class Reopened:
         """Correct what events since the last close corrected; whether that is what was recorded."""
         claimed = {one["round"]: read_cells(one["moments"]) for one in told.get("corrected", ())}
         self.corrected = {}
-        moved = stirred(self._store, self._study, self._known, self._mark, close.high_water)
+        moved = correctable_rounds(self._store, self._study, self._known, self._mark, close.high_water)
         self._mark = close.high_water
         if not claimed.keys() <= self._known.keys():
             return False
@@ -56,35 +70,35 @@ class Reopened:
                 self._known[number] = one, now
         return True
 
-    def revision(self, told: Mapping[str, Any]) -> Revision:
+    def revision(self, told: Mapping[str, Any]) -> Correction:
         """What the learner was told of the rounds it knew."""
         settled = {one["round"] for one in told.get("settled", ())}
         due = [one["round"] for one in told["rounds"]]
         stay = {*self._known, *(one["round"] for one in told["rounds"] if one.get("open"))} - settled
-        return revision([*self._known], self.corrected, due, stay, self._lesson)
+        return build_correction([*self._known], self.corrected, due, stay, self._lesson)
 
-    def add(self, rounds: Iterable[tuple[Waiting, Sequence[Moments]]], told: Mapping[str, Any]) -> None:
+    def add(self, rounds: Iterable[tuple[MaturingRound, Sequence[Moments]]], told: Mapping[str, Any]) -> None:
         """Take in the rounds that the close learned and left open, and let go of those that it made final."""
         for one in told.get("settled", ()):
             self._known.pop(one["round"], None)
         kept = {one["round"] for one in told["rounds"] if one.get("open")}
         self._known |= {one.round: (one, tuple(moments)) for one, moments in rounds if one.round in kept}
 
-    def _lesson(self, number: int) -> Lesson:
-        return lesson(self._spec, *self._known[number])
+    def _lesson(self, number: int) -> RoundObservations:
+        return round_observations(self._spec, *self._known[number])
 
 
 Difference = tuple[str, str, str]
 """What differs, what was recorded, and what is found."""
 
 
-class Rejudged:
+class GuardrailReplay:
     """Judges every close of a study again."""
 
-    def __init__(self, spec: Spec, measuring: Again, after: int, published_at: float) -> None:
+    def __init__(self, spec: StudySpec, measuring: RoundRemeasurer, after: int, published_at: float) -> None:
         self._spec = spec
         self._measuring = measuring
-        self._watch = Watch()
+        self._watch = GuardrailStatus()
         self._open: set[int] = set()
         """Rounds that a later close may correct."""
         self.otherwise: list[int] = []
@@ -99,7 +113,7 @@ class Rejudged:
         self,
         close: CloseRow,
         told: dict[str, Any],
-        terms: Terms,
+        terms: NextPhase,
         rounds: Sequence[tuple[int, Sequence[Moments]]],
         recorded: Sequence[Moments] = (),
         corrected: Mapping[int, Sequence[Moments]] = MappingProxyType({}),
@@ -108,20 +122,22 @@ class Rejudged:
         state = told["state"]
         look = None
         if "look" in told:
-            phase = Waiting(close.version, 0, self._after, 0.0)
+            phase = MaturingRound(close.version, 0, self._after, 0.0)
             elapsed = look_elapsed(self._spec, self._published_at, close.closed_at)
             longer = lengthened(self._spec, elapsed)
             measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"], longer)
             if measured != tuple(recorded) or elapsed != told["look"]["elapsed"]:
                 return "measurement", "recorded", "not as recorded"
             look = elapsed, measured
-        self._watch = armed(self._watch, state, terms.state, close.round)
+        self._watch = rearm(self._watch, state, terms.state, close.round)
         self._open |= {one["round"] for one in told["rounds"] if one.get("open")}
         self._open -= {one["round"] for one in told.get("settled", ())}
         known = [*corrected.items(), *rounds]
         seconds = {one["round"]: one.get("seconds") for one in (*told["rounds"], *told.get("corrected", ()))}
         first_open = min(self._open, default=None)
-        judged = judge(self._spec, state, self._watch, known, look=look, first_open=first_open, seconds=seconds)
+        judged = check_guardrails(
+            self._spec, state, self._watch, known, look=look, first_open=first_open, seconds=seconds
+        )
         said = judged.said
         if "breaker" not in told:  # closed before there was one
             self._watch = after_close(self._watch, state, terms.state, judged, None)
@@ -132,10 +148,10 @@ class Rejudged:
             judged = replace(judged, said=said)
         if said != told["breaker"]:
             return "breaker", json.dumps(told["breaker"]), json.dumps(said)
-        pulled = Terms("paused", hold=holding(state))
-        if trips(terms.state, said):
+        pulled = NextPhase("paused", hold=holding(state))
+        if must_pause(terms.state, said):
             return "breaker", terms.state, "paused"
-        trip = {"round": close.round} if terms == pulled and trips(state, said) else None
+        trip = {"round": close.round} if terms == pulled and must_pause(state, said) else None
         self._watch = after_close(self._watch, state, terms.state, judged, trip)
         return None
 
@@ -145,7 +161,7 @@ Row = TypeVar("Row", CloseRow, PolicyRow)
 PAGE = 200
 
 
-def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = None) -> dict[str, Any]:
+def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> dict[str, Any]:
     """Whether every policy and every state of the learner comes out as it was published, bit for bit.
 
     Rounds are measured again from the events that their close had seen; whatever arrived later changes nothing. The
@@ -160,16 +176,18 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
     first = next(policies, None)
     if first is None or first.version != 1:
         return _told(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
-    stepped = begun(spec.study(row.seed))
-    frozen: Frozen | None = None
+    stepped = initial_update(spec.study(row.seed))
+    frozen: FrozenBlend | None = None
     identity = identity_of(row)
-    _, again = publication(spec, stepped, Terms("learning"), None, version=1, at=first.published_at, identity=identity)
+    _, again = publication(
+        spec, stepped, NextPhase("learning"), None, version=1, at=first.published_at, identity=identity
+    )
     if again is None or again.text != first.text:
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
-    served = {1: Waiting(1, stepped.study.policy.version, first.after, 0.0)}
-    done, measuring = 0, Again(store, spec, row, archive)
-    open_ = Reopened(store, spec, row, measuring)
-    rejudged = Rejudged(spec, measuring, first.after, first.published_at)
+    served = {1: MaturingRound(1, stepped.study.policy.version, first.after, 0.0)}
+    done, measuring = 0, RoundRemeasurer(store, spec, row, archive)
+    open_ = CorrectionReplay(store, spec, row, measuring)
+    rejudged = GuardrailReplay(spec, measuring, first.after, first.published_at)
     for close in closes:
         if close.round != done + 1:
             return _told(done, _difference(done + 1, "close", "missing", None))
@@ -188,17 +206,17 @@ def replay(store: Store, spec: Spec, row: StudyRow, archive: Archive | None = No
 
 
 def _again(
-    measuring: Again,
-    open_: Reopened,
-    rejudged: Rejudged,
-    spec: Spec,
+    measuring: RoundRemeasurer,
+    open_: CorrectionReplay,
+    rejudged: GuardrailReplay,
+    spec: StudySpec,
     close: CloseRow,
-    stepped: Stepped,
-    frozen: Frozen | None,
-    served: dict[int, Waiting],
+    stepped: LearnerUpdate,
+    frozen: FrozenBlend | None,
+    served: dict[int, MaturingRound],
     policies: Iterator[PolicyRow],
     identity: str,
-) -> tuple[Stepped, Frozen | None, dict[str, Any] | None]:
+) -> tuple[LearnerUpdate, FrozenBlend | None, dict[str, Any] | None]:
     """One close once more; `served` learns what the next round serves."""
     told = json.loads(close.observed)
     rounds: list[tuple[int, Sequence[Moments]]] = []
@@ -212,14 +230,14 @@ def _again(
             measured = measuring.measure(one, close.high_water, recorded, told["engine"])
             if measured is None:
                 return stepped, frozen, _difference(close.round, "measurement", "recorded", "not as recorded")
-            lessons.append(lesson(spec, one, measured))
+            lessons.append(round_observations(spec, one, measured))
             rounds.append((one.round, measured))
-        stepped = step(stepped.text, lessons, open_.revision(told))
+        stepped = update_learner(stepped.text, lessons, open_.revision(told))
         open_.add([(one, measured) for one, (_, measured) in zip(due, rounds, strict=True)], told)
         rounds = [*open_.corrected.items(), *rounds]
     if stepped.checksum != close.learner_checksum:
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
-    terms = Terms(**told["next"])
+    terms = NextPhase(**told["next"])
     looked = read_cells(told.get("look", {}).get("moments", ()))
     if (different := rejudged.close(close, told, terms, rounds, looked)) is not None:
         return stepped, frozen, _difference(close.round, *different)
@@ -237,7 +255,7 @@ def _again(
     rejudged.serving(close.high_water, policy.published_at)
     if terms.state == "learning":
         learned = stepped.study.policy.version
-        served[policy.version] = Waiting(policy.round, learned, close.high_water, 0.0)
+        served[policy.version] = MaturingRound(policy.round, learned, close.high_water, 0.0)
     return stepped, frozen, None
 
 

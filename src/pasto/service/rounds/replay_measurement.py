@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pasto.metrics import Before, Moments
-from pasto.metrics.moments import agree
-from pasto.service.covariate_window import lacks_events, past_of
+from pasto.metrics import CovariateWindow, Moments
+from pasto.metrics.moments import moments_match
+from pasto.service.covariate_window import covariate_window, lacks_events
 from pasto.service.rounds.close import OWN_TABLES
 from pasto.service.rounds.inputs import moments_of
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Waiting, identity_of
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import MaturingRound, identity_of
 from pasto.store import Store, StudyRow
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _FORGOTTEN = (
 )
 
 
-class Again:
+class RoundRemeasurer:
     """Measures the rounds of one study again, and keeps note of where a record must do instead.
 
     What was measured is kept for good in each close. Where a unit was deleted since, or a round's events were, the
     record is taken, if what is left agrees with it; so the rest of the study can still be computed again.
     """
 
-    def __init__(self, store: Store, spec: Spec, row: StudyRow, archive: Archive | None = None) -> None:
+    def __init__(self, store: Store, spec: StudySpec, row: StudyRow, archive: Archive | None = None) -> None:
         self._store = store
         self._spec = spec
         self._row = row
@@ -49,7 +49,7 @@ class Again:
         """Rounds whose covariates are taken from the record, because the events before them are no longer all here."""
 
     def measure(
-        self, one: Waiting, until: int, recorded: Sequence[Moments], engine: str, spec: Spec | None = None
+        self, one: MaturingRound, until: int, recorded: Sequence[Moments], engine: str, spec: StudySpec | None = None
     ) -> tuple[Moments, ...] | None:
         """What a round measured; None where it disagrees with what the engine recorded.
 
@@ -60,7 +60,7 @@ class Again:
         if engine == OWN_TABLES:
             self.elsewhere.append(one.round)
             return record
-        past = past_of(self._store, spec, self._row.number, one.round)
+        past = covariate_window(self._store, spec, self._row.number, one.round)
         moved = past is not None and (one.round in self._archived or lacks_events(self._store, self._row, past))
         whole = self._with_past(one, until, spec, past) if past is not None and moved else None
         remembering = moved and whole is None
@@ -84,7 +84,7 @@ class Again:
             return record if _lacks(known, measured, self._units[one.round]) else None
         if exact:
             return measured
-        return record if agree(known, measured) else None
+        return record if moments_match(known, measured) else None
 
     def exceptions(self, judged_otherwise: Sequence[int] = ()) -> dict[str, Any]:
         """What is identical only by its record, in words for a machine; nothing where all was computed again."""
@@ -101,13 +101,15 @@ class Again:
             told["breaker"] = {"rounds": list(judged_otherwise)}
         return {"except": told} if told else {}
 
-    def _missing(self, one: Waiting, until: int) -> int:
+    def _missing(self, one: MaturingRound, until: int) -> int:
         """Return how many events of a round are no longer in the store: archived, or of a unit that was forgotten."""
         deleted = self._store.archived_events(self._row.number, one.after, until)
         archived = sum(row.events for row in deleted if row.version == one.round)
         return archived + self._count(_FORGOTTEN, (self._row.number, one.round, one.after, until))
 
-    def _with_past(self, one: Waiting, until: int, spec: Spec, past: Before) -> tuple[Moments, ...] | None:
+    def _with_past(
+        self, one: MaturingRound, until: int, spec: StudySpec, past: CovariateWindow
+    ) -> tuple[Moments, ...] | None:
         """A round and its covariates from store and archive together; None where some of that is in neither."""
         if self._archive is None or (one.round not in self._archived and self._missing(one, until)):
             return None

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from threading import Lock
 
 from pasto.service.event_ledger import exposures, latest
-from pasto.service.policy_cache import Standing
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Details
+from pasto.service.policy_cache import StudySnapshot
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import StudyState
 from pasto.store import Store, StudyRow
 
 
-class Ages:
+class StudyClock:
     """How late it is in each study, whatever is done to the wall clock meanwhile.
 
     A round lasts at least as long as a steady clock says since this process first saw it, so a wall clock set back
@@ -22,7 +22,7 @@ class Ages:
     >>> from dataclasses import replace
     >>> row = StudyRow("feed", 1, 1, "learning", "{}", 7, 3, 3, opened_at=1000.0, created_at=0.0)
     >>> wall, steady = [1000.0], [50.0]
-    >>> ages = Ages(lambda: wall[0], lambda: steady[0])
+    >>> ages = StudyClock(lambda: wall[0], lambda: steady[0])
     >>> ages.now(row)
     1000.0
     >>> wall[0], steady[0] = -7200.0, 80.0
@@ -53,7 +53,7 @@ LATER = 20
 """A phase is looked at again once it has lasted a twentieth longer."""
 
 
-def look_due(standing: Standing, now: float) -> bool:
+def is_look_due(standing: StudySnapshot, now: float) -> bool:
     """Whether a phase should be looked at: at its horizon, and in between after every round's time.
 
     A look reads the whole phase, so its cost would grow with the square of the phase's length if they stayed frequent.
@@ -61,7 +61,7 @@ def look_due(standing: Standing, now: float) -> bool:
     row, policy = standing.row, standing.policy
     if row.state not in PHASES or policy is None:
         return False
-    horizon = Details.from_text(row.details).horizon
+    horizon = StudyState.from_text(row.details).horizon
     if row.state == "confirming" and horizon is not None and row.opened_at < horizon <= now:
         return True
     if row.state == "deployed" and not standing.spec.guardrails:
@@ -73,43 +73,43 @@ RECOUNT = 30.0
 """Seconds after which a round is counted again, though too few events seem to have come."""
 
 
-def crowded(spec: Spec, row: StudyRow, now: float) -> bool:
+def too_many_maturing_rounds(spec: StudySpec, row: StudyRow, now: float) -> bool:
     """Whether as many rounds wait for events as can be kept, and none can be learned: then the open one must go on.
 
     One more would push out the policy of the oldest, and with it all that was measured under it.
     """
-    waiting = [one for one in Details.from_text(row.details).waiting if one.missing is None or one.is_held]
+    waiting = [one for one in StudyState.from_text(row.details).waiting if one.missing is None or one.is_held]
     if len(waiting) < spec.room:
         return False
     return all(one.is_held or one.closed_at + spec.rounds.maturity > now for one in waiting)
 
 
-class Due:
+class RoundDueCheck:
     """Tells the rounds that are over.
 
     Counting exposures reads a round's events, so it is done only when enough may have come since the last count.
     """
 
-    def __init__(self, store: Store, ages: Ages, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, ages: StudyClock, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._ages = ages
         self._monotonic = monotonic
         self._counted: dict[int, tuple[int, int, int, float]] = {}
         """By study: version, exposures counted, the last event then, and when."""
 
-    def over(self, standing: Standing) -> bool:
+    def over(self, standing: StudySnapshot) -> bool:
         """Whether a study's open round should be closed now."""
         row, rounds = standing.row, standing.spec.rounds
         if row.state != "learning":
-            return look_due(standing, self._ages.now(row))
+            return is_look_due(standing, self._ages.now(row))
         now = self._ages.now(row)
         if rounds.every is not None:
             over = now - row.opened_at >= rounds.every
         else:
             over = rounds.exposures is not None and self._full(standing, rounds.exposures)
-        return over and not crowded(standing.spec, row, now)
+        return over and not too_many_maturing_rounds(standing.spec, row, now)
 
-    def _full(self, standing: Standing, wanted: int) -> bool:
+    def _full(self, standing: StudySnapshot, wanted: int) -> bool:
         row = standing.row
         last, now = latest(self._store), self._monotonic()
         known = self._counted.get(row.number)

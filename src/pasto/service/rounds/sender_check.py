@@ -16,10 +16,10 @@ from pasto.errors import StoreError
 from pasto.inference.sender_departure import Departure, SenderCells, SenderEvidence, update_evidence
 from pasto.metrics import OTHER_SOURCES, Moments, measure_by_sender
 from pasto.metrics.sender_measurement import STORES
-from pasto.service.study_file import Spec
-from pasto.service.study_state import Waiting
+from pasto.service.study_file import StudySpec
+from pasto.service.study_state import MaturingRound
 from pasto.store import Store
-from pasto_sdk.policy import Published
+from pasto_sdk.policy import PublishedPolicy
 
 GROUPINGS = ("keys", "sources")
 """Ways of telling senders apart."""
@@ -86,10 +86,10 @@ def read_record(store: Store, study: int, closed: int) -> SenderRecord | None:
 
 def add_round(
     store: Store,
-    spec: Spec,
+    spec: StudySpec,
     study: int,
     record: SenderRecord,
-    measured: tuple[Waiting, Sequence[Moments]],
+    measured: tuple[MaturingRound, Sequence[Moments]],
     *,
     until: int,
     closing: int,
@@ -105,7 +105,7 @@ def add_round(
     row = store.policy(study, one.round)
     if row is None:
         raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
-    policy = Published.from_text(row.text, row.checksum)
+    policy = PublishedPolicy.from_text(row.text, row.checksum)
     width = len(spec.columns)
     with store.reading() as connection:
         found = measure_by_sender(
@@ -151,7 +151,7 @@ def add_round(
     return SenderRecord(groups, places, is_phase)
 
 
-def describe_departures(spec: Spec, record: SenderRecord, names: Sequence[str]) -> list[dict[str, Any]]:
+def describe_departures(spec: StudySpec, record: SenderRecord, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the senders that depart, with what departs, in the order in which they were found."""
     columns = [column.name for column in spec.columns]
     found = []

@@ -1,19 +1,19 @@
 """The study file: what a study may serve, what it measures, what it is for."""
 
-from pasto.service.study_file.amounts import Level
+from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.loader import EXAMPLE, load_spec, read_document, read_spec
 from pasto.service.study_file.parser import parse_spec
 from pasto.service.study_file.schema import FIELDS
-from pasto.service.study_file.spec import Rail, Rounds, Spec, Traffic
+from pasto.service.study_file.spec import GuardrailSpec, RoundsSpec, StudySpec, TrafficSpec
 
 __all__ = [
     "EXAMPLE",
     "FIELDS",
-    "Level",
-    "Rail",
-    "Rounds",
-    "Spec",
-    "Traffic",
+    "GuardrailLevel",
+    "GuardrailSpec",
+    "RoundsSpec",
+    "StudySpec",
+    "TrafficSpec",
     "load_spec",
     "parse_spec",
     "read_document",

@@ -6,28 +6,28 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-from pasto.validation import Problems, shown
+from pasto.validation import ProblemList, show_value
 
 _PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,400})?|\.\d{1,400})\s*%")
 
 
-class Level(NamedTuple):
+class GuardrailLevel(NamedTuple):
     """A place on a metric's scale: in its own units, or in percent over the baseline.
 
-    >>> Level(-2.0, True).written(), Level(0.03, False).written()
+    >>> GuardrailLevel(-2.0, True).written(), Level(0.03, False).written()
     ('-2%', 0.03)
     """
 
     number: float
     relative: bool
 
-    def moved(self, by: float) -> Level:
+    def moved(self, by: float) -> GuardrailLevel:
         """Another level, as far away as a person would reckon it.
 
-        >>> Level(-0.3, True).moved(-0.1)
+        >>> GuardrailLevel(-0.3, True).moved(-0.1)
         Level(number=-0.4, relative=True)
         """
-        return Level(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
+        return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
 
     def written(self) -> str | float:
         """As a study file writes it, signed where it is relative."""
@@ -44,42 +44,44 @@ def plain(number: float, *, signed: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def read_level(problems: Problems, path: str, given: object) -> Level | None:
+def read_level(problems: ProblemList, path: str, given: object) -> GuardrailLevel | None:
     """A number in the metric's own units, or a signed percentage."""
     if not isinstance(given, str):
         number = problems.number(path, given)
-        return None if number is None else Level(number, False)
+        return None if number is None else GuardrailLevel(number, False)
     match = _PERCENT.fullmatch(given.strip())
     if match is None:
         problems.add(
             path,
             f"must be a number in the metric's own units (0.03) or a signed percentage over the baseline ('-2%'), got "
-            f"{shown(given)}",
+            f"{show_value(given)}",
         )
         return None
     number = float(match[2])
     if not match[1] and number:
         problems.add(path, f"is {given!r}, which could mean a rise or a fall; write '+{match[2]}%' or '-{match[2]}%'")
         return None
-    return Level((-number if match[1] == "-" else number) + 0.0, True)
+    return GuardrailLevel((-number if match[1] == "-" else number) + 0.0, True)
 
 
-def read_loss(problems: Problems, path: str, given: object, *, relative: bool) -> float | None:
+def read_loss(problems: ProblemList, path: str, given: object, *, relative: bool) -> float | None:
     """How much of a metric may be lost, in the units of its guardrail: percent, or the metric's own."""
     if relative:
         match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
         if match is None or match[1]:
-            problems.add(path, f"must be a percentage such as '1%', as its guardrail is one, got {shown(given)}")
+            problems.add(path, f"must be a percentage such as '1%', as its guardrail is one, got {show_value(given)}")
             return None
         return float(match[2])
     if isinstance(given, str) and given.strip().endswith("%"):
-        problems.add(path, f"must be a number in the metric's own units, as its guardrail is one, got {shown(given)}")
+        problems.add(
+            path, f"must be a number in the metric's own units, as its guardrail is one, got {show_value(given)}"
+        )
         return None
     return problems.number(path, given, low=0.0)
 
 
 def read_share(
-    problems: Problems, path: str, given: object, *, low: float = 0.0, high: float = 1.0, open_ends: str = ""
+    problems: ProblemList, path: str, given: object, *, low: float = 0.0, high: float = 1.0, open_ends: str = ""
 ) -> float | None:
     """A share: '10%' or 0.1; `open_ends` tells which ends ("low", "high") it may not reach."""
     share: float | None
@@ -96,7 +98,8 @@ def read_share(
         if share is not None and 1 < share <= 100:
             hint = f"; for {share:g} percent write '{share:g}%'"
         problems.add(
-            path, f"must be a share {above} {low:g} {below} {high:g}, such as '10%' or 0.1, got {shown(given)}{hint}"
+            path,
+            f"must be a share {above} {low:g} {below} {high:g}, such as '10%' or 0.1, got {show_value(given)}{hint}",
         )
         return None
     return share

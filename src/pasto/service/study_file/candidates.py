@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto.records import Value
 from pasto.service.study_file.schema import inside
 from pasto.space import Candidates, Choice, Integer, Real, Space, grid
 from pasto.space.parameters import Parameter, text
-from pasto.validation import Problems, nearest, shown, within
+from pasto.validation import ProblemList, nearest_name, show_value, within
 
 MOST = 10_000
 """Candidates in one study."""
@@ -24,7 +24,7 @@ _NO_BASELINE = "is missing; write the setting that is served today, such as {lik
 WAYS = ("parameters", "candidates", "ranges")
 
 
-class Settings(NamedTuple):
+class CandidateSpec(NamedTuple):
     """What may be served."""
 
     candidates: Candidates | Space
@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     document: dict[str, Any]
 
 
-def read_settings(problems: Problems, document: Mapping[str, object]) -> Settings | None:
+def read_candidates(problems: ProblemList, document: Mapping[str, object]) -> CandidateSpec | None:
     """The candidates and the baseline, or None and what is wrong with them."""
     given = [way for way in WAYS if way in document]
     if len(given) != 1:
@@ -47,12 +47,12 @@ def read_settings(problems: Problems, document: Mapping[str, object]) -> Setting
     if texts and way == "candidates":
         problems.add("constraints", "stands beside candidates, whose rows are taken as they are; leave it out")
     found: Found | None = None
-    own = Problems()  # of this part alone: what is wrong elsewhere does not keep this from being looked at
+    own = ProblemList()  # of this part alone: what is wrong elsewhere does not keep this from being looked at
     try:
         found = _READERS[way](own, document[way], texts)
         if found is not None and not own.found:
             _short_names(own, way, found[0])
-    except BadInput as error:
+    except InputError as error:
         own.add(way, f"cannot be used: {str(error).replace(', or raise limit=', '')}")
     for path, problem in own.found.items():
         problems.add(path, problem)
@@ -65,13 +65,13 @@ def read_settings(problems: Problems, document: Mapping[str, object]) -> Setting
     if baseline is None:
         return None
     constraints = {"constraints": texts} if texts else {}
-    return Settings(candidates, baseline, {"baseline": baseline, way: written, **constraints})
+    return CandidateSpec(candidates, baseline, {"baseline": baseline, way: written, **constraints})
 
 
 Found = tuple[Candidates | Space, Any]
 
 
-def _grid(problems: Problems, given: object, texts: list[str]) -> Found | None:
+def _grid(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
     levels = _lists(problems, "parameters", _named(problems, "parameters", given))
     if problems.found:
         return None
@@ -87,9 +87,9 @@ def _grid(problems: Problems, given: object, texts: list[str]) -> Found | None:
     return grid(checked, *texts, limit=MOST), {name: list(options) for name, options in checked.items()}
 
 
-def _rows(problems: Problems, given: object, texts: list[str]) -> Found | None:
+def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
     if not isinstance(given, (list, tuple)) or not 0 < len(given) <= MOST:
-        came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else shown(given)
+        came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else show_value(given)
         problems.add("candidates", f"must be a list of 1 to {MOST:,} rows such as {{w: 1}}, got {came}")
         return None
     rows: list[dict[str, object]] = []
@@ -115,7 +115,7 @@ def _rows(problems: Problems, given: object, texts: list[str]) -> Found | None:
     return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
 
 
-def _ranges(problems: Problems, given: object, texts: list[str]) -> Found | None:
+def _ranges(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
     parameters: dict[str, Parameter] = {}
     written: dict[str, Any] = {}
     for name, range_ in _named(problems, "ranges", given).items():
@@ -128,7 +128,7 @@ def _ranges(problems: Problems, given: object, texts: list[str]) -> Found | None
     return None if problems.found else (Space(parameters, *texts), written)
 
 
-def _range(problems: Problems, path: str, given: object) -> Real | Integer | None:
+def _range(problems: ProblemList, path: str, given: object) -> Real | Integer | None:
     fields = problems.fields(path, given, inside("ranges.NAME"))
     if not isinstance(given, Mapping):
         return None
@@ -142,7 +142,7 @@ def _range(problems: Problems, path: str, given: object) -> Real | Integer | Non
             ends.append(number)
     whole = fields.get("whole", False)
     if not isinstance(whole, bool):
-        problems.add(within(path, "whole"), f"must be true or false, got {shown(whole)}")
+        problems.add(within(path, "whole"), f"must be true or false, got {show_value(whole)}")
     if len(ends) < 2:
         return None
     low, high = ends
@@ -155,7 +155,7 @@ def _range(problems: Problems, path: str, given: object) -> Real | Integer | Non
     return None
 
 
-def _short_names(problems: Problems, way: str, candidates: Candidates | Space) -> None:
+def _short_names(problems: ProblemList, way: str, candidates: Candidates | Space) -> None:
     """Refuse candidates whose names would be too long for the wire."""
     if isinstance(candidates, Candidates):
         longest = max(candidates.names, key=len)
@@ -175,7 +175,7 @@ _READERS = {"parameters": _grid, "candidates": _rows, "ranges": _ranges}
 
 
 def _baseline(
-    problems: Problems, document: Mapping[str, object], candidates: Candidates | Space, way: str
+    problems: ProblemList, document: Mapping[str, object], candidates: Candidates | Space, way: str
 ) -> dict[str, Value] | None:
     given = document.get("baseline")
     if given is None:
@@ -184,7 +184,9 @@ def _baseline(
     try:
         if isinstance(given, str) and isinstance(candidates, Candidates):
             if given not in candidates.names:
-                problems.add("baseline", f"is no candidate's name: {shown(given)}; {nearest(given, candidates.names)}")
+                problems.add(
+                    "baseline", f"is no candidate's name: {show_value(given)}; {nearest_name(given, candidates.names)}"
+                )
                 return None
             return candidates[given]
         values = _named(problems, "baseline", given)
@@ -193,42 +195,44 @@ def _baseline(
         if isinstance(candidates, Candidates):
             return candidates[candidates.find(values)]
         if not candidates.contains(values):
-            problems.add("baseline", f"lies outside the ranges or breaks a constraint: {shown(given)}; widen {way}")
+            problems.add(
+                "baseline", f"lies outside the ranges or breaks a constraint: {show_value(given)}; widen {way}"
+            )
             return None
         parameters = candidates.parameters
         return {
             name: int(float(values[name])) if isinstance(kind, Integer) else values[name]  # type: ignore[arg-type, misc]
             for name, kind in parameters.items()
         }
-    except BadInput as error:
+    except InputError as error:
         problems.add("baseline", f"must be one of the candidates, so that everything can be compared with it: {error}")
         return None
 
 
-def _named(problems: Problems, path: str, given: object) -> dict[str, object]:
+def _named(problems: ProblemList, path: str, given: object) -> dict[str, object]:
     """A mapping by parameter, its names checked."""
     if not isinstance(given, Mapping) or not given:
-        problems.add(path, f"must be a mapping by parameter, such as {{like_weight: …}}, got {shown(given)}")
+        problems.add(path, f"must be a mapping by parameter, such as {{like_weight: …}}, got {show_value(given)}")
         return {}
     if len(given) > MOST_PARAMETERS:
         problems.add(path, f"has {len(given)} parameters, more than {MOST_PARAMETERS}")
         return {}
     found = {}
     for name, value in given.items():
-        spot = within(path, name if isinstance(name, str) else shown(name))
+        spot = within(path, name if isinstance(name, str) else show_value(name))
         if problems.text(spot[:300], name) is not None:
             found[str(name)] = value
     return found
 
 
-def _lists(problems: Problems, path: str, given: Mapping[str, object]) -> dict[str, Sequence[Value]]:
+def _lists(problems: ProblemList, path: str, given: Mapping[str, object]) -> dict[str, Sequence[Value]]:
     """Lists of values, every value checked."""
     found: dict[str, Sequence[Value]] = {}
     for name, values in given.items():
         spot = within(path, name)
         if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MOST:
             cure = "; write a range under ranges: instead of parameters:" if isinstance(values, Mapping) else ""
-            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {shown(values)}{cure}")
+            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {show_value(values)}{cure}")
             continue
         checked = [_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
         known = [value for value in checked if value is not None]
@@ -237,7 +241,7 @@ def _lists(problems: Problems, path: str, given: Mapping[str, object]) -> dict[s
     return found
 
 
-def _value(problems: Problems, path: str, given: object) -> Value | None:
+def _value(problems: ProblemList, path: str, given: object) -> Value | None:
     if isinstance(given, bool):
         return given
     if isinstance(given, str):
@@ -247,9 +251,9 @@ def _value(problems: Problems, path: str, given: object) -> Value | None:
     return problems.number(path, given)
 
 
-def _texts(problems: Problems, path: str, given: object) -> list[str]:
+def _texts(problems: ProblemList, path: str, given: object) -> list[str]:
     if not isinstance(given, (list, tuple)) or len(given) > MOST_PARAMETERS:
-        problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {shown(given)}")
+        problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {show_value(given)}")
         return []
     texts = [problems.text(f"{path}[{place}]", constraint, 500) for place, constraint in enumerate(given)]
     return [constraint for constraint in texts if constraint is not None]

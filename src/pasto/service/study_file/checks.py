@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pasto.durations import written_span
+from pasto.durations import format_duration
 from pasto.metrics import Column, Metric
 from pasto.objective.guardrails import likely_percentage
 from pasto.service.study_file.guardrail_bounds import find_useless_bound
-from pasto.service.study_file.sources import Sourced
-from pasto.service.study_file.spec import Rail, Spec
-from pasto.validation import Problems
+from pasto.service.study_file.sources import TeamSource
+from pasto.service.study_file.spec import GuardrailSpec, StudySpec
+from pasto.validation import ProblemList
 
 HARMLESS = 1e-3
 """Of the goal's range: a penalty that costs less at a total breach does nothing."""
 
 
-def warnings_of(spec: Spec) -> Iterator[str]:
+def warnings_of(spec: StudySpec) -> Iterator[str]:
     """One sentence for each finding."""
     goals = _goals(spec)
     for metric in goals:
@@ -47,7 +47,7 @@ def warnings_of(spec: Spec) -> Iterator[str]:
         )
 
 
-def _goals(spec: Spec) -> list[Metric]:
+def _goals(spec: StudySpec) -> list[Metric]:
     names = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
     return [spec.metrics[name] for name in names]
 
@@ -56,7 +56,7 @@ def _halves(metric: Metric) -> str:
     return "" if metric.denominator is None else " on both of its halves"
 
 
-def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[str]:
+def _rail(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) -> Iterator[str]:
     metric = spec.metrics[rail.metric]
     if metric not in goals and not metric.bounded:
         yield (
@@ -94,7 +94,7 @@ def _rail(spec: Spec, path: str, rail: Rail, goals: list[Metric]) -> Iterator[st
         )
 
 
-def _worst_cost(rail: Rail, metric: Metric) -> float | None:
+def _worst_cost(rail: GuardrailSpec, metric: Metric) -> float | None:
     """What a breach as large as the target itself costs; None where that cannot be told."""
     if rail.penalty is None:
         return None
@@ -112,18 +112,20 @@ def _span(goals: list[Metric]) -> float | None:
     return column.high - column.low
 
 
-def check_times(problems: Problems, metrics: Mapping[str, Metric], maturity: float, source: Sourced | None) -> None:
+def check_times(
+    problems: ProblemList, metrics: Mapping[str, Metric], maturity: float, source: TeamSource | None
+) -> None:
     """Note windows that are not over when a round is learned, and tables that do not say when something happened.
 
     >>> likes = Metric("likes", Column("likes", "like", None, "count", window=7200.0))
-    >>> problems = Problems()
+    >>> problems = ProblemList()
     >>> check_times(problems, {"likes": likes}, 3600.0, None)
     >>> list(problems.found)
     ['metrics.likes.window']
     """
     for path, column in _windows(metrics):
         if column.window is not None and column.window > maturity:
-            told, have = written_span(column.window), written_span(maturity)
+            told, have = format_duration(column.window), format_duration(maturity)
             problems.add(
                 path,
                 f"of {told} is longer than rounds.maturity of {have}: units that come at a round's end would be "

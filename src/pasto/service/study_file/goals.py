@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pasto.errors import BadObjective
+from pasto.errors import ObjectiveError
 from pasto.metrics import Metric
 from pasto.objective import Objective, Ratio, maximize, minimize
-from pasto.service.study_file.amounts import Level, plain, read_level, read_loss
+from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss
 from pasto.service.study_file.guardrail_bounds import find_useless_bound
 from pasto.service.study_file.schema import inside
-from pasto.service.study_file.spec import Rail
-from pasto.validation import Problems, nearest, shown, within
+from pasto.service.study_file.spec import GuardrailSpec
+from pasto.validation import ProblemList, nearest_name, show_value, within
 
 MOST = 64
 """Guardrails in one study."""
 
 
-def read_aims(
-    problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
-) -> tuple[Objective, tuple[Rail, ...]] | None:
+def read_goals(
+    problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
+) -> tuple[Objective, tuple[GuardrailSpec, ...]] | None:
     """The objective and its guardrails, or None and what is wrong with them.
 
     A bound that the metric cannot cross is refused, except in a study that is stored already: it goes on as it is.
@@ -29,7 +29,7 @@ def read_aims(
     objective = _goal(problems, document, metrics)
     given = document.get("guardrails", [])
     if not isinstance(given, (list, tuple)) or len(given) > MOST:
-        problems.add("guardrails", f"must be a list of at most {MOST} guardrails, got {shown(given)}")
+        problems.add("guardrails", f"must be a list of at most {MOST} guardrails, got {show_value(given)}")
         return None
     rails = []
     for place, row in enumerate(given):
@@ -46,7 +46,7 @@ def read_aims(
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
             objective = objective.keep(source(metrics[rail.metric]), penalty=rail.penalty, **side)
-        except BadObjective as error:
+        except ObjectiveError as error:
             problems.add(path, f"cannot be used: {error}")
             continue
         rails.append(rail)
@@ -71,7 +71,7 @@ def goal_document(objective: Objective) -> dict[str, Any]:
     return {"maximize" if objective.sign > 0 else "minimize": aim}
 
 
-def rail_document(rail: Rail) -> dict[str, Any]:
+def rail_document(rail: GuardrailSpec) -> dict[str, Any]:
     """A guardrail as a study file writes it."""
     percent = rail.at.relative
     written: dict[str, Any] = {"keep": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
@@ -84,19 +84,19 @@ def rail_document(rail: Rail) -> dict[str, Any]:
     return written
 
 
-def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[str, Metric]) -> Objective | None:
+def _goal(problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric]) -> Objective | None:
     if "goal" not in document:
         problems.add("goal", "is missing; write {maximize: METRIC} or {minimize: METRIC}")
         return None
     goal = document["goal"]
     if isinstance(goal, str):
-        problems.add("goal", f"must say maximize or minimize, got {shown(goal)}; write {{maximize: {goal[:60]}}}")
+        problems.add("goal", f"must say maximize or minimize, got {show_value(goal)}; write {{maximize: {goal[:60]}}}")
         return None
     fields = problems.fields("goal", goal, inside("goal"))
     if not fields and document["goal"]:
         return None  # misspelt, as has been told
     if len(fields) != 1:
-        problems.add("goal", f"needs either maximize or minimize, one of them only, got {shown(document['goal'])}")
+        problems.add("goal", f"needs either maximize or minimize, one of them only, got {show_value(document['goal'])}")
         return None
     (verb, given), build = next(iter(fields.items())), maximize if "maximize" in fields else minimize
     path = within("goal", verb)
@@ -107,7 +107,7 @@ def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[s
         problems.add(path, "names no metric; write one, or weights such as {watch_time: 1, comments: 0.3}")
     weights: dict[str, float] = {}
     for name, weight in given.items():
-        spot = within(path, name if isinstance(name, str) else shown(name))
+        spot = within(path, name if isinstance(name, str) else show_value(name))
         metric = _metric(problems, spot, name, metrics)
         number = problems.number(spot, weight)
         if number == 0:
@@ -119,7 +119,9 @@ def _goal(problems: Problems, document: Mapping[str, object], metrics: Mapping[s
     return build(weights) if weights and len(weights) == len(given) else None
 
 
-def _rail(problems: Problems, path: str, fields: Mapping[str, object], metrics: Mapping[str, Metric]) -> Rail | None:
+def _rail(
+    problems: ProblemList, path: str, fields: Mapping[str, object], metrics: Mapping[str, Metric]
+) -> GuardrailSpec | None:
     if "keep" not in fields:
         problems.add(within(path, "keep"), "is missing; name the metric, as in {keep: like_rate, at_least: -2%}")
         return None
@@ -147,7 +149,7 @@ def _rail(problems: Problems, path: str, fields: Mapping[str, object], metrics: 
     tolerance = losses["tolerance"]
     if tolerance is None:
         tolerance = 0.0 if penalty is None else _allowance(at)
-    floor: Level | None = at.moved(-tolerance if lower else tolerance)
+    floor: GuardrailLevel | None = at.moved(-tolerance if lower else tolerance)
     if "floor" in fields:
         floor = read_level(problems, within(path, "floor"), fields["floor"])
     if floor is None:
@@ -161,17 +163,17 @@ def _rail(problems: Problems, path: str, fields: Mapping[str, object], metrics: 
             f"that does as it is told; put it at or {word} {at.written()}",
         )
         return None
-    return Rail("", metric.name, at, lower, penalty, losses["budget"], floor, tolerance)
+    return GuardrailSpec("", metric.name, at, lower, penalty, losses["budget"], floor, tolerance)
 
 
-def _allowance(at: Level) -> float:
+def _allowance(at: GuardrailLevel) -> float:
     """How far a soft guardrail may settle beyond its target: as much again in percent, a tenth in own units."""
     return max(abs(at.number), 1.0) if at.relative else 0.1 * abs(at.number)
 
 
-def _metric(problems: Problems, path: str, given: object, metrics: Mapping[str, Metric]) -> Metric | None:
+def _metric(problems: ProblemList, path: str, given: object, metrics: Mapping[str, Metric]) -> Metric | None:
     if isinstance(given, str) and given in metrics:
         return metrics[given]
     if metrics:  # with no usable metric at all, that is what is told
-        problems.add(path, f"names no metric: {shown(given)}; {nearest(given, metrics)}")
+        problems.add(path, f"names no metric: {show_value(given)}; {nearest_name(given, metrics)}")
     return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pasto.metrics import Metric
 from pasto.objective.guardrails import likely_percentage
-from pasto.service.study_file.amounts import Level
-from pasto.service.study_file.spec import Rail
+from pasto.service.study_file.amounts import GuardrailLevel
+from pasto.service.study_file.spec import GuardrailSpec
 
 
-def find_useless_bound(rail: Rail, metric: Metric) -> tuple[str, str] | None:
+def find_useless_bound(rail: GuardrailSpec, metric: Metric) -> tuple[str, str] | None:
     """Return the field of a bound that its metric can never cross or never reach, and what to write instead."""
     side = "at_least" if rail.lower else "at_most"
     if (problem := bound_problem(metric, rail.at, lower=rail.lower)) is not None:
@@ -23,14 +23,14 @@ def find_useless_bound(rail: Rail, metric: Metric) -> tuple[str, str] | None:
     )
 
 
-def bound_problem(metric: Metric, bound: Level, *, lower: bool) -> str | None:
+def bound_problem(metric: Metric, bound: GuardrailLevel, *, lower: bool) -> str | None:
     """Return what is wrong with a bound that lies outside of what its metric can be, or None.
 
     >>> from pasto.metrics import parse_metrics
     >>> likes = parse_metrics({"likes": {"event": "like", "per_unit": "count"}})["likes"]
-    >>> bound_problem(likes, Level(-0.02, False), lower=True)
+    >>> bound_problem(likes, GuardrailLevel(-0.02, False), lower=True)
     "is -0.02, and likes is never below 0, so the guardrail cannot fail. For a change against the baseline write '-2%'"
-    >>> bound_problem(likes, Level(-2.0, True), lower=True) is None
+    >>> bound_problem(likes, GuardrailLevel(-2.0, True), lower=True) is None
     True
     """
     low, high = metric.reach
@@ -50,12 +50,12 @@ def bound_problem(metric: Metric, bound: Level, *, lower: bool) -> str | None:
     return None
 
 
-def _beyond(bound: Level, near: float, *, lower: bool) -> bool:
+def _beyond(bound: GuardrailLevel, near: float, *, lower: bool) -> bool:
     """Return whether a metric that ends at `near` can never be on the wrong side of a bound."""
     if bound.relative:  # a metric that is not negative falls by 100% at most
         return lower and near >= 0 and bound.number <= -100
     return bound.number <= near if lower else bound.number >= near
 
 
-def _shown(bound: Level) -> str:
+def _shown(bound: GuardrailLevel) -> str:
     return str(bound.written()) if bound.relative else f"{bound.number:g}"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from pasto.errors import BadSpec, MissingExtra
+from pasto.errors import MissingExtraError, StudyFileError
 from pasto.service.study_file.parser import parse_spec
-from pasto.service.study_file.spec import Spec
-from pasto.validation import shown
+from pasto.service.study_file.spec import StudySpec
+from pasto.validation import show_value
 
 LARGEST = 4 * 2**20
 """Bytes of a study file: ten thousand candidates fit well."""
@@ -29,27 +29,29 @@ Kind = Literal["yaml", "json", "toml"]
 _ENDINGS: dict[str, Kind] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
 
 
-def load_spec(path: str | Path) -> Spec:
+def load_spec(path: str | Path) -> StudySpec:
     """Read a study file; its ending says what it is."""
     file = Path(path)
     kind = _ENDINGS.get(file.suffix.lower())
     if kind is None:
-        raise BadSpec({"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that it is known what it is"})
+        raise StudyFileError(
+            {"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that it is known what it is"}
+        )
     try:
         with file.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except OSError as error:
-        raise BadSpec({"": f"{file} cannot be read: {error.strerror or error}"}) from error
+        raise StudyFileError({"": f"{file} cannot be read: {error.strerror or error}"}) from error
     return read_spec(content, kind)
 
 
-def read_spec(text: str | bytes, kind: Kind) -> Spec:
+def read_spec(text: str | bytes, kind: Kind) -> StudySpec:
     """Read a study file's text of that kind.
 
     >>> read_spec('{"name": "feed", "name": "food"}', "json")
     Traceback (most recent call last):
     ...
-    pasto.errors.BadSpec: the json text cannot be read: 'name' stands there twice
+    pasto.errors.StudyFileError: the json text cannot be read: 'name' stands there twice
     """
     return parse_spec(read_document(text, kind))
 
@@ -57,11 +59,11 @@ def read_spec(text: str | bytes, kind: Kind) -> Spec:
 def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
     """The plain document in a text, not yet checked as a study."""
     if kind not in _READERS:
-        raise BadSpec({"": f"a study file is yaml, json or toml, got {shown(kind)}"})
+        raise StudyFileError({"": f"a study file is yaml, json or toml, got {show_value(kind)}"})
     if len(text) > LARGEST:
-        raise BadSpec({"": f"the {kind} text has over {LARGEST // 2**20} MiB; a study file is smaller"})
+        raise StudyFileError({"": f"the {kind} text has over {LARGEST // 2**20} MiB; a study file is smaller"})
     if kind != "json" and len(text) > MAX_CHARACTERS:
-        raise BadSpec(
+        raise StudyFileError(
             {"": f"the {kind} text may have {MAX_CHARACTERS:,} characters, got {len(text):,}; write it as JSON"}
         )
     try:
@@ -70,12 +72,12 @@ def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
         if "\\u" in given:  # only so can half a surrogate pair come in, which nothing could send back
             json.dumps(document, ensure_ascii=False, default=str, skipkeys=True).encode()
     except RecursionError:
-        raise BadSpec({"": f"the {kind} text is nested too deeply"}) from None
+        raise StudyFileError({"": f"the {kind} text is nested too deeply"}) from None
     except (ValueError, OverflowError) as error:
-        raise BadSpec({"": f"the {kind} text cannot be read: {' '.join(str(error).split())[:300]}"}) from None
+        raise StudyFileError({"": f"the {kind} text cannot be read: {' '.join(str(error).split())[:300]}"}) from None
     if not isinstance(document, dict):
-        raise BadSpec(
-            {"": f"the {kind} text must be a mapping of fields such as name and metrics, got {shown(document)}"}
+        raise StudyFileError(
+            {"": f"the {kind} text must be a mapping of fields such as name and metrics, got {show_value(document)}"}
         )
     return document
 
@@ -101,7 +103,7 @@ def _yaml(text: str) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise MissingExtra("a YAML study file needs PyYAML", "serve") from error
+        raise MissingExtraError("a YAML study file needs PyYAML", "serve") from error
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]

@@ -9,23 +9,23 @@ from dataclasses import asdict, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from pasto.durations import read_span
-from pasto.errors import BadSpec, MissingExtra, PastoError
+from pasto.durations import parse_duration
+from pasto.errors import MissingExtraError, PastoError, StudyFileError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
 from pasto.optimize.learners import LEARNERS, Learner, Thompson
 from pasto.optimize.learners.mirror_ascent import constant
 from pasto.service.study_file.amounts import read_share
-from pasto.service.study_file.candidates import read_settings
+from pasto.service.study_file.candidates import read_candidates
 from pasto.service.study_file.checks import check_times, warnings_of
-from pasto.service.study_file.goals import goal_document, rail_document, read_aims
+from pasto.service.study_file.goals import goal_document, rail_document, read_goals
 from pasto.service.study_file.schema import inside, learner_settings
 from pasto.service.study_file.sources import read_source
-from pasto.service.study_file.spec import Rounds, Spec, Traffic
+from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
 from pasto.space import Candidates, Space
 from pasto.study.study import MOST_POINTS
-from pasto.validation import Problems, nearest, shown, within
+from pasto.validation import ProblemList, nearest_name, show_value, within
 
 SHORTEST = 1.0
 """Seconds that a round lasts at least."""
@@ -33,7 +33,7 @@ SHORTEST = 1.0
 MOST_EXPOSURES = 10**12
 
 
-def read_traffic(problems: Problems, given: object) -> Traffic:
+def read_traffic(problems: ProblemList, given: object) -> TrafficSpec:
     """Shares of traffic; what is not said takes its default."""
     fields = problems.fields("traffic", given, inside("traffic"))
     ends = {"control": "high", "explore": "low", "floor": "high", "cap": "low", "entry": "low"}
@@ -42,24 +42,26 @@ def read_traffic(problems: Problems, given: object) -> Traffic:
         for name, value in fields.items()
         if not (value is None and name in ("cap", "entry"))
     }
-    return Traffic(**{name: share for name, share in read.items() if share is not None})
+    return TrafficSpec(**{name: share for name, share in read.items() if share is not None})
 
 
-def read_rounds(problems: Problems, given: object) -> Rounds:
+def read_rounds(problems: ProblemList, given: object) -> RoundsSpec:
     """When rounds end; what is not said takes its default."""
     fields = problems.fields("rounds", given, inside("rounds"))
-    maturity = read_span(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
-    late = read_span(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
+    maturity = parse_duration(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
+    late = parse_duration(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
     if "exposures" not in fields:
-        every = read_span(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
-        return Rounds(every=every, maturity=maturity, late=late)
+        every = parse_duration(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
+        return RoundsSpec(every=every, maturity=maturity, late=late)
     exposures = fields["exposures"]
     if "every" in fields:
         problems.add("rounds.exposures", "stands beside every; a round ends by time or by exposures, so keep one")
     if isinstance(exposures, bool) or not isinstance(exposures, int) or not 1 <= exposures <= MOST_EXPOSURES:
-        problems.add("rounds.exposures", f"must be a whole number from 1 to {MOST_EXPOSURES:,}, got {shown(exposures)}")
+        problems.add(
+            "rounds.exposures", f"must be a whole number from 1 to {MOST_EXPOSURES:,}, got {show_value(exposures)}"
+        )
         exposures = None
-    return Rounds(every=None, exposures=exposures, maturity=maturity, late=late)
+    return RoundsSpec(every=None, exposures=exposures, maturity=maturity, late=late)
 
 
 MOST_CONTRASTED = 500
@@ -67,7 +69,7 @@ MOST_CONTRASTED = 500
 
 
 def read_learner(
-    problems: Problems, document: Mapping[str, object], traffic: Traffic, candidates: Candidates | Space | None
+    problems: ProblemList, document: Mapping[str, object], traffic: TrafficSpec, candidates: Candidates | Space | None
 ) -> tuple[Learner[Any], dict[str, Any]] | None:
     """The learner with its settings, and how the file writes it in full."""
     given = document.get("learner", "thompson")
@@ -78,7 +80,9 @@ def read_learner(
         name = settings.pop("name", None)
     if not isinstance(name, str) or name not in LEARNERS:
         path = "learner.name" if isinstance(given, Mapping) else "learner"
-        problems.add(path, f"must be one of {', '.join(LEARNERS)}, got {shown(name)}; {nearest(name, LEARNERS)}")
+        problems.add(
+            path, f"must be one of {', '.join(LEARNERS)}, got {show_value(name)}; {nearest_name(name, LEARNERS)}"
+        )
         return None
     before = len(problems.found)
     if "floor" in settings:
@@ -111,16 +115,16 @@ def read_learner(
     return built, {"name": name, **written}
 
 
-def _check(problems: Problems, path: str, setting: str, value: object) -> None:
+def _check(problems: ProblemList, path: str, setting: str, value: object) -> None:
     """Refuse a setting of the wrong kind; the learner itself refuses one out of range."""
     if setting == "draws":
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
-            problems.add(path, f"must be a whole number from 1 to 10,000, got {shown(value)}")
+            problems.add(path, f"must be a whole number from 1 to 10,000, got {show_value(value)}")
     elif setting in ("structure", "contrast"):
         choices = {"structure": ("auto", "independent", "process"), "contrast": ("auto", "difference", "percent", None)}
         if value not in choices[setting]:
             wanted = ", ".join("null" if choice is None else choice for choice in choices[setting])
-            problems.add(path, f"must be one of {wanted}, got {shown(value)}")
+            problems.add(path, f"must be one of {wanted}, got {show_value(value)}")
     elif setting == "half_life" and value is None:
         return
     else:
@@ -136,7 +140,7 @@ _UNIT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 DAY = 86_400.0
 
 
-def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
+def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpec:
     """Check a study file's document and make it a Spec; raises BadSpec with every problem, by field.
 
     With `stored`, the document is one that the store holds: a guardrail that cannot fail is then a warning, because a
@@ -145,18 +149,20 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     >>> parse_spec({"name": "Feed", "gaol": {"maximize": "likes"}})
     Traceback (most recent call last):
     ...
-    pasto.errors.BadSpec: gaol is no field here; did you mean 'goal'?; name must be ...
+    pasto.errors.StudyFileError: gaol is no field here; did you mean 'goal'?; name must be ...
     """
-    problems = Problems()
+    problems = ProblemList()
     fields = problems.fields("", document, inside(""))
     name = _word(problems, "name", fields.get("name"), _NAME, "up to 63 of a-z, 0-9, _ and -, such as home-feed")
     unit = _word(problems, "unit", fields.get("unit", "user"), _UNIT, "one word, such as user, session or request")
     description = fields.get("description", "")
     if not (isinstance(description, str) and len(description) <= 2000 and "".join(description.split()).isprintable()):
-        problems.add("description", f"must be a printable text of at most 2,000 characters, got {shown(description)}")
-    settings = read_settings(problems, fields)
+        problems.add(
+            "description", f"must be a printable text of at most 2,000 characters, got {show_value(description)}"
+        )
+    settings = read_candidates(problems, fields)
     metrics = _metrics(problems, fields)
-    aims = read_aims(problems, fields, metrics, stored=stored)
+    aims = read_goals(problems, fields, metrics, stored=stored)
     traffic = read_traffic(problems, fields.get("traffic", {}))
     rounds = read_rounds(problems, fields.get("rounds", {}))
     learner = read_learner(problems, fields, traffic, None if settings is None else settings.candidates)
@@ -166,7 +172,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     signed = _signed(problems, fields.get("exposures", {}), has_source=fields.get("source") is not None)
     check_times(problems, metrics, rounds.maturity, source)
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
-    expires_after = read_span(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
+    expires_after = parse_duration(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
     if settings is not None and isinstance(settings.candidates, Candidates) and traffic.cap is not None:
         _room(problems, traffic.cap, len(settings.candidates))
     problems.refuse()
@@ -193,7 +199,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
         written["exposures"] = {"signed": True}
     if "floor" not in _mapping(fields.get("traffic")) and learner[0].name != "thompson":
         written["traffic"].pop("floor")  # the paper's learners have a schedule of their own where none is named
-    spec = Spec(
+    spec = StudySpec(
         name=name,
         unit=unit,
         description=str(description),
@@ -216,35 +222,35 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> Spec:
     return replace(spec, warnings=tuple(warnings_of(spec)))
 
 
-def _word(problems: Problems, path: str, given: object, pattern: re.Pattern[str], rule: str) -> str | None:
+def _word(problems: ProblemList, path: str, given: object, pattern: re.Pattern[str], rule: str) -> str | None:
     if isinstance(given, str) and pattern.fullmatch(given):
         return given
-    problems.add(path, f"is missing; write {rule}" if given is None else f"must be {rule}; got {shown(given)}")
+    problems.add(path, f"is missing; write {rule}" if given is None else f"must be {rule}; got {show_value(given)}")
     return None
 
 
-def _metrics(problems: Problems, fields: Mapping[str, object]) -> dict[str, Metric]:
+def _metrics(problems: ProblemList, fields: Mapping[str, object]) -> dict[str, Metric]:
     if "metrics" not in fields:
         problems.add("metrics", "is missing; define what is measured, such as {likes: {event: like, per_unit: count}}")
         return {}
     try:
         return parse_metrics(fields["metrics"])  # type: ignore[arg-type]  # it refuses what is no mapping
-    except BadSpec as error:
+    except StudyFileError as error:
         problems.take(error)
         return {}
 
 
-def _signed(problems: Problems, given: object, *, has_source: bool) -> bool:
+def _signed(problems: ProblemList, given: object, *, has_source: bool) -> bool:
     signed = problems.fields("exposures", given, inside("exposures")).get("signed", False)
     if not isinstance(signed, bool):
-        problems.add("exposures.signed", f"must be true or false, got {shown(signed)}")
+        problems.add("exposures.signed", f"must be true or false, got {show_value(signed)}")
         return False
     if signed and has_source:
         problems.add("exposures.signed", "cannot be checked in tables of your own; leave it out, or leave source out")
     return signed
 
 
-def _room(problems: Problems, cap: float, count: int) -> None:
+def _room(problems: ProblemList, cap: float, count: int) -> None:
     if cap * count < 1 - 1e-9:
         problems.add(
             "traffic.cap",
@@ -260,24 +266,24 @@ def _columns(objective: Objective, metrics: Mapping[str, Metric]) -> tuple[Colum
     return tuple({**first, **known}.values())
 
 
-def _possible(spec: Spec) -> None:
+def _possible(spec: StudySpec) -> None:
     """Refuse what only a study itself can find impossible."""
     try:
         study = spec.study(seed=0)
     except PastoError as error:
-        field = "ranges" if isinstance(error, MissingExtra) else "learner"
-        raise BadSpec({field: f"cannot be used: {error}"}) from error
+        field = "ranges" if isinstance(error, MissingExtraError) else "learner"
+        raise StudyFileError({field: f"cannot be used: {error}"}) from error
     every, kept = spec.rounds.every, spec.kept
     count = len(study.candidates) if study.space is None else MOST_POINTS
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > kept:
-        raise BadSpec(
+        raise StudyFileError(
             {
                 "rounds.maturity": f"makes {waiting:,} rounds wait at once, and a study of {count:,} candidates keeps "
                 f"{kept} policies for waiting rounds; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
             }
         )
     if every is not None and (correctable := math.ceil(spec.rounds.late / every) + 1) > kept:
-        raise BadSpec(
+        raise StudyFileError(
             {
                 "rounds.late": f"leaves {correctable:,} rounds open to correction at once, and a study of {count:,} "
                 f"candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or make rounds "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pasto.inference import Quantity, Range
-from pasto.inference.guardrail_evidence import Basis, Floor
+from pasto.inference import Quantity, ValueRange
+from pasto.inference.guardrail_evidence import Basis, StopLevel
 from pasto.metrics import Column
-from pasto.service.study_file import Spec
-from pasto.service.study_file.spec import Rail
+from pasto.service.study_file import StudySpec
+from pasto.service.study_file.spec import GuardrailSpec
 
 
-def quantities(spec: Spec) -> dict[str, Quantity]:
+def quantities(spec: StudySpec) -> dict[str, Quantity]:
     """Every metric by its columns, ratios as ratios.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -25,7 +25,7 @@ def quantities(spec: Spec) -> dict[str, Quantity]:
     }
 
 
-def floors(spec: Spec) -> tuple[Floor, ...]:
+def floors(spec: StudySpec) -> tuple[StopLevel, ...]:
     """Where each guardrail's traffic is pulled, with the range its metric was given.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -38,7 +38,7 @@ def floors(spec: Spec) -> tuple[Floor, ...]:
         metric = spec.metrics[rail.metric]
         level = rail.floor
         found.append(
-            Floor(
+            StopLevel(
                 name=rail.name,
                 quantity=known[rail.metric],
                 value=level.number / 100.0 if level.relative else level.number,
@@ -52,7 +52,7 @@ def floors(spec: Spec) -> tuple[Floor, ...]:
     return tuple(found)
 
 
-def floor_basis(spec: Spec, rail: Rail) -> Basis | None:
+def floor_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
     """Return what a floor in the metric's own units is judged against; None for a percentage.
 
     The control of the same rounds, if there is one. A level that is not above zero is not a share of anything, so
@@ -70,7 +70,7 @@ def floor_basis(spec: Spec, rail: Rail) -> Basis | None:
     return "control" if spec.traffic.control > 0 and rail.floor.number > 0 else "days"
 
 
-def _range(column: Column) -> Range | None:
+def _range(column: Column) -> ValueRange | None:
     if column.low is None or column.high is None:
         return None
-    return Range(column.low, column.high)
+    return ValueRange(column.low, column.high)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pasto.metrics.sources.team_tables import EventTable, ExposureTable, Tables
+from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTables
 from pasto.service.study_file.schema import inside
-from pasto.validation import Problems, shown
+from pasto.validation import ProblemList, show_value
 
 MOST_TABLES = 64
 _ORIGIN = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -17,12 +17,12 @@ _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}(\.[A-Za-z_][A-Za-z0-9_-]{0,62
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
+class TeamSource:
     """Where a study's events are, instead of in PASTO's own store."""
 
     origin: str
     """One of the places that the service's operator has named; never an address."""
-    tables: Tables
+    tables: TeamTables
 
     def document(self) -> dict[str, Any]:
         """As a study file writes it."""
@@ -30,10 +30,10 @@ class Sourced:
         return {"from": self.origin, "exposures": _written(asdict(self.tables.exposures)), "events": events}
 
 
-def read_source(problems: Problems, given: object) -> Sourced | None:
+def read_source(problems: ProblemList, given: object) -> TeamSource | None:
     """The section `source`; what is wrong with it is noted.
 
-    >>> problems = Problems()
+    >>> problems = ProblemList()
     >>> read_source(problems, {"from": "lake", "exposures": {"table": "seen"}, "events": []}) is None
     True
     >>> problems.found["source.events"]
@@ -45,7 +45,7 @@ def read_source(problems: Problems, given: object) -> Sourced | None:
         problems.add(
             "source.from",
             f"must be the name of a place that the service's operator has set as PASTO_SOURCE_NAME: up to 32 of a-z, "
-            f"0-9 and _, got {shown(origin)}",
+            f"0-9 and _, got {show_value(origin)}",
         )
     exposures = _read(problems, "source.exposures", fields.get("exposures"), ("table", "unit", "version"))
     listed = fields.get("events")
@@ -53,17 +53,19 @@ def read_source(problems: Problems, given: object) -> Sourced | None:
         problems.add(
             "source.events",
             f"must be a list of 1 to {MOST_TABLES} tables, such as [{{table: plays, event: play, version: policy}}], "
-            f"got {shown(listed)}",
+            f"got {show_value(listed)}",
         )
         listed = []
     tables = [_event_table(problems, f"source.events[{place}]", one, exposures) for place, one in enumerate(listed)]
     if exposures is None or not tables or any(table is None for table in tables) or not isinstance(origin, str):
         return None
-    return Sourced(origin, Tables(ExposureTable(**exposures), tuple(table for table in tables if table is not None)))
+    return TeamSource(
+        origin, TeamTables(ExposureTable(**exposures), tuple(table for table in tables if table is not None))
+    )
 
 
 def _event_table(
-    problems: Problems, path: str, given: object, exposures: Mapping[str, Any] | None
+    problems: ProblemList, path: str, given: object, exposures: Mapping[str, Any] | None
 ) -> EventTable | None:
     read = _read(problems, path, given, ("table", "unit"), section="source.events")
     if read is None:
@@ -81,7 +83,7 @@ def _event_table(
 
 
 def _read(
-    problems: Problems, path: str, given: object, needed: tuple[str, ...], section: str | None = None
+    problems: ProblemList, path: str, given: object, needed: tuple[str, ...], section: str | None = None
 ) -> dict[str, Any] | None:
     """The names in one table's section, None where one is wrong."""
     before = len(problems.found)
@@ -96,7 +98,7 @@ def _read(
                 for text in pair
             ):
                 problems.add(
-                    f"{path}.fields", f"must be columns by field, such as {{seconds: secs}}, got {shown(value)}"
+                    f"{path}.fields", f"must be columns by field, such as {{seconds: secs}}, got {show_value(value)}"
                 )
             else:
                 read["fields"] = dict(value)
@@ -104,7 +106,7 @@ def _read(
             if isinstance(value, str) and _TABLE.fullmatch(value):
                 read["table"] = value
             else:
-                problems.add(f"{path}.table", f"must be a table's name, such as lake.plays, got {shown(value)}")
+                problems.add(f"{path}.table", f"must be a table's name, such as lake.plays, got {show_value(value)}")
         else:
             text = problems.text(f"{path}.{name}", value, 128 if name == "event" else 63)
             if text is not None:

@@ -10,21 +10,21 @@ from pasto.metrics import Column, Metric
 from pasto.objective import Objective
 from pasto.optimize.learners import Learner
 from pasto.records import Value
-from pasto.service.study_file.amounts import Level
-from pasto.service.study_file.sources import Sourced
+from pasto.service.study_file.amounts import GuardrailLevel
+from pasto.service.study_file.sources import TeamSource
 from pasto.space import Candidates, Space
 from pasto.study import Study
 from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
 
 
 @dataclass(frozen=True, slots=True)
-class Rail:
+class GuardrailSpec:
     """A guardrail's three numbers: where it is kept, what exploring may cost it, and where traffic is pulled."""
 
     name: str
     """As the objective names it."""
     metric: str
-    at: Level
+    at: GuardrailLevel
     """The target where it is soft, the limit where it is hard."""
     lower: bool
     """True for at_least, False for at_most."""
@@ -32,14 +32,14 @@ class Rail:
     """None makes it hard."""
     budget: float | None
     """How far the served policy may miss it while learning, in percent or in the metric's units as `at` is."""
-    floor: Level
+    floor: GuardrailLevel
     """The breaker's: a metric surely on the wrong side of it stops the study."""
     tolerance: float
     """How far beyond `at` the floor lies where the file names none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficSpec:
     """Who may be served what, as shares."""
 
     control: float = 0.1
@@ -58,7 +58,7 @@ LOOK_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class RoundsSpec:
     """When a round ends, and when it may be learned from."""
 
     every: float | None = 3600.0
@@ -73,14 +73,14 @@ class Rounds:
     def pace(self) -> float:
         """Seconds between closes, or between looks at a phase if exposures end a round.
 
-        >>> Rounds(every=None, exposures=5000).pace
+        >>> RoundsSpec(every=None, exposures=5000).pace
         3600.0
         """
         return self.every or LOOK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class StudySpec:
     """One study as its file states it; built by `parse_spec`.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
@@ -100,9 +100,9 @@ class Spec:
     columns: tuple[Column, ...]
     """What is measured: the objective's metrics in their order, then the others."""
     objective: Objective
-    guardrails: tuple[Rail, ...]
-    traffic: Traffic
-    rounds: Rounds
+    guardrails: tuple[GuardrailSpec, ...]
+    traffic: TrafficSpec
+    rounds: RoundsSpec
     learner: Learner[Any]
     confidence: float
     expires_after: float
@@ -111,7 +111,7 @@ class Spec:
     """The same as plain JSON, with every default written out."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """What is usable, but probably not what was meant."""
-    source: Sourced | None = None
+    source: TeamSource | None = None
     """A team's own tables; None where events are sent to PASTO."""
     signed: bool = False
     """Whether an exposure that is sent must be signed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data import Interactions
 from pasto_research.paper.data.amazon import load, price_of
 from pasto_research.paper.table2_amazon import found
@@ -90,23 +90,23 @@ def test_every_set_in_a_directory_is_found(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert [pairs.name for pairs in found(tmp_path)] == ["Amazon Beauty", "Amazon Games"]
     assert [pairs.name for pairs in found(tmp_path / "games")] == ["Amazon Games"]
-    with pytest.raises(BadInput, match="holds no Amazon reviews"):
+    with pytest.raises(InputError, match="holds no Amazon reviews"):
         found(tmp_path / "other")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no Amazon reviews: a metadata file"):
+    with pytest.raises(InputError, match="holds no Amazon reviews: a metadata file"):
         load(tmp_path)
     write_metadata(tmp_path)
     (tmp_path / "ratings.csv").write_text("short,alsoshort,5,1\n")
-    with pytest.raises(BadInput, match="neither of the first two columns"):
+    with pytest.raises(InputError, match="neither of the first two columns"):
         load(tmp_path)
     (tmp_path / "ratings.csv").unlink()
     (tmp_path / "reviews.json").write_text('{"reviewerID": "A1"}\n')
-    with pytest.raises(BadInput, match="a review needs reviewerID, asin and overall"):
+    with pytest.raises(InputError, match="a review needs reviewerID, asin and overall"):
         load(tmp_path)
     (tmp_path / "reviews.json").write_text("{broken\n")
-    with pytest.raises(BadInput, match="line 1, is no JSON object"):
+    with pytest.raises(InputError, match="line 1, is no JSON object"):
         load(tmp_path)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data.kuairand import PRIOR, WEIGHT, History, find, impressions, load
 
 Table = dict[str, NDArray[Any]]
@@ -59,7 +59,7 @@ def test_impressions_of_the_main_feed_are_sorted_and_described() -> None:
 
 
 def test_a_directory_without_the_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"holds no KuaiRand: val.parquet, test.parquet"):
+    with pytest.raises(InputError, match=r"holds no KuaiRand: val.parquet, test.parquet"):
         find(tmp_path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data import Interactions, Source, find
 from pasto_research.paper.data.movielens import load
 
@@ -94,20 +94,20 @@ def test_a_row_that_is_no_rating_is_named(tmp_path: Path, row: str) -> None:
     write_csv(tmp_path)
     with (tmp_path / "ratings.csv").open("a") as file:
         file.write(f"{row}\n")
-    with pytest.raises(BadInput, match=f"4 numbers a line, parted by ','; it has the line '{row}'"):
+    with pytest.raises(InputError, match=f"4 numbers a line, parted by ','; it has the line '{row}'"):
         load(tmp_path)
 
 
 def test_files_that_are_missing_damaged_or_another_table_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"holds no MovieLens: ratings.csv and movies.csv are needed"):
+    with pytest.raises(InputError, match=r"holds no MovieLens: ratings.csv and movies.csv are needed"):
         load(tmp_path)
     write_csv(tmp_path)
     (tmp_path / "ratings.csv").write_text("user,item,rating,timestamp\n1,2,3,4\n")
-    with pytest.raises(BadInput, match=r"should begin with userId,movieId,rating,timestamp"):
+    with pytest.raises(InputError, match=r"should begin with userId,movieId,rating,timestamp"):
         load(tmp_path)
     (tmp_path / "ratings.csv").unlink()
     (tmp_path / "ratings.csv.gz").write_bytes(gzip.compress(b"userId,movieId,rating,timestamp\n1,2,3,4\n")[:-9])
-    with pytest.raises(BadInput, match=r"cannot read .*ratings.csv.gz"):
+    with pytest.raises(InputError, match=r"cannot read .*ratings.csv.gz"):
         load(tmp_path)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data import Interactions, busiest, core, priced, split
 
 PAIRS = st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1)
@@ -37,7 +37,7 @@ def slowly(pairs: set[tuple[int, int]], least: int) -> set[tuple[int, int]]:
 def test_the_core_is_the_largest_set_where_everybody_has_enough(pairs: set[tuple[int, int]], least: int) -> None:
     expected = slowly(pairs, least)
     if not expected:
-        with pytest.raises(BadInput, match="the data is too small"):
+        with pytest.raises(InputError, match="the data is too small"):
             core(of(pairs), least)
         return
     kept = core(of(pairs), least)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.data.kuairand import Impressions
 from pasto_research.paper.models.feedback import area_under_curve, predict
 from pasto_research.paper.models.ranking import Lists
@@ -20,7 +20,7 @@ def test_lists_are_ranked_by_the_product_of_powers_and_short_ones_left_out() -> 
     np.testing.assert_allclose(lists.shown({"watch": 1.0, "like": 0.0}), [[25.0, 55.0]])
     np.testing.assert_allclose(lists.shown({"watch": 0.0, "like": 1.0})[0, 1], 75.0)
     np.testing.assert_allclose(lists.shown({"watch": 1.0, "like": 1.0})[0, 0], 20.0)  # 0.9, 0.2 and 0.3: first and last
-    with pytest.raises(BadInput, match="no user has 5 impressions"):
+    with pytest.raises(InputError, match="no user has 5 impressions"):
         Lists.of(users, {"watch": watch}, {"time": seconds}, least=5, top=2)
 
 

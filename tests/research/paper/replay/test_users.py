@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pasto
-from pasto.errors import BadInput
+from pasto.errors import InputError
 from pasto_research.paper.replay import Crowd, halves, learn_by_algorithm1, learn_by_default
 from pasto_research.paper.replay.learner_runs import Pool
 
@@ -31,9 +31,9 @@ def test_the_truth_is_the_mean_of_those_who_have_a_metric() -> None:
 
 
 def test_a_metric_under_some_candidates_only_is_refused() -> None:
-    with pytest.raises(BadInput, match="under every candidate or under none"):
+    with pytest.raises(InputError, match="under every candidate or under none"):
         Crowd.of(("x",), np.array([[[1.0], [np.nan]]]))
-    with pytest.raises(BadInput, match="no user has the metric 'y'"):
+    with pytest.raises(InputError, match="no user has the metric 'y'"):
         Crowd.of(("x", "y"), np.array([[[1.0]], [[np.nan]]]))
 
 
