@@ -66,7 +66,7 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
 
 def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
-    return [(one["name"], one["state"], one["p_value"]) for one in judged.said]
+    return [(one.name, one.state, one.p_value) for one in judged.said]
 
 
 def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
