@@ -154,7 +154,9 @@ def test_records_of_format_1_are_read(format_1: list[tuple[int, dict[str, Any]]]
 
 def test_packed_cells_of_format_1_have_their_totals() -> None:
     measured = cells(1, 200, 3)
-    document = dict(StoredCells.from_moments(measured).document)
+    stored = StoredCells.from_moments(measured).document
+    assert isinstance(stored, dict)
+    document = dict(stored)
     document["whole"] = document.pop("totals")
     old = {
         "state": "learning",

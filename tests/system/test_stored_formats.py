@@ -27,7 +27,7 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
     assert [entry["learned_from"] for entry in rounds] == [[1], [2], [3], [4], [], [6], [5, 7], [8], [], []]
     assert [entry["corrected"] for entry in rounds] == [[], [], [2], [3], [4], [], [], [], [], []]
     assert [entry["held"] for entry in rounds][4:7] == [[5], [5], []]
-    assert [entry["look"] for entry in rounds][-2:] == [33, 36]
+    assert [entry["interim_units"] for entry in rounds][-2:] == [33, 36]
     report = upgraded.report("feed")
     assert (report["state"], report["rounds_learned"]) == ("confirming", 7)
     assert report["confirmation"]["looks"] == 2
@@ -37,7 +37,7 @@ def test_a_store_of_close_format_1_is_read(upgraded: Service) -> None:
 
 def test_a_store_of_close_format_1_replays_and_goes_on(upgraded: Service) -> None:
     assert upgraded.replay("feed") == {"identical": True, "rounds": 10, "first_difference": None}
-    assert upgraded.close_round("feed", who="ann")["look"] == 36
+    assert upgraded.close_round("feed", who="ann")["interim_units"] == 36
     upgraded.change("feed", "archive", who="ann")
     assert upgraded.replay("feed") == {"identical": True, "rounds": 12, "first_difference": None}
     upgraded.shutdown()
