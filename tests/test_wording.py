@@ -51,7 +51,6 @@ NOT_YET = (
     "src/pasto/service/event_decoder.py",
     "src/pasto/service/event_ledger.py",
     "src/pasto/service/event_validator.py",
-    "src/pasto/service/generation_cache.py",
     "src/pasto/service/http/",
     "src/pasto/service/http_client.py",
     "src/pasto/service/ingest.py",
