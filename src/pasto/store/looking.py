@@ -30,6 +30,10 @@ class Looking(Protocol):
         """Look for damage, and tell each finding in a sentence."""
         ...
 
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence."""
+        ...
+
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
         ...
@@ -68,6 +72,10 @@ class Snapshot:
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def find_risks(self) -> Iterable[str]:
+        """Return nothing: the rows of an embedded store have checksums."""
+        return ()
 
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
