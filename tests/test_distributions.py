@@ -73,7 +73,7 @@ def test_the_wheel_of_the_client_works_alone(tmp_path: Path) -> None:
 def test_pip_installs_the_client_alone_and_the_platform_with_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
     python = tmp_path / "empty" / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, CLIENT], check=True)
     assert run_client(python) == "['bold', 'today'] False False\n"
     subprocess.run([*pip, CLIENT, f"{ROOT}[serve]"], check=True)

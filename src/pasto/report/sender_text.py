@@ -16,6 +16,9 @@ def departure_text(departure: Mapping[str, Any]) -> str:
     since = f"since round {departure['round']} (p = {departure['p_value']:.2g})"
     if departure["test"] == "shares":
         return f"{who}: its shares of candidates are not the policy's, {since}"
+    if departure["test"] == "level":
+        change = f"{departure['metric']} is {departure['effect']:.4g} a unit, {departure['others']:.4g} before"
+        return f"{who}: {change}, and other senders did not change as much, {since}"
     return (
         f"{who}: {departure['metric']} of {departure['candidate'] or 'a candidate'} is {departure['effect']:+.4g} from "
         f"its own mean, of other senders {departure['others']:+.4g}, {since}"

@@ -262,6 +262,10 @@ def _totals(plain: Mapping[str, Any]) -> SenderTotals:
         units=tuple(saved["units"]),
         sums=tuple(tuple(map(tuple, cell)) for cell in saved["sums"]),
         level=tuple(map(tuple, saved["level"])),
+        # Records of earlier versions have no recent sums.
+        recent_units=tuple(saved.get("recent_units", ())),
+        recent_sums=tuple(tuple(map(tuple, cell)) for cell in saved.get("recent_sums", ())),
+        recent_level=tuple(map(tuple, saved.get("recent_level", ()))),
         departure=departure,
     )
     return SenderTotals(plain["units"], tuple(plain["sums"]), evidence, plain["departed"])
