@@ -22,7 +22,7 @@ from pasto.service.http.connections import (
     TOO_SLOW,
     LimitedConnection,
     OpenConnections,
-    PostAnswer,
+    PostResponder,
 )
 from pasto.service.http.table import ROUTES
 from pasto.service.settings import Settings
@@ -241,11 +241,11 @@ class FakeServer(asyncio.Protocol):
 class Caller:
     """One connection of a caller to fakes."""
 
-    def __init__(self, connections: OpenConnections, loop: FakeLoop, answer_post: PostAnswer | None = None) -> None:
+    def __init__(self, connections: OpenConnections, loop: FakeLoop, responder: PostResponder | None = None) -> None:
         self.server = FakeServer()
         self.transport = FakeTransport()
         self.connection = LimitedConnection(
-            connections, lambda **_: self.server, answer_post, app_state={}, _loop=cast(asyncio.AbstractEventLoop, loop)
+            connections, lambda **_: self.server, responder, app_state={}, _loop=cast(asyncio.AbstractEventLoop, loop)
         )
         self.connection.connection_made(self.transport)
 
@@ -362,14 +362,17 @@ WHOLE = post(PATH, UNIT)
 
 
 class Answering:
-    """Answer to every POST request that notes what it is asked."""
+    """Responder that notes what it is asked."""
 
-    def __init__(self) -> None:
+    suffix = b"/assign"
+
+    def __init__(self, response: bytes | None = ANSWER) -> None:
+        self.response = response
         self.asked: list[tuple[bytes, dict[bytes, bytes], bytes]] = []
 
-    def __call__(self, address: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes | None:
+    def answer(self, address: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes | None:
         self.asked.append((address, headers, body))
-        return ANSWER
+        return self.response
 
 
 def test_a_whole_request_is_answered_without_the_server() -> None:
@@ -390,16 +393,27 @@ def test_a_whole_request_is_answered_without_the_server() -> None:
     assert caller.transport.closed
 
 
+def test_an_answer_without_the_server_leaves_the_next_request_its_own_headers() -> None:
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller.send(WHOLE)
+    caller.send(GET + b"\r\n")
+    scope = {"headers": [(b"host", b"localhost"), (b"trailer", b"t")]}
+    caller.connection.begin_request(scope)
+    assert scope["headers"] == [(b"host", b"localhost")]
+
+
 def test_a_request_that_is_not_answered_here_reaches_the_server() -> None:
-    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), lambda *_: None)
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering(None))
     caller.send(WHOLE)
     assert caller.server.received == len(WHOLE)
     caller.answer()
 
 
 FOR_THE_SERVER = {
-    "another method": [GET + b"\r\n"],
-    "an old version": [WHOLE.replace(b"1.1", b"1.0")],
+    "another method": [WHOLE.replace(b"POST", b"PUT")],
+    "another address": [post(PATH + "?", UNIT)],
+    "the end of another address": [WHOLE[:10], WHOLE[10:]],
+    "an old version": [WHOLE.replace(b"1.1", b"1.0").replace(b"Host:", b"Connection: keep-alive\r\nHost:")],
     "a last request": [WHOLE.replace(b"Host:", b"Connection: close\r\nConnection: keep-alive\r\nHost:")],
     "a question first": [WHOLE.replace(b"Host:", b"Expect: 100-continue\r\nHost:")],
     "an upgrade": [WHOLE.replace(b"Host:", b"Connection: upgrade\r\nUpgrade: h2c\r\nHost:")],

@@ -185,9 +185,7 @@ def _config(application: Application, settings: Settings, connections: OpenConne
     return uvicorn.Config(
         TrackedApplication(application),
         loop="uvloop",
-        http=cast(
-            Any, partial(LimitedConnection, connections, inner.http_protocol_class, application.fast_assign.answer)
-        ),
+        http=cast(Any, partial(LimitedConnection, connections, inner.http_protocol_class, application.fast_assign)),
         ws="none",
         lifespan="on",
         log_config=None,
