@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.bench.load import post
+from pasto.service.http import fast_assign
 from pasto.service.http.application import Application
 from pasto.service.http.calls import Endpoint
 from pasto.service.http.exposures import Exposures
+from pasto.service.http.fast_assign import MAX_WAITING_EVENTS, SLOW_DOWN_SECONDS
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -149,6 +152,25 @@ def test_a_whole_request_does_without_uvicorn(site: Site, monkeypatch: pytest.Mo
         assert (each[0], {**each[1], "date": ""}, each[2]) == (whole[0], {**whole[1], "date": ""}, whole[2])
     dates = [parsedate_to_datetime(each[1]["date"]) for each in (whole, by_endpoint)]
     assert abs(dates[1] - dates[0]) < timedelta(hours=1)
+
+
+def test_decisions_slow_down_before_the_store_refuses_their_exposures(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = serve()
+    site.study()
+    delays: list[float] = []
+
+    async def note(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr(fast_assign, "asyncio", SimpleNamespace(sleep=note))
+    with connected(site) as connection:
+        for waiting, delayed in ((MAX_WAITING_EVENTS, []), (MAX_WAITING_EVENTS + 1, [SLOW_DOWN_SECONDS])):
+            monkeypatch.setattr(type(site.running.service.store), "waiting", waiting)
+            connection.sendall(post(PATH, b'{"unit":"u"}'))
+            assert [status for status, _, _ in answers(connection, 1)] == [200]
+            assert delays == delayed
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])

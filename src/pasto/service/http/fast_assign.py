@@ -8,6 +8,7 @@ same answers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import MutableMapping
 from email.utils import formatdate
 from time import perf_counter, time
@@ -25,6 +26,10 @@ PREFIX = b"/v1/studies/"
 """The address of a study's decisions up to the study's name."""
 MAX_BODY_DIGITS = 4
 """Digits of the Content-Length of a body that is read here: a unit takes at most 256 characters."""
+MAX_WAITING_EVENTS = 25_000
+"""Events that may wait to be written before decisions slow down: half of what the store takes before it refuses any."""
+SLOW_DOWN_SECONDS = 0.01
+"""Seconds that a decision is delayed then. Decisions are made faster than their exposures can be written."""
 
 
 class FastAssign:
@@ -47,7 +52,7 @@ class FastAssign:
         if not (address.startswith(PREFIX) and address.endswith(self.suffix)):
             return None
         name = address[len(PREFIX) : -len(self.suffix)].decode("latin-1")
-        if not self._is_plain(name, headers):
+        if not self._is_plain(name, headers) or self._context.store.waiting > MAX_WAITING_EVENTS:
             return None
         started = perf_counter()
         try:
@@ -74,6 +79,8 @@ class FastAssign:
             await self._endpoint(scope, receive, send)
             return
         started = perf_counter()
+        if context.store.waiting > MAX_WAITING_EVENTS:
+            await asyncio.sleep(SLOW_DOWN_SECONDS)
         message: MutableMapping[str, Any] | None = None
         context.working += 1
         try:
