@@ -170,11 +170,13 @@ def _events(document: str, batch: int) -> list[dict[str, Any]]:
 
 def _wait_written(port: int) -> None:
     """Wait until no exposure waits to be written, so that writing it does not slow down the next measurement."""
-    while True:
+    until = monotonic() + 60
+    while monotonic() < until:
         with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
             if b"\npasto_store_waiting 0.0\n" in answer.read():
                 return
         sleep(0.05)
+    raise StoreError("the exposures to be written were still waiting after 60 s")
 
 
 def _policy(port: int) -> str:
