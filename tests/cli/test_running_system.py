@@ -183,19 +183,19 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
 
 
 def test_keys_are_shown_once(run: Any, place: Path) -> None:
-    made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--days", "30")
+    made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--expires-in", "30d")
     key = made.stdout.strip()
     listed = json.loads(run("key", "list", "--json").stdout)
     assert key.split("_")[1] == listed[0]["prefix"]
     assert key.split("_")[2] not in json.dumps(listed)
-    successor = run("key", "rotate", listed[0]["prefix"], "--hours", "2").stdout.strip()
+    successor = run("key", "rotate", listed[0]["prefix"], "--grace", "2h").stdout.strip()
     assert successor != key
     after = {each["prefix"]: each for each in json.loads(run("key", "list", "--json").stdout)}
     assert after[listed[0]["prefix"]]["revoked_at"] is not None
     assert after[successor.split("_")[1]]["scopes"] == ["evaluate", "ingest"]
     assert run("key", "revoke", successor.split("_")[1]).exit_code == 0
     assert run("key", "rotate", successor.split("_")[1]).exit_code == 2
-    assert run("key", "create", "--name", "x", "--scope", "read", "--days", "0").exit_code == 2
+    assert run("key", "create", "--name", "x", "--scope", "read", "--expires-in", "0").exit_code == 2
     lines = json.loads(run("key", "audit", "--json").stdout)
     assert [line["action"] for line in lines] == ["key created", "key rotated", "key revoked"]
     assert lines[1]["detail"]["successor"] == successor.split("_")[1]

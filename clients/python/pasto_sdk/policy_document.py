@@ -146,7 +146,7 @@ def has_checksum(text: bytes) -> bool:
 def remove_checksum(text: str) -> str:
     """Return a document without its own checksum, as releases before the field wrote it.
 
-    >>> remove_checksum(write({"format": 1}))
+    >>> remove_checksum(write_policy({"format": 1}))
     '{"format":1}'
     """
     return _OWN_CHECKSUM.sub(b"}", text.encode()).decode()

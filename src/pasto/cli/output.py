@@ -114,7 +114,7 @@ def print_table(
 def format_number(value: float) -> str:
     """A number with five digits that matter; rounding errors are shown as 0.
 
-    >>> number(0.031254789), number(-1e-17), number(1234567.8), format_number(2.0)
+    >>> format_number(0.031254789), format_number(-1e-17), format_number(1234567.8), format_number(2.0)
     ('0.031255', '0', '1,234,568', '2')
     """
     if abs(value) < 1e-12 or not math.isfinite(value):

@@ -42,7 +42,7 @@ NONE = "–"
 def format_number(value: float | None, digits: int = 4) -> str:
     """A number as people read it.
 
-    >>> number(12345.678), number(0.034567), number(None), format_number(1234567)
+    >>> format_number(12345.678), format_number(0.034567), format_number(None), format_number(1234567)
     ('12,346', '0.03457', '–', '1,234,567')
     """
     if value is None or not math.isfinite(value):
@@ -57,7 +57,7 @@ def format_number(value: float | None, digits: int = 4) -> str:
 def format_percent(value: float | None, digits: int = 1) -> str:
     """A share in percent; a small one is not told as none, nor one that is nearly all as all.
 
-    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0), percent(0.99999), format_percent(1.0)
+    >>> format_percent(0.25), format_percent(0.0004), format_percent(None), format_percent(0.0), format_percent(0.99999), format_percent(1.0)
     ('25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%')
     """
     if value is None or not math.isfinite(value):
@@ -72,7 +72,7 @@ def format_percent(value: float | None, digits: int = 1) -> str:
 def format_signed(value: float | None, unit: str = "") -> str:
     """A number with its sign, in whatever unit is given.
 
-    >>> signed(3.14159, "%"), signed(-2.0, "%"), format_signed(None)
+    >>> format_signed(3.14159, "%"), format_signed(-2.0, "%"), format_signed(None)
     ('+3.14%', '−2%', '–')
     """
     if value is None or not math.isfinite(value):
@@ -83,7 +83,7 @@ def format_signed(value: float | None, unit: str = "") -> str:
 def format_elapsed(seconds: float | None) -> str:
     """A time span in one or two words.
 
-    >>> lasting(42), lasting(3900), lasting(200000), format_elapsed(None)
+    >>> format_elapsed(42), format_elapsed(3900), format_elapsed(200000), format_elapsed(None)
     ('42 s', '1 h 5 min', '2 d 7 h', '–')
     """
     if seconds is None:

@@ -255,7 +255,7 @@ class GuardrailMonitor:
     def read(cls, written: Mapping[str, Any]) -> GuardrailMonitor:
         """What `written` made.
 
-        >>> GuardrailMonitor.read(Vigil().written()).seen
+        >>> GuardrailMonitor.read(GuardrailMonitor().written()).seen
         (False, False)
         """
         pooled, held = written["pooled"], written["held"]

@@ -406,7 +406,7 @@ def format_interval(estimate: Mapping[str, float | None], *, percent: bool = Fal
 def format_percentage(value: float | None) -> str:
     """A share as a signed percentage.
 
-    >>> percentage(0.0344), format_percentage(None)
+    >>> format_percentage(0.0344), format_percentage(None)
     ('+3.44%', 'unknown')
     """
     return "unknown" if value is None else f"{value:+.2%}"
@@ -415,7 +415,7 @@ def format_percentage(value: float | None) -> str:
 def format_share(value: float | None) -> str:
     """A part of something, in whole percents.
 
-    >>> share(0.434), format_share(None)
+    >>> format_share(0.434), format_share(None)
     ('43%', '')
     """
     return "" if value is None else f"{value:.0%}"
@@ -424,7 +424,7 @@ def format_share(value: float | None) -> str:
 def format_signed(value: float) -> str:
     """A difference with its sign.
 
-    >>> signed(0.5), format_signed(-12345.6)
+    >>> format_signed(0.5), format_signed(-12345.6)
     ('+0.5', '-1.235e+04')
     """
     return f"{value:+.4g}"
@@ -433,7 +433,7 @@ def format_signed(value: float) -> str:
 def format_number(value: float | None) -> str:
     """A level with four digits that matter.
 
-    >>> number(12.34567), format_number(None)
+    >>> format_number(12.34567), format_number(None)
     ('12.35', '')
     """
     return "" if value is None else f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"

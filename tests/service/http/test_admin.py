@@ -12,7 +12,7 @@ import pytest
 from pasto.errors import OptionError
 from pasto.service.http.server import ServiceProcess
 from pasto.service.http_client import HttpStudyApi
-from pasto.service.settings import SettingRange, Settings
+from pasto.service.settings import Settings
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve, Site
@@ -68,7 +68,7 @@ def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve,
     refused = site.client.post("/v1/studies/feed/forget", json={"unit": "ann"})
     assert (refused.status_code, "--archive" in refused.json()["error"]["message"]) == (400, True)
     with pytest.raises(OptionError, match="--archive"):
-        ServiceProcess(Settings(store="memory:", port=0, archive_after=SettingRange("7d")))
+        ServiceProcess(Settings(store="memory:", port=0, archive_after=604800.0))
     site = serve(archive=str(tmp_path / "archive"))
     site.study()
     assert site.client.post("/v1/studies/feed/forget", json={"unit": "ann"}).json()["events"] == 0
@@ -76,7 +76,7 @@ def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve,
 
 def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pasto.service.retention_worker.RARELY", 1)
-    site = serve(store=str(tmp_path / "store"), archive_after=SettingRange(0.001))
+    site = serve(store=str(tmp_path / "store"), archive_after=0.001)
     learned(site)
     site.until(lambda: "pasto_archived_events 20.0" in site.client.get("/metrics").text)
     assert site.running.service.replay("feed")["identical"]

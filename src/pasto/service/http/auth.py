@@ -86,7 +86,7 @@ def check_safe(keys: ApiKeys, settings: Settings) -> None:
 def identify_caller(key: KeyRow | None, name: str = "") -> str:
     """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
 
-    >>> who(None), identify_caller(None, "ann")
+    >>> identify_caller(None), identify_caller(None, "ann")
     ('local', 'ann')
     """
     if key is None:

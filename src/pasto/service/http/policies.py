@@ -140,15 +140,4 @@ def _same(held: str, policy: PublishedPolicy) -> bool:
 
 
 def _wait(call: HttpRequest) -> float:
-    text = call.query("wait").get("wait")
-    if text is None:
-        return 0.0
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST:
-        raise ApiError(
-            400, "bad_request", f"wait is a number of seconds from 0 to {LONGEST:g}, got {text[:60]!r}", field="wait"
-        )
-    return seconds
+    return call.duration("wait", call.query("wait").get("wait", 0.0), 0.0, LONGEST)

@@ -56,8 +56,13 @@ PAGE = (
 )
 WAIT = Query(
     "wait",
-    "Seconds to wait for another policy than the one in If-None-Match.",
-    {"type": "number", "minimum": 0, "maximum": 60},
+    "Time to wait for another policy than the one in If-None-Match: a number of seconds, or a duration such as 30s.",
+    {
+        "anyOf": [
+            {"type": "number", "minimum": 0, "maximum": 60},
+            {"type": "string", "pattern": "^(?:[0-5]?[0-9]s|60s|1min)$"},
+        ]
+    },
 )
 SEED = Query(
     "seed",

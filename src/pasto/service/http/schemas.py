@@ -6,8 +6,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from pasto.durations import DURATION_PATTERN
+
 Unit = Annotated[str, Meta(min_length=1, max_length=256, description="Whom to decide for: a user, session or request.")]
 Reason = Annotated[str, Meta(max_length=1000, description="Why, for the audit log.")]
+Duration = Annotated[
+    Annotated[float, Meta(ge=0)] | Annotated[str, Meta(max_length=40, pattern=DURATION_PATTERN)],
+    Meta(description="A number of seconds, or a duration such as 30min."),
+]
 Share = Annotated[float, Meta(gt=0, lt=1)]
 Scope = Literal["admin", "evaluate", "ingest", "read"]
 
@@ -48,8 +54,7 @@ class Archiving(Request):
     """Moves the events of learned rounds to the archive."""
 
     delete_older: Annotated[
-        float | None,
-        Meta(description="Then delete archived events of rounds closed more than so many seconds ago."),
+        Duration | None, Meta(description="Then delete archived events of rounds closed longer ago.")
     ] = None
 
 
@@ -115,15 +120,13 @@ class NewKey(Request, kw_only=True):
 
     name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose it is, as the audit log will call it.")]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=4)]
-    expires_in: Annotated[float, Meta(gt=0, le=315_360_000, description="Seconds; never, where left out.")] | None = (
-        None
-    )
+    expires_in: Annotated[Duration | None, Meta(description="Up to 3650d; never, if left out.")] = None
 
 
 class Rotation(Request):
     """How long the old key lives on."""
 
-    grace: Annotated[float, Meta(ge=0, le=2_592_000, description="Seconds.")] = 86400.0
+    grace: Annotated[Duration, Meta(description="Up to 30d.")] = 86400.0
 
 
 class Problem(Struct, omit_defaults=True):

@@ -98,7 +98,7 @@ def should_learn(before: str, terms: NextPhase) -> bool:
 
     A pause never waits for it, and what was frozen does not need it.
 
-    >>> learns("learning", NextPhase("learning")), should_learn("learning", Terms("paused"))
+    >>> should_learn("learning", NextPhase("learning")), should_learn("learning", NextPhase("paused"))
     (True, False)
     """
     return (before == "learning" and terms.state in ("learning", "confirming", "deployed")) or (

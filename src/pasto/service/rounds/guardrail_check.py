@@ -334,7 +334,7 @@ def after_close(
 def must_pause(state: str, said: Said) -> bool:
     """Whether a close that would go on serving must pull traffic instead.
 
-    >>> trips("learning", [{"state": "breach"}]), must_pause("archived", [{"state": "breach"}])
+    >>> must_pause("learning", [{"state": "breach"}]), must_pause("archived", [{"state": "breach"}])
     (True, False)
     """
     return state in ("learning", *PHASES) and find_breach(said)
