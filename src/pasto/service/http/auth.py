@@ -55,7 +55,7 @@ class Authenticator:
         if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
             raise ApiError(
                 403,
-                "wrong_host",
+                "host_not_allowed",
                 "without keys this service answers only to localhost; name this host in allowed_hosts, or create a key",
                 rest=True,
             )
