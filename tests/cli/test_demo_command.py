@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, A
         calls.append({"name": application.name, **options})
         return told
 
-    monkeypatch.setattr(environment, "serving", serving)
+    monkeypatch.setattr(environment, "run_service", serving)
     monkeypatch.setattr(scenario, "play", spy)
     return calls
 
@@ -125,7 +125,7 @@ def test_the_service_can_be_left_running(
             yield kept
             done.append("ended")
 
-    monkeypatch.setattr(environment, "serving", serving)
+    monkeypatch.setattr(environment, "run_service", serving)
     result = run("demo", "ads", "--keep")
     assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
     assert "open inside in a browser" in result.stderr

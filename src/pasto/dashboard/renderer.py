@@ -57,8 +57,8 @@ def format_number(value: float | None, digits: int = 4) -> str:
 def format_percent(value: float | None, digits: int = 1) -> str:
     """A share in percent; a small one is not told as none, nor one that is nearly all as all.
 
-    >>> format_percent(0.25), format_percent(0.0004), format_percent(None), format_percent(0.0), format_percent(0.99999), format_percent(1.0)
-    ('25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%')
+    >>> [format_percent(share) for share in (0.25, 0.0004, None, 0.0, 0.99999, 1.0)]
+    ['25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%']
     """
     if value is None or not math.isfinite(value):
         return NONE
