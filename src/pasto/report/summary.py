@@ -22,9 +22,9 @@ def summary_paragraph(
 
     Of a lift that is adjusted by what units did before, the adjusted one is told.
 
-    >>> from pasto.inference.lift import Estimate
+    >>> from pasto.inference.lift import LiftEstimate
     >>> def lift(metric, low, value, high):
-    ...     told = Estimate(value, low, high)
+    ...     told = LiftEstimate(value, low, high)
     ...     return Lift("the blend", metric, 1.0, 1.0, told, told, 24, 0.95, True)
     >>> print(summary_paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
     Over 24 rounds the blend raised watch_time by 2.0% (1.2% to 3.1%); like_rate cannot be told from the control's
