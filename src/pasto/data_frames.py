@@ -93,7 +93,7 @@ def read_columns(given: Mapping[str, Any], refuse: type[InputError]) -> DataTabl
     """Return a mapping of columns as a table; the index that pandas series have in common labels its rows.
 
     >>> read_columns({"x": [1.0, 2.0]}, InputError)
-    Table(columns={'x': [1.0, 2.0]}, labels=None)
+    DataTable(columns={'x': [1.0, 2.0]}, labels=None)
     """
     columns = dict(given)
     indexes: dict[str, list[Any]] = {}
@@ -119,7 +119,7 @@ def read_rows(given: Any, refuse: type[InputError]) -> DataTable | None:
     """Return a list of rows, each a mapping with the same keys, as a table; None for anything else.
 
     >>> read_rows([{"x": 1.0, "y": 3.0}, {"y": 4.0, "x": 2.0}], InputError)
-    Table(columns={'x': [1.0, 2.0], 'y': [3.0, 4.0]}, labels=None)
+    DataTable(columns={'x': [1.0, 2.0], 'y': [3.0, 4.0]}, labels=None)
     """
     if not isinstance(given, Sequence) or not given or not all(isinstance(row, Mapping) for row in given):
         return None

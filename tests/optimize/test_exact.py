@@ -27,7 +27,7 @@ def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_pro
 
 
 def test_ordinary_programs_need_no_second_method(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(exact, "walk")
+    monkeypatch.delattr(exact, "interior_point")
     rng = np.random.default_rng(9)
     for _ in range(300):
         solve_linear(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))

@@ -137,7 +137,8 @@ def estimate_lifts(
     ...         CellMoments("control", 0, 2000, (level,), ((2000.0,),)),
     ...         CellMoments("learner", 1, 2000, (1.05 * level,), ((2000.0,),)),
     ...     ]
-    >>> record = record_rounds([MeasuredRound(number, shares, told(level)) for number, level in enumerate([10.0, 14.0])])
+    >>> rounds = [MeasuredRound(number, shares, told(level)) for number, level in enumerate([10.0, 14.0])]
+    >>> record = record_rounds(rounds)
     >>> print(estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0])
     learner: watch_time rose by 5.00% (+4.27% to +5.73%, 95% at any look)
     """

@@ -25,7 +25,7 @@ class GuardrailLevel(NamedTuple):
         """Another level, as far away as a person would reckon it.
 
         >>> GuardrailLevel(-0.3, True).moved(-0.1)
-        Level(number=-0.4, relative=True)
+        GuardrailLevel(number=-0.4, relative=True)
         """
         return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
 
