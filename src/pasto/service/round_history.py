@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from pasto.inference.round_data import CellTable, Key, MeasuredRound
-from pasto.service.close_record import table_of
+from pasto.service.close_record import CloseRecord
 from pasto.service.rounds.guardrail_check import judged_round
 from pasto.store import CloseRow, Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
@@ -99,19 +99,17 @@ class RoundHistoryReader:
         return [self._rounds[number] for number in sorted(self._rounds)]
 
     def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
-        told = json.loads(close.observed)
+        record = CloseRecord.from_text(close.observed)
         rounds = {
-            one["round"]: MeasuredRound(one["round"], self._shares(one["round"]), table_of(one["moments"]))
-            for one in (*told["rounds"], *told.get("corrected", ()))
-            if one["round"] not in self._rounds or self._after is not None
+            entry.round: MeasuredRound(entry.round, self._shares(entry.round), entry.cells.table())
+            for entry in record.measured
+            if entry.round not in self._rounds or self._after is not None
         }
-        look = told.get("look")
-        if not look:
+        look = record.look
+        if look is None:
             return rounds, []
-        measured = MeasuredRound(close.version, self._shares(close.version), table_of(look["moments"]))
-        return rounds, [
-            InterimLook(close.round, close.version, told["state"], look["elapsed"], close.closed_at, measured)
-        ]
+        measured = MeasuredRound(close.version, self._shares(close.version), look.cells.table())
+        return rounds, [InterimLook(close.round, close.version, record.state, look.elapsed, close.closed_at, measured)]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
         policy = self._store.policy(self._study, version)
@@ -124,9 +122,8 @@ def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
     after = 0
     while closes := store.closes(study, after=after, limit=PAGE):
         for close in closes:
-            told = json.loads(close.observed)
-            for one in (*told["rounds"], *told.get("corrected", ())):
-                found[one["round"]] = judged_round(one["round"], table_of(one["moments"]), one.get("seconds"))
+            for entry in CloseRecord.from_text(close.observed).measured:
+                found[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
         after = closes[-1].round
     return [found[number] for number in sorted(found)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from threading import Lock
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.metrics import Moments
+from pasto.service.close_record import SenderRecord
 from pasto.service.event_ledger import EventLedger
 from pasto.service.generation_cache import GenerationCache
 from pasto.service.policy_cache import StudySnapshot
@@ -31,7 +33,7 @@ from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, RoundHistory, RoundHistoryReader, judged_rounds, shares
 from pasto.service.rounds.held_rounds import held_rounds
 from pasto.service.rounds.learner_step import load_update
-from pasto.service.rounds.sender_check import SenderRecord, describe_departures, read_record
+from pasto.service.rounds.sender_check import describe_departures, read_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, StudyState, blend_document, with_joint_bound
@@ -107,12 +109,13 @@ class LiftReports:
         names = () if study is None else tuple(study.candidates.names)
         answer = report.get("blend") if frozen is None else dict(frozen.answer)
         learning = report_learned_lifts(spec, measured.rounds, names, answer, None if study is None else study.baseline)
+        verdicts = [asdict(verdict) for verdict in details.breaker.verdicts]
         found: dict[str, Any] = {
             "claims": learning["claims"],
             "learning": learning,
             "confirmation": None,
-            "breaker": {"verdicts": list(details.breaker.verdicts), "tripped": details.breaker.tripped},
-            "guardrails": report_guardrails(spec, answer, details.breaker.verdicts),
+            "breaker": {"verdicts": verdicts, "tripped": details.breaker.tripped},
+            "guardrails": report_guardrails(spec, answer, verdicts),
             "prices": [],
             "trade_off": None,
             "spreads": spreads(spec, measured.rounds),
