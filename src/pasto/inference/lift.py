@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pasto.formatting import format_confidence
+from pasto.formatting import format_confidence, format_lift
 from pasto.inference import (
     Comparison,
     ComparisonSide,
@@ -85,7 +85,7 @@ class Lift:
         return replace(self, absolute=self.adjusted.absolute, relative=self.adjusted.relative)
 
     def __str__(self) -> str:
-        span = f"{self.relative.low:+.2%} to {self.relative.high:+.2%}"
+        span = f"{format_lift(self.relative.low)} to {format_lift(self.relative.high)}"
         ways = {"up": "rose", "down": "fell", "unclear": "cannot be told from the control's"}
         when = "at any look" if self.sequential else "at the horizon set beforehand"
         way = ways[self.absolute.told]
