@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import remove_checksum
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
@@ -23,8 +25,8 @@ Truth = dict[str, tuple[float, float]]
 def _learn(service: Service, world: World, send: Send, rounds: int, users: int = 300) -> None:
     for _ in range(rounds):
         events = world(service.board.current("feed"), users)
-        assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "refused": []}
-        assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "refused": []}
+        assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "rejected": []}
+        assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "rejected": []}
         close = service.close_round("feed", who="ann")
         assert (close["closed"], close["units"], close["problems"]) == (True, users, [])
 
@@ -138,6 +140,33 @@ def test_replay_finds_what_was_changed_behind_its_back(
     assert found["first_difference"]["round"] == {"event": 2, "policy": 2, "learner": 2, "close": 2}[what]
 
 
+@pytest.mark.parametrize("is_tampered", [False, True])
+def test_policies_of_releases_without_their_own_checksum_replay(
+    tmp_path: Path, document: dict[str, Any], world: World, send: Send, is_tampered: bool
+) -> None:
+    service = Service(open_store(str(tmp_path)))
+    _lives(service, document)
+    _learn(service, world, send, rounds=2, users=60)
+    service.shutdown()
+    with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
+        for version, text in connection.execute("SELECT version, text FROM policies").fetchall():
+            older = remove_checksum(text)
+            assert older != text
+            if is_tampered and version == 2:
+                older = older.replace("valid_from", "Valid_from")
+            checksum = sha256(older.encode()).hexdigest()
+            connection.execute(
+                "UPDATE policies SET text = ?, checksum = ? WHERE version = ?", (older, checksum, version)
+            )
+        connection.commit()
+    service = Service(open_store(str(tmp_path)))
+    if not is_tampered:
+        _learn(service, world, send, rounds=1, users=60)  # its policy carries its checksum
+    found = service.replay("feed")
+    service.shutdown()
+    assert (found["identical"], found["rounds"]) == (not is_tampered, 0 if is_tampered else 3)
+
+
 def _tamper(directory: Path, what: str) -> None:
     statements = {
         "engine": """UPDATE closes SET observed = replace(observed, '"engine":"sqlite"', '"engine":"spark"')""",
@@ -158,7 +187,7 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     service.change("feed", "pause", who="eve", reason="odd numbers")
     held = service.board.current("feed")
     send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
-    assert service.show("feed")["waiting"] == [2]
+    assert service.show("feed")["maturing_rounds"] == [2]
     service.change("feed", "resume", who="ann")
     assert service.report("feed")["rounds_learned"] == 2
     _learn(service, world, send, rounds=2, users=100)
@@ -210,7 +239,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
             events.append(
                 {"type": "metric", "id": f"m{policy.version}/{number}", "name": "seen", "fields": fields, **drawn}
             )
-        assert send(service, "feed", events)["refused"] == []
+        assert send(service, "feed", events)["rejected"] == []
         assert service.close_round("feed", who="ann")["problems"] == []
     assert len(service.board.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
@@ -231,7 +260,7 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         events = world(service.board.current("feed"), 80)
         send(service, "feed", events)
         stray = send(service, "other", events)  # of a study with another draw: all but a few chance agreements
-        assert len(stray["refused"]) > 50
+        assert len(stray["rejected"]) > 50
         service.close_round("other", who="eve")
         service.close_round("feed", who="ann")
     checksums = [[one["learner_checksum"] for one in each.rounds("feed")] for each in (alone, service)]

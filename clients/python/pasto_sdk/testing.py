@@ -15,9 +15,9 @@ from pasto_sdk.transport import Request, Response
 class FakeService:
     """A transport that serves policies and keeps events as the service would, without a network.
 
-    >>> from pasto_sdk.policy import publish
+    >>> from pasto_sdk.policy import publish_policy
     >>> from pasto_sdk import Client
-    >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
+    >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
     >>> service = FakeService(policy)
@@ -65,7 +65,10 @@ class FakeService:
         latest: dict[tuple[str, int], dict[str, Any]] = {}
         for event in self._stored():
             place = (event.get("source", ""), event.get("version", 0))
-            if event["type"] == "tally" and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]:
+            if (
+                event["type"] == "exposure_counts"
+                and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]
+            ):
                 latest[place] = event
         return latest
 
@@ -103,7 +106,7 @@ class FakeService:
                     accepted += 1
                     self.events[event["id"]] = event
             self.duplicates += duplicates
-        answer = {"accepted": accepted, "duplicates": duplicates, "refused": refused}
+        answer = {"accepted": accepted, "duplicates": duplicates, "rejected": refused}
         return Response(422 if len(refused) == len(batch) else 200, {}, json.dumps(answer).encode())
 
     def _fault_of(self, event: dict[str, Any]) -> str | None:
@@ -111,7 +114,7 @@ class FakeService:
         version = event.get("version", 0)
         if version and version not in self.policies:
             return f"version is {version}, which was never published"
-        if event["type"] == "tally" or not version or event.get("fallback") or event.get("override"):
+        if event["type"] == "exposure_counts" or not version or event.get("fallback") or event.get("override"):
             return None
         drawn = self.policies[version].draw(event["unit"]).name
         return None if drawn == event.get("candidate", drawn) else f"candidate is not what version {version} draws"

@@ -80,7 +80,8 @@ class Application:
             for (method, path), endpoint in endpoints.items()
             if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
         }
-        self._hot["POST", "assign"] = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
+        self.fast_assign = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
+        self._hot["POST", "assign"] = self.fast_assign
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[
@@ -137,7 +138,10 @@ class Application:
         nothing = "there is nothing at this address; /openapi.json lists what there is"
         code, message = {
             404: ("not_found", nothing if page is None else "there is no page at this address"),
-            405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
+            405: (
+                "method_not_allowed",
+                f"this address takes {headers.get('Allow', 'another method')}, not {request.method}",
+            ),
         }.get(status, ("bad_request", "the request cannot be served"))
         answer = problem_response(status, code, message)
         return _response(answer if page is None else page(answer), headers)
