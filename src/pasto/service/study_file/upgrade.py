@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pasto.service.study_file.schema import old_names
+from pasto.service.study_file.schema import FIELDS
 
 Document = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ def upgrade_document(document: Document) -> dict[str, Any]:
 
 def _rename(section: str, fields: Document) -> dict[str, Any]:
     """Return a section with the new names of its fields, in the same order."""
-    new_names = old_names(section)
+    new_names = FIELDS.old_names(section)
     return {new_names.get(name, name): value for name, value in fields.items()}
 
 
