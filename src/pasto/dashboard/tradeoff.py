@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,13 @@ from pasto.records import Blend
 from pasto.service.answer import shown
 from pasto.service.board import Standing
 from pasto.service.details import Details
+from pasto.service.http.answers import Answer, answer
+from pasto.service.service import Service
 from pasto.store import Store
 from pasto.study import Study
 
 Array = NDArray[np.float64]
+NO_STORE = ((b"cache-control", b"no-store"),)
 STEPS = 24
 """Limits that a curve tries."""
 DRAWN = 400
@@ -66,6 +70,17 @@ class Tradeoffs:
             with self._lock:
                 self._known[row.number] = found
         return found
+
+
+_TRADEOFFS: WeakKeyDictionary[Service, Tradeoffs] = WeakKeyDictionary()
+"""The believed means of each service's studies, wherever trade-offs are computed."""
+
+
+def answer_tradeoff(service: Service, name: str, limits: Mapping[int, float], across: int) -> Answer:
+    """Compute the trade-off of a study; the answer is not for a browser's cache."""
+    belief = _TRADEOFFS.setdefault(service, Tradeoffs(service.store)).belief(service.board.reread(name))
+    found = None if belief is None else tradeoff(belief, limits, across)
+    return answer({"tradeoff": found}, headers=NO_STORE)
 
 
 def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> Belief | None:

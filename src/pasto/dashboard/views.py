@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -12,15 +14,14 @@ from pasto.dashboard.logbook import Logbook
 from pasto.dashboard.rendering import HTML, page
 from pasto.dashboard.sampling import Samples
 from pasto.dashboard.series import series
-from pasto.dashboard.tradeoff import Tradeoffs, tradeoff
+from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
 from pasto.dashboard.visitors import Visitor, Visitors
-from pasto.report.telling import page as told_page
 from pasto.service.http.answers import Answer, Refused, answer
 from pasto.service.http.calls import Call
+from pasto.service.http.studies import ask_report
 from pasto.service.service import Service
 from pasto.service.spec import Spec
 
-NO_STORE = ((b"cache-control", b"no-store"),)
 MOST_CANDIDATES = 100
 """Lines of the books by candidate that are shown."""
 
@@ -34,7 +35,6 @@ class Views:
         self._clock = clock
         self._logbook = Logbook(service.store)
         self._samples = Samples(service.store)
-        self._tradeoffs = Tradeoffs(service.store)
 
     async def studies(self, call: Call, visitor: Visitor) -> Answer:
         """The front page."""
@@ -64,9 +64,10 @@ class Views:
     async def answer(self, call: Call, visitor: Visitor) -> Answer:
         """The blend with its certificate and prices, and the books."""
         name = call.path("name")
+        computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = self._service.report(name)
+            report = json.loads(computed.body)
             shown = self._service.show(name)
             books = report["accounting"] or {}
             lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
@@ -84,9 +85,9 @@ class Views:
     async def report(self, call: Call, visitor: Visitor) -> Answer:
         """The report as one file to keep."""
         name = call.path("name")
-        text = await call.run(lambda: told_page(self._service.report(name)))
+        computed = await ask_report(call, name, "html")
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
-        return Answer(200, text.encode(), (*HTML, saved))
+        return Answer(200, computed.body, (*HTML, saved))
 
     async def log(self, call: Call, visitor: Visitor) -> Answer:
         """The audit log's end."""
@@ -114,11 +115,8 @@ class Views:
         limits, across = _limits(call)
         name = call.path("name")
 
-        def work() -> Answer:
-            belief = self._tradeoffs.belief(self._service.board.reread(name))
-            return answer({"tradeoff": None if belief is None else tradeoff(belief, limits, across)}, headers=NO_STORE)
-
-        return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
+        question = partial(answer_tradeoff, name=name, limits=limits, across=across)
+        return await call.ask("trade-off", name, question, tuple(sorted(limits.items())), across, cache=True)
 
     def frame(self, visitor: Visitor) -> dict[str, Any]:
         """What every page needs."""

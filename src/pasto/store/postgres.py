@@ -19,7 +19,7 @@ from pasto.store.connections import migrate
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
 from pasto.store.rows import Appended, StoreSize
-from pasto.store.session import LOCKS, ReadingPool, Session, driver, refuse
+from pasto.store.session import LOCKS, ReadingPool, ReadOnlySession, Session, driver, refuse
 from pasto.store.session import migrate as prepare
 from pasto.store.session_secret import new_secret
 from pasto.store.writer import Writer
@@ -68,16 +68,19 @@ class PostgresStore(RelationalStore):
         clock: Callable[[], float] = time.time,
         patience: float = 30.0,
         reading_limit: str = "60s",
+        read_only: bool = False,
     ) -> None:
         errors = driver()
         self._conflict = errors.errors.UniqueViolation
         self._failure: type[Exception] = errors.Error
         self._clock = clock
-        try:
-            prepare(url)
-            self._session = Session(url, patience=patience)
-        except errors.Error as error:
-            raise refuse(error) from error
+        self._session: Session | ReadOnlySession = ReadOnlySession()
+        if not read_only:
+            try:
+                prepare(url)
+                self._session = Session(url, patience=patience)
+            except errors.Error as error:
+                raise refuse(error) from error
         self._readers = ReadingPool(url, limit=reading_limit)
         self._writer = Writer(self._append)
 

@@ -20,7 +20,7 @@ from pasto.store.backups import TABLES, insert, opened_backup, select, write_bac
 from pasto.store.checking import damage
 from pasto.store.checksums import stored_checksum
 from pasto.store.connections import WAL_AUTOCHECKPOINT, Pool, Shared, connect, measure_size, prepare
-from pasto.store.directory import Directory
+from pasto.store.directory import FILE, Directory
 from pasto.store.failures import is_damage, is_disk_full
 from pasto.store.plan import Batch, Credit, Place, Plan, plan, uncredited
 from pasto.store.relational import RelationalStore
@@ -67,32 +67,38 @@ class SqliteStore(RelationalStore):
         clock: Callable[[], float] = time.time,
         connect: Callable[[str], sqlite3.Connection] = connect,
         restoring: bool = False,
+        read_only: bool = False,
     ) -> None:
         self._where = "memory:" if directory is None else str(directory)
         self._session_secret: str | None = None
         self._clock = clock
         self._directory: Directory | None = None
+        self._folder: Path | None = None
         self._files: SideFiles | None = None
         self._damage: str | None = None
         self._heartbeats = 0
         with ExitStack() as undo:
             if directory is None:
                 self._connection = self._open(connect, "file::memory:")
+            elif read_only:
+                self._folder = directory.resolve()
+                self._connection = self._open_read_only(connect, self._folder / FILE)
             else:
                 self._directory = Directory(directory)
                 undo.callback(self._directory.release)
+                self._folder = self._directory.path
                 self._files = files = SideFiles(self._directory.path)
                 undo.callback(files.close)
                 address = self._directory.database.as_uri()
                 self._connection = self._open_file(connect, address, files, restoring=restoring)
             undo.pop_all()
-        self._readers = Shared(self._connection) if self._directory is None else Pool(self._directory.database)
+        self._readers = Shared(self._connection) if self._folder is None else Pool(self._folder / FILE)
         self._writer = Writer(self._append)
 
     @property
     def folder(self) -> Path | None:
         """The directory it lives in; None in memory."""
-        return None if self._directory is None else self._directory.path
+        return self._folder
 
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
@@ -269,6 +275,13 @@ class SqliteStore(RelationalStore):
                 raise StoreRefused(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
             raise
         return connection
+
+    def _open_read_only(self, connect: Callable[[str], sqlite3.Connection], file: Path) -> sqlite3.Connection:
+        """Connect to a file that another process holds and keeps up to date."""
+        try:
+            return connect(f"{file.as_uri()}?mode=ro")
+        except sqlite3.Error as error:
+            raise StoreRefused(f"{self._where} cannot be read: {error}; start a service on it first") from error
 
     def _open_file(
         self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, restoring: bool

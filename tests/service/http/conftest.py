@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from pasto.service.http.server import Running
+from pasto.service.http.table import Route
+from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.service.spec import EXAMPLE, read_document
 
@@ -47,9 +49,11 @@ class Site:
 
 
 @contextmanager
-def serving(**settings: Any) -> Iterator[Site]:
+def serving(pages: Callable[[Service], Sequence[Route]] | None = None, **settings: Any) -> Iterator[Site]:
     """A service on a free port, in a thread of its own."""
-    running = Running(Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}))
+    running = Running(
+        Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}), pages
+    )
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:

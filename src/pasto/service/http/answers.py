@@ -73,6 +73,14 @@ class Refused(Exception):  # noqa: N818 -- reads as what happened
         """Whether some of the body was not read: the connection is then closed behind the answer."""
 
 
+class AnsweredError(Exception):
+    """An error that another process has made an answer of."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"answered with status {answer.status}")
+        self.answer = answer
+
+
 def problem(
     status: int,
     code: str,
@@ -115,6 +123,8 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
 
 def explained(error: Exception, retry_after: int) -> Answer | None:
     """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
+    if isinstance(error, AnsweredError):
+        return error.answer
     if isinstance(error, Refused):
         return problem(error.status, error.code, error.message, field=error.field, headers=error.headers)
     if is_disk_full(error):

@@ -22,6 +22,7 @@ from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.guard import Guard
 from pasto.service.http.meters import Meters
 from pasto.service.http.operations import gauges
+from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
@@ -42,7 +43,8 @@ class Application:
     """Everything that a service answers over HTTP.
 
     `pages` are further routes beside the table's; the OpenAPI document does not list them. A browser that asks for an
-    address that does not exist gets the error in the form that the pages give theirs.
+    address that does not exist gets the error in the form that the pages give theirs. `question_process`
+    computes slow answers; if there is none, threads do.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Application:
         *,
         scheduler: Scheduler | None = None,
         pages: Sequence[Route] = (),
+        question_process: QuestionProcess | None = None,
     ) -> None:
         settings = settings or Settings()
         keys = Keys(service.store)
@@ -70,6 +73,7 @@ class Application:
             log=requests,
             questions=Questions(pools["questions"]),
             rate_limit=RateLimit(settings.key_rate),
+            question_process=question_process,
             scheduler=scheduler,
             looks=[Watch(service).look],
         )
@@ -129,6 +133,8 @@ class Application:
             context.log.summarize(now=True)
             context.questions.close()
             context.threads.shutdown()
+            if context.question_process is not None:
+                context.question_process.close()
 
     def _refused(self, request: Request, error: Exception) -> Response:
         """Return the router's own refusals: as a page for a browser, else in the form that all errors have."""

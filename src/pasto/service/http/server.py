@@ -23,6 +23,7 @@ from pasto.service.http.application import Application
 from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
 from pasto.service.http.descriptors import claim_descriptors
 from pasto.service.http.guard import check_safe
+from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.table import Route
 from pasto.service.keys import Keys
 from pasto.service.rounds.scheduler import Scheduler
@@ -99,7 +100,13 @@ class Running:
                 self.service.keeping  # noqa: B018 -- told at the start where it cannot be done
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
-            self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
+            self.application = Application(
+                self.service,
+                settings,
+                scheduler=self.scheduler,
+                pages=further,
+                question_process=_question_process(settings),
+            )
             self.connections = OpenConnections(settings)
             self.application.context.looks.append(self.connections.look)
             self.upkeep = Upkeep(self.service, settings)
@@ -155,6 +162,8 @@ class Running:
         self.upkeep.stop()
         if self._webhook is not None:
             self._webhook.stop()
+        if (process := self.application.context.question_process) is not None:
+            process.close()  # before the store: its last connection tidies up its files
         self.service.shutdown()
         self.application.context.threads.shutdown()
         self._socket.close()
@@ -176,6 +185,13 @@ class Running:
     def stop(self) -> None:
         """End `serve` from another thread."""
         self._server.should_exit = True
+
+
+def _question_process(settings: Settings) -> QuestionProcess | None:
+    """Return the question process; None if threads compute: by a setting, or because the store is in memory."""
+    if not settings.question_process or settings.store == "memory:":
+        return None
+    return QuestionProcess(settings)
 
 
 def _config(application: Application, settings: Settings, connections: OpenConnections) -> uvicorn.Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from pasto.service.http.answers import Answer, Headers, Refused, answer
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.calls import Call
 from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
+from pasto.service.service import Service
 from pasto.service.spec import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
@@ -136,19 +138,25 @@ async def report(call: Call) -> Answer:
     form = call.query("format").get("format", "json")
     if form not in FORMS:
         raise Refused(400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format")
-    name = call.path("name")
+    return await ask_report(call, call.path("name"), form)
 
-    def work() -> Answer:
-        found = call.service.report(name)
-        found["quality"]["duplicates"] = call.context.meters.duplicates(name)
-        if form == "json":
-            return answer(found)
-        from pasto.report.telling import page, text
 
-        told = text(found) if form == "text" else page(found)
-        return Answer(200, told.encode(), FORMS[form])
+async def ask_report(call: Call, name: str, form: str) -> Answer:
+    """Return a report; equal ones share one computation."""
+    duplicates = call.context.meters.duplicates(name)
+    return await call.ask("report", name, partial(answer_report, name=name, form=form, duplicates=duplicates), form)
 
-    return await call.ask("report", name, work, form)
+
+def answer_report(service: Service, name: str, form: str, duplicates: int) -> Answer:
+    """Compute a report in one of the FORMS."""
+    found = service.report(name)
+    found["quality"]["duplicates"] = duplicates
+    if form == "json":
+        return answer(found)
+    from pasto.report.telling import page, text
+
+    told = text(found) if form == "text" else page(found)
+    return Answer(200, told.encode(), FORMS[form])
 
 
 async def what_if(call: Call) -> Answer:
@@ -157,7 +165,12 @@ async def what_if(call: Call) -> Answer:
     asked = await call.json(WHAT_IF)
     question = msgspec.structs.asdict(asked)
     parts = tuple((part, tuple(texts)) for part, texts in question.items())
-    return await call.ask("what-if", name, lambda: answer(call.service.what_if(name, **question)), parts, cache=True)
+    return await call.ask("what-if", name, partial(answer_what_if, name=name, question=question), parts, cache=True)
+
+
+def answer_what_if(service: Service, name: str, question: Mapping[str, Any]) -> Answer:
+    """Compute the answer to another question."""
+    return answer(service.what_if(name, **question))
 
 
 async def replay(call: Call) -> Answer:
@@ -170,8 +183,12 @@ async def replay(call: Call) -> Answer:
 async def replayed(call: Call, name: str) -> Answer:
     """Replay a study; equal replays share one computation, and some question threads are left to others."""
     limit = max(1, call.settings.question_threads // 2)
-    work = lambda: answer(call.service.replay(name))  # noqa: E731
-    return await call.ask("replay", name, work, patience=REPLAY_PATIENCE, limit=limit)
+    return await call.ask("replay", name, partial(answer_replay, name=name), patience=REPLAY_PATIENCE, limit=limit)
+
+
+def answer_replay(service: Service, name: str) -> Answer:
+    """Compute every policy again, and compare."""
+    return answer(service.replay(name))
 
 
 async def _study_file(call: Call) -> Callable[[], dict[str, Any]]:
