@@ -112,7 +112,7 @@ def computed_in_nowhere(process: QuestionProcess) -> int:
 
 
 @pytest.fixture(scope="module")
-def report_learned_lifts(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A service with a question process, and a study that learned a round."""
     where = str(tmp_path_factory.mktemp("served"))
     site = serve_long(store=where, poll=60, pages=lambda service: Dashboard(service).routes)
