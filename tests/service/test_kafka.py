@@ -54,7 +54,7 @@ def until(service: Service, wanted: int, tries: int = 60) -> Callable[[], bool]:
     looks = iter(range(tries))
 
     def stop() -> bool:
-        return service.store.high_water(1) >= wanted or next(looks, None) is None
+        return service.store.read_high_water(1) >= wanted or next(looks, None) is None
 
     return stop
 
@@ -230,7 +230,7 @@ def test_a_store_out_of_reach_is_waited_for(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = traffic(learning, 6)
-    real, failures = learning.store.append, iter(range(4))
+    real, failures = learning.store.append_events, iter(range(4))
 
     def append(*arguments: Any) -> Any:
         if next(failures, None) is not None:

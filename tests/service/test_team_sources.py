@@ -193,8 +193,8 @@ def test_lies_in_the_exposures_are_left_out(
             f"COPY (SELECT 'liar' AS person, 1 AS policy, 'w=9' AS shown) TO '{tmp_path}/seen/lie.parquet'"
         )
     service.close_round("feed", who="ann")
-    close = service.store.closes(1)[0]
-    (measured,) = json.loads(close.observed)["rounds"]
+    close = service.store.list_closes(1)[0]
+    (measured,) = json.loads(close.record)["rounds"]
     assert sum(cell["units"] for cell in measured["moments"]) == 400
 
 
@@ -239,7 +239,7 @@ def test_windows_and_covariates_in_a_lake(
                 connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
         now += 3600.0
         service.close_round("feed", who="ann")
-    told = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    told = [one for close in service.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert [one["round"] for one in told] == [1, 2, 3]
     for hour, one in enumerate(told):
         totals = [sum(cell["units"] * cell["mean"][place] for cell in one["moments"]) for place in range(3)]

@@ -90,9 +90,9 @@ class PolicyCache:
     def spec(self, row: StudyRow) -> StudySpec:
         """What a study's file says, read once."""
         known = self._standing.get(row.name)
-        if known is not None and known.row.document == row.document:
+        if known is not None and known.row.study_file == row.study_file:
             return known.spec
-        return parse_spec(json.loads(row.document), stored=True)
+        return parse_spec(json.loads(row.study_file), stored=True)
 
     def listen(self, callback: Callable[[str], None]) -> None:
         """Have a function called with a study's name each time its policy changes, from whichever thread saw it."""
@@ -102,7 +102,7 @@ class PolicyCache:
     def refresh(self) -> None:
         """Read the studies that changed in the store; one that cannot be read is logged, and the others are served."""
         try:
-            found = self._store.generations()
+            found = self._store.read_generations()
         except Exception:
             self._silent_since = self._monotonic() if self._silent_since is None else self._silent_since
             raise
@@ -131,7 +131,7 @@ class PolicyCache:
 
     def reread(self, name: str) -> StudySnapshot:
         """Read one study from the store."""
-        row = self._store.study(name)
+        row = self._store.read_study(name)
         if row is None:
             with self._lock:
                 self._standing.pop(name, None)
@@ -151,10 +151,10 @@ class PolicyCache:
             if found is not None:
                 self._past.move_to_end(key)
                 return found
-        row = self._store.policy(*key)
+        row = self._store.read_policy(*key)
         if row is None:
             return None
-        read = PublishedPolicy.from_text(row.text, row.checksum)
+        read = PublishedPolicy.from_text(row.document, row.checksum)
         with self._lock:
             if key not in self._past:
                 self._past[key] = read
@@ -179,7 +179,7 @@ class PolicyCache:
     def _policy(self, row: StudyRow) -> PublishedPolicy | None:
         if row.state not in SERVING:
             return None
-        written = self._store.policy(row.number, row.version)
+        written = self._store.read_policy(row.number, row.version)
         if written is None:
             raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-        return PublishedPolicy.from_text(written.text, written.checksum)
+        return PublishedPolicy.from_text(written.document, written.checksum)

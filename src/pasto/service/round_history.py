@@ -67,7 +67,7 @@ class RoundHistoryReader:
         with self._lock:
             if self._after is None:
                 self._after = self._read_back(last)
-            while closes := self._store.closes(self._study, after=self._after, limit=PAGE):
+            while closes := self._store.list_closes(self._study, after=self._after, limit=PAGE):
                 for close in closes:
                     rounds, look = self._told(close)
                     self._rounds |= rounds
@@ -82,7 +82,7 @@ class RoundHistoryReader:
         until = last
         while until > 0:
             first = max(1, until - PAGE + 1)
-            closes = self._store.closes(self._study, after=first - 1, limit=until - first + 1)
+            closes = self._store.list_closes(self._study, after=first - 1, limit=until - first + 1)
             for close in reversed(closes):
                 end = max(end, close.round)
                 rounds, look = self._told(close)
@@ -99,7 +99,7 @@ class RoundHistoryReader:
         return [self._rounds[number] for number in sorted(self._rounds)]
 
     def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
-        told = json.loads(close.observed)
+        told = json.loads(close.record)
         rounds = {
             one["round"]: MeasuredRound(one["round"], self._shares(one["round"]), table_of(one["moments"]))
             for one in (*told["rounds"], *told.get("corrected", ()))
@@ -114,17 +114,17 @@ class RoundHistoryReader:
         ]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
-        policy = self._store.policy(self._study, version)
-        return {} if policy is None else shares(json.loads(policy.text))
+        policy = self._store.read_policy(self._study, version)
+        return {} if policy is None else shares(json.loads(policy.document))
 
 
 def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
     """All learning rounds as the breaker sees them, each with what was last measured of it, in order."""
     found: dict[int, MeasuredRound] = {}
     after = 0
-    while closes := store.closes(study, after=after, limit=PAGE):
+    while closes := store.list_closes(study, after=after, limit=PAGE):
         for close in closes:
-            told = json.loads(close.observed)
+            told = json.loads(close.record)
             for one in (*told["rounds"], *told.get("corrected", ())):
                 found[one["round"]] = judged_round(one["round"], table_of(one["moments"]), one.get("seconds"))
         after = closes[-1].round

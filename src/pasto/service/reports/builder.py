@@ -86,8 +86,8 @@ class LiftReports:
         self, row: StudyRow, spec: StudySpec, elapsed: float, cells: Sequence[Moments], now: float
     ) -> dict[str, Any]:
         """Return the verdict on the confirmation that a study is in, with a look that is not written yet."""
-        policy = self._store.policy(row.number, row.version)
-        served = {} if policy is None else shares(json.loads(policy.text))
+        policy = self._store.read_policy(row.number, row.version)
+        served = {} if policy is None else shares(json.loads(policy.document))
         look = InterimLook(row.round, row.version, row.state, elapsed, now, MeasuredRound(row.version, served, cells))
         horizon = StudyState.from_text(row.details).horizon
         told = build_confirmation(spec, [*self.measured(row).looks, look], (), horizon=horizon)
@@ -98,7 +98,7 @@ class LiftReports:
         return lambda: judged_rounds(self._store, study)
 
     def _study(self, standing: StudySnapshot) -> Study | None:
-        saved = self._store.learner(standing.row.number) if standing.row.version else None
+        saved = self._store.read_learner_state(standing.row.number) if standing.row.version else None
         return None if saved is None else Study.from_state(json.loads(saved))
 
     def _compute(self, standing: StudySnapshot, measured: RoundHistory, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class ReportBuilder:
             "policy": [],
             "history": [],
         }
-        saved = self._store.learner(row.number) if row.version else None
+        saved = self._store.read_learner_state(row.number) if row.version else None
         if saved is None:
             return found, ()
         study = load_update(saved).study
@@ -253,6 +253,6 @@ class ReportBuilder:
             found["problem"] = f"the answer could not be computed: {type(error).__name__}: {error}"
         first = max(0, row.round - 1 - HISTORY)
         found["history"] = [
-            close_summary(close) for close in self._store.closes(row.number, after=first, limit=HISTORY + 1)
+            close_summary(close) for close in self._store.list_closes(row.number, after=first, limit=HISTORY + 1)
         ]
         return found, names

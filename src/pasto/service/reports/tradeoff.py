@@ -57,7 +57,7 @@ class TradeoffCache:
             known = self._known.get(row.number)
         if known is not None and known.generation == row.generation:
             return known
-        saved = self._store.learner(row.number) if row.version else None
+        saved = self._store.read_learner_state(row.number) if row.version else None
         frozen = StudyState.from_text(row.details).frozen
         fixed = None if frozen is None else dict(frozen.answer["probabilities"])
         found = None if saved is None else _believed(row.generation, saved, fixed)

@@ -93,7 +93,7 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
     if not rounds or since >= until:
         return set()
     statement = _STIRRED.replace("?", "%s") if store.dialect == "postgres" else _STIRRED
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(statement, (study, since, until, min(rounds), max(rounds)))
@@ -104,8 +104,8 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
 
 def recorded(store: Store, study: int, one: CorrectableRound) -> tuple[Moments, ...]:
     """What a round is known to have measured, as the close that told it last wrote it down."""
-    for close in store.closes(study, after=one.told - 1, limit=1):
-        told = json.loads(close.observed)
+    for close in store.list_closes(study, after=one.told - 1, limit=1):
+        told = json.loads(close.record)
         for record in (*told.get("corrected", ()), *told["rounds"]):
             if record["round"] == one.waiting.round:
                 return read_cells(record["moments"])
