@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Durations as people write them: `90s`, `30min`, `1h30min`, `7d`, or a number of seconds."""
 
 from __future__ import annotations
 
@@ -6,42 +6,67 @@ import re
 
 from pasto.validation import LARGEST, ProblemList, show_value
 
-_SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|min|m|h|d|w)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-YEAR = 366 * 86400.0
+_UNIT_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
+_PART = re.compile(rf"({_NUMBER})\s*(ms|min|[wdhms])\s*")
+DURATION_PATTERN = rf"^\s*(?:{_NUMBER}\s*(?:(?:ms|min|[wdhms])\s*(?:{_NUMBER}\s*(?:ms|min|[wdhms])\s*)*)?)$"
+"""Regular expression of a duration that is written as text, for JSON Schema and OpenAPI."""
+_TEXT = re.compile(DURATION_PATTERN)
+
+YEAR_SECONDS = 366 * 86400.0
 
 
-def parse_duration(
-    problems: ProblemList, path: str, given: object, *, low: float = 0.0, high: float = YEAR
+def parse_duration(given: object) -> float:
+    """Return a duration in seconds, or raise ValueError.
+
+    A number, or a text without a unit, is a number of seconds.
+
+    >>> [parse_duration(text) for text in ("30min", "1h30min", "7d", "90", 90)]
+    [1800.0, 5400.0, 604800.0, 90.0, 90.0]
+    """
+    if isinstance(given, str) and _TEXT.match(given):
+        parts = _PART.findall(given)
+        return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts) if parts else float(given)
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 <= given <= LARGEST:
+        return float(given)
+    raise ValueError(f"not a duration: {show_value(given)}")
+
+
+def describe_durations(low: float, high: float) -> str:
+    """Return the words with which an error message asks for a duration.
+
+    >>> describe_durations(0.0, 3600.0)
+    "a duration from 0s to 1h, such as '90s', '30min' or '1h30min', or a number of seconds"
+    """
+    ends = f"from {format_duration(low)} to {format_duration(high)}"
+    return f"a duration {ends}, such as '90s', '30min' or '1h30min', or a number of seconds"
+
+
+def read_duration(
+    problems: ProblemList, path: str, given: object, *, low: float = 0.0, high: float = YEAR_SECONDS
 ) -> float | None:
-    """A length of time in seconds: '90s', '1h', '2d', or a number of seconds.
+    """Return a duration in seconds, or None and a problem at `path`.
 
-    >>> parse_duration(ProblemList(), "rounds.every", "90m")
+    >>> read_duration(ProblemList(), "rounds.every", "90min")
     5400.0
     """
-    seconds: float | None = None
-    if isinstance(given, str):
-        match = _SPAN.fullmatch(given.strip())
-        seconds = None if match is None else float(match[1]) * _SECONDS[match[2]]
-    elif isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) <= LARGEST:
-        seconds = float(given)
-    if seconds is None or not low <= seconds <= high:
-        problems.add(
-            path,
-            f"must be a length of time from {low:g} s to {high / 86400:g} d, such as '90s', '30m', '1h' or '2d', or a "
-            f"number of seconds, got {show_value(given)}",
-        )
+    try:
+        seconds = parse_duration(given)
+    except ValueError:
+        seconds = -1.0
+    if not low <= seconds <= high:
+        problems.add(path, f"must be {describe_durations(low, high)}, got {show_value(given)}")
         return None
     return seconds
 
 
 def format_duration(seconds: float) -> str:
-    """A length of time in the largest unit that leaves a whole number, for messages.
+    """Return a duration in the largest unit that leaves a whole number.
 
-    >>> written_span(7200.0), written_span(604800.0), format_duration(0.5)
-    ('2h', '7d', '0.5s')
+    >>> format_duration(7200.0), format_duration(5400.0), format_duration(604800.0), format_duration(0.5)
+    ('2h', '90min', '7d', '0.5s')
     """
-    for unit in ("d", "h", "m"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{seconds / _SECONDS[unit]:g}{unit}"
-    return f"{seconds:g}s"
+    for unit in ("d", "h", "min"):
+        if seconds and seconds % _UNIT_SECONDS[unit] == 0:
+            return f"{seconds / _UNIT_SECONDS[unit]:.15g}{unit}"
+    return f"{seconds:.15g}s"

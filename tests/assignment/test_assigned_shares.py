@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from pasto.arrays import FloatArray
 from pasto_sdk.policy import PublishedPolicy
 
 Make = Callable[..., PublishedPolicy]
-Array = npt.NDArray[np.float64]
 
 SHARES = [0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.35]
 LEARNING = [("control", 0, 0.1), *(("learner", k, 0.8 * share) for k, share in enumerate(SHARES)), ("outside", 0, 0.1)]
@@ -74,15 +73,15 @@ def test_a_sticky_unit_and_its_arm_are_independent_of_its_candidate(made: Make) 
     assert stats.chi2_contingency(table).pvalue > 0.001
 
 
-Change = Callable[[np.random.Generator, Array], Array]
+Change = Callable[[np.random.Generator, FloatArray], FloatArray]
 
 
-def anew(rng: np.random.Generator, shares: Array) -> Array:
+def anew(rng: np.random.Generator, shares: FloatArray) -> FloatArray:
     return rng.dirichlet(np.ones(len(shares)))
 
 
-def nearby(rng: np.random.Generator, shares: Array) -> Array:
-    changed: Array = shares * np.exp(rng.normal(0, 0.2, len(shares)))
+def nearby(rng: np.random.Generator, shares: FloatArray) -> FloatArray:
+    changed: FloatArray = shares * np.exp(rng.normal(0, 0.2, len(shares)))
     changed /= changed.sum()
     return changed
 

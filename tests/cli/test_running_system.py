@@ -183,19 +183,19 @@ def test_wrong_names_and_files_are_refused_in_a_line(run: Any, feed: Path) -> No
 
 
 def test_keys_are_shown_once(run: Any, place: Path) -> None:
-    made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--days", "30")
+    made = run("key", "create", "--name", "ranker", "--scope", "evaluate", "--scope", "ingest", "--expires-in", "30d")
     key = made.stdout.strip()
     listed = json.loads(run("key", "list", "--json").stdout)
     assert key.split("_")[1] == listed[0]["prefix"]
     assert key.split("_")[2] not in json.dumps(listed)
-    successor = run("key", "rotate", listed[0]["prefix"], "--hours", "2").stdout.strip()
+    successor = run("key", "rotate", listed[0]["prefix"], "--grace", "2h").stdout.strip()
     assert successor != key
     after = {each["prefix"]: each for each in json.loads(run("key", "list", "--json").stdout)}
     assert after[listed[0]["prefix"]]["revoked_at"] is not None
     assert after[successor.split("_")[1]]["scopes"] == ["evaluate", "ingest"]
     assert run("key", "revoke", successor.split("_")[1]).exit_code == 0
     assert run("key", "rotate", successor.split("_")[1]).exit_code == 2
-    assert run("key", "create", "--name", "x", "--scope", "read", "--days", "0").exit_code == 2
+    assert run("key", "create", "--name", "x", "--scope", "read", "--expires-in", "0").exit_code == 2
     lines = json.loads(run("key", "audit", "--json").stdout)
     assert [line["action"] for line in lines] == ["key created", "key rotated", "key revoked"]
     assert lines[1]["detail"]["successor"] == successor.split("_")[1]
@@ -221,8 +221,8 @@ def test_a_backup_moves_to_another_store(run: Any, feed: Path) -> None:
 def test_commands_find_the_service_that_runs_on_the_store(run: Any, service: str) -> None:
     by_store = json.loads(run("study", "show", "feed", "--json").stdout)
     by_address = json.loads(run("study", "show", "feed", "--url", service, "--json").stdout)
-    by_store.pop("age")
-    by_address.pop("age")
+    by_store.pop("round_age_seconds")
+    by_address.pop("round_age_seconds")
     assert by_store == by_address
     assert run("round", "close", "feed").stdout == "feed: round 1 closed, policy 2 is served\n"
     assert json.loads(run("study", "list", "--url", service, "--json").stdout)[0]["round"] == 2

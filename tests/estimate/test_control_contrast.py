@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.estimate import ContrastPrior, ControlContrasts, RoundMeans
-
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def empty(candidates: int, *, percent: bool, metrics: int = 1) -> ControlContrasts:
     return ControlContrasts.empty(np.full(metrics, percent), candidates)
 
 
-def cells(places: list[int], means: Array, units: Array, variance: float) -> RoundMeans:
+def cells(places: list[int], means: FloatArray, units: FloatArray, variance: float) -> RoundMeans:
     covariances = variance / units[:, None, None] * np.eye(means.shape[1])
     return RoundMeans(np.array(places), means, units, covariances)
 

@@ -84,10 +84,10 @@ WRONG: list[tuple[Any, str, str]] = [
     ({3: {"event": "e"}}, "metrics.3", "no metric's name"),
     ({"m": "watch"}, "metrics.m", "mapping of fields"),
     ({"m": {}}, "metrics.m.event", "is missing"),
-    ({"m": {"event": "e", "window": "soon"}}, "metrics.m.window", "must be a length of time from 1 s"),
-    ({"m": {"event": "e", "window": 0}}, "metrics.m.window", "must be a length of time from 1 s"),
+    ({"m": {"event": "e", "window": "soon"}}, "metrics.m.window", "must be a duration from 1s"),
+    ({"m": {"event": "e", "window": 0}}, "metrics.m.window", "must be a duration from 1s"),
     ({"m": {"ratio": [{"event": "e"}, {"event": "f"}], "window": 9}}, "metrics.m.window", "stands beside ratio"),
-    ({"m": {"event": "e", "covariate": "long"}}, "metrics.m.covariate.lookback", "must be a length of time"),
+    ({"m": {"event": "e", "covariate": "long"}}, "metrics.m.covariate.lookback", "must be a duration"),
     ({"m": {"event": "e", "covariate": {}}}, "metrics.m.covariate.lookback", "is missing; say how far back"),
     ({"m": {"event": "e", "covariate": {"lookback": "1d", "back": 1}}}, "metrics.m.covariate.back", "is no field"),
     (

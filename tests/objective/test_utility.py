@@ -7,17 +7,18 @@ import pytest
 from numpy.testing import assert_allclose
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, StateError
-from pasto.objective import Array, objective_document, read_objective_document
+from pasto.objective import objective_document, read_objective_document
 
 BOX = {"x": (0.1, 4.0), "y": (0.1, 4.0)}
 
 
-def log_sum(y: Array) -> Array:
+def log_sum(y: FloatArray) -> FloatArray:
     return np.asarray(np.log(y).sum(axis=-1))
 
 
-def log_slope(y: Array) -> Array:
+def log_slope(y: FloatArray) -> FloatArray:
     return 1.0 / y
 
 
@@ -56,7 +57,7 @@ def test_a_saddle_is_refused() -> None:
 
 
 def test_a_wrong_gradient_is_refused_and_the_metric_named() -> None:
-    def wrong(y: Array) -> Array:
+    def wrong(y: FloatArray) -> FloatArray:
         slope = 1.0 / y
         slope[..., 1] *= 1.05
         return slope

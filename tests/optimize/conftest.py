@@ -5,14 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize import Program
 
-Check = Callable[[Program, Array, Array, bool], None]
+Check = Callable[[Program, FloatArray, FloatArray, bool], None]
 Draw = Callable[..., Program]
 
 
-def prove(program: Program, probabilities: Array, duals: Array, feasible: bool, tolerance: float = 1e-8) -> None:
+def prove(
+    program: Program, probabilities: FloatArray, duals: FloatArray, feasible: bool, tolerance: float = 1e-8
+) -> None:
     """Assert that p is a distribution, is feasible (or the nearest miss), and that π proves no p to be better.
 
     For any π ≥ 0, no p is worth more than max_k (goal_k + π · slack_k) + Σ π²/4λ.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pasto.optimize.chance_constrained.solver as confident
 import pasto.optimize.chance_constrained.solver as safety
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.interior_point import follow_central_path
 from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SmoothedPoint
 from pasto.optimize.chance_constrained.solver import (
@@ -56,7 +56,7 @@ def draw(
     return program
 
 
-def beaten(program: ChanceProgram, shares: Array, rng: np.random.Generator) -> bool:
+def beaten(program: ChanceProgram, shares: FloatArray, rng: np.random.Generator) -> bool:
     """Whether some random blend holds the hard guardrails and is worth more."""
     value = program.at(shares).value
     for concentration in (0.02, 0.2, 1.0):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import pasto.optimize.exact.linear as exact
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError, UnsupportedError
-from pasto.objective import Array, maximize, ratio
+from pasto.objective import maximize, ratio
 from pasto.optimize import Program, solve_linear
 from pasto.optimize.exact.active_set import ActiveSet
 
@@ -195,5 +196,5 @@ def test_a_program_folds_its_constants_into_the_columns() -> None:
     assert program.slack == pytest.approx(np.array([[10.0, -10.0], [3.0, -2.0]]))
 
 
-def _highs(goal: Array, slack: Array) -> Any:
+def _highs(goal: FloatArray, slack: FloatArray) -> Any:
     return linprog(-goal, A_ub=-slack, b_ub=np.zeros(len(slack)), A_eq=np.ones((1, len(goal))), b_eq=[1.0])

@@ -10,10 +10,11 @@ import pytest
 import pasto.optimize.exact.concave as concave
 import pasto.optimize.exact.concave as cuts
 from pasto import solve, utility
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError
-from pasto.objective import Array, Objective
+from pasto.objective import Objective
 
-Pair = tuple[Callable[[Array], Array], Callable[[Array], Array]]
+Pair = tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]
 KINDS: dict[str, tuple[Pair, Callable[[Any], Any]]] = {
     "log": ((lambda y: np.log(y).sum(-1), lambda y: 1 / y), lambda y: cp.sum(cp.log(y))),
     "root": ((lambda y: np.sqrt(y).sum(-1), lambda y: 0.5 / np.sqrt(y)), lambda y: cp.sum(cp.sqrt(y))),
@@ -92,7 +93,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
     calls = []
     by_cuts = concave.solve_by_cuts
 
-    def counted(*given: Any, **how: Any) -> tuple[Array, Array]:
+    def counted(*given: Any, **how: Any) -> tuple[FloatArray, FloatArray]:
         calls.append(given)
         return by_cuts(*given, **how)
 
@@ -111,7 +112,7 @@ def test_running_out_of_cuts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         solve({"a": [2.0, 0.5], "b": [0.5, 2.0]}, _over(KINDS["least"][0], "a", "b"))
 
 
-def _steep(y: Array) -> Array:
+def _steep(y: FloatArray) -> FloatArray:
     weights = np.exp(-50 * (y - y.min(axis=-1, keepdims=True)))
     return np.asarray(50 * weights / weights.sum(axis=-1, keepdims=True))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pasto import maximize, minimize, ratio, solve
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.records import Blend
 
 
@@ -62,7 +62,7 @@ def test_no_blend_feasible_still_gives_the_best_ratio_of_the_nearest() -> None:
     assert (blend.probabilities, blend.feasible, blend.shortfalls) == ((0.0, 0.0, 1.0), False, {"watch": 1.0})
 
 
-def _corners(kept: Array) -> list[Array]:
+def _corners(kept: FloatArray) -> list[FloatArray]:
     corners = [np.eye(len(kept))[k] for k in np.flatnonzero(kept >= 0)]
     for one, two in combinations(range(len(kept)), 2):
         if kept[one] * kept[two] < 0:

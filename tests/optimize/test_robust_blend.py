@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.estimate import IndependentPosterior, JointPosterior
-from pasto.objective import Array, NormalForm, Objective
+from pasto.objective import NormalForm, Objective
 from pasto.optimize import solve_exact
 from pasto.optimize.chance_constrained.program import expected_penalty
 from pasto.optimize.chance_constrained.robust_blend import RobustBlend, holding_probabilities, intervals, solve_robust
@@ -42,7 +43,7 @@ def joint(rng: np.random.Generator, width: int, spread: float) -> JointPosterior
     return JointPosterior(mean, spread**2 * roots @ roots.transpose(0, 2, 1))
 
 
-def contrast(probabilities: Array, offset: float, baseline: int | None) -> Array:
+def contrast(probabilities: FloatArray, offset: float, baseline: int | None) -> FloatArray:
     weights = probabilities.copy()
     if baseline is not None:
         weights[baseline] -= offset
@@ -50,15 +51,19 @@ def contrast(probabilities: Array, offset: float, baseline: int | None) -> Array
 
 
 def slack_and_spread(
-    form: NormalForm, belief: Any, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
-) -> tuple[Array, Array]:
+    form: NormalForm,
+    belief: Any,
+    probabilities: FloatArray,
+    offsets: FloatArray | None = None,
+    baseline: int | None = None,
+) -> tuple[FloatArray, FloatArray]:
     """Each guardrail's slack in the mean and its standard deviation, straight from the belief."""
     shares = np.zeros(len(form.at)) if offsets is None else offsets
     spreads = [belief.spread(row, contrast(probabilities, shares[g], baseline)) for g, row in enumerate(form.rows)]
     return form.rows @ belief.mean @ probabilities - form.at, np.array(spreads)
 
 
-def expected(form: NormalForm, belief: Any, probabilities: Array) -> float:
+def expected(form: NormalForm, belief: Any, probabilities: FloatArray) -> float:
     """The goal of the mean less the soft guardrails' expected penalties."""
     level, spread = slack_and_spread(form, belief, probabilities)
     soft = ~form.hard
@@ -84,7 +89,7 @@ def check(form: NormalForm, belief: Any, answer: RobustBlend, confidence: float,
 
 
 def cones(
-    form: NormalForm, belief: Any, deviations: float, offsets: Array, baseline: int, cap: float
+    form: NormalForm, belief: Any, deviations: float, offsets: FloatArray, baseline: int, cap: float
 ) -> tuple[str, float]:
     """The same program of hard guardrails, by cvxpy."""
     width = belief.mean.shape[1]
@@ -340,22 +345,22 @@ class Written:
     inner: IndependentPosterior
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> FloatArray:
         return self.inner.mean
 
-    def factor(self, row: Array) -> Array:
+    def factor(self, row: FloatArray) -> FloatArray:
         return np.diag(self.inner.factor(row))
 
-    def spread(self, row: Array, weights: Array) -> Array:
+    def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
         return self.inner.spread(row, weights)
 
     def take(self, places: NDArray[np.intp]) -> "Written":
         return Written(self.inner.take(places))
 
-    def draw(self, noise: Array) -> Array:
+    def draw(self, noise: FloatArray) -> FloatArray:
         return self.inner.draw(noise)
 
-    def variances(self, rows: Array) -> Array:
+    def variances(self, rows: FloatArray) -> FloatArray:
         return self.inner.variances(rows)
 
 
@@ -427,7 +432,7 @@ def test_a_utility_is_averaged_over_truths(objective: Objective) -> None:
     assert answer.certified
     truths = belief.draw(np.random.default_rng(1).standard_normal((128, *mean.shape)))[:, :2]
 
-    def worth(shares: Array) -> float:
+    def worth(shares: FloatArray) -> float:
         level, spread = slack_and_spread(form, belief, shares)
         soft = ~form.hard
         average = np.log(np.clip(truths, 0.1, 20.0) @ shares).sum(axis=1).mean()

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.estimate import IndependentPosterior
-from pasto.objective import Array, Objective
+from pasto.objective import Objective
 from pasto.optimize import solve_exact
 from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, solve_robust
 from pasto.optimize.exact.linear import solve_batch
@@ -24,11 +25,11 @@ POWERS = st.lists(st.integers(-12, 12), min_size=5, max_size=5)
 pytestmark = pytest.mark.filterwarnings("ignore:keep")  # random limits below zero on metrics that happen to be above
 KEPT = pasto.maximize("x").keep("y", at_least=0.0)
 
-Case = tuple[Array, Objective, int | None]
+Case = tuple[FloatArray, Objective, int | None]
 """Means (metrics, candidates), what to do with them, and the baseline."""
 
 
-def plain(rng: np.random.Generator, units: Array) -> Case:
+def plain(rng: np.random.Generator, units: FloatArray) -> Case:
     """A goal of two metrics, hard guardrails on both sides and a soft one, in absolute numbers."""
     means = rng.normal(size=(5, int(rng.integers(2, 9))))
     low, high, target = rng.normal(size=3) * 0.7
@@ -42,7 +43,7 @@ def plain(rng: np.random.Generator, units: Array) -> Case:
     )
 
 
-def percent(rng: np.random.Generator, units: Array) -> Case:
+def percent(rng: np.random.Generator, units: FloatArray) -> Case:
     """Percentages over a baseline, of metrics and of a ratio."""
     means = rng.uniform(1.0, 1.2, size=(5, int(rng.integers(2, 9))))
     rate = pasto.ratio("m3", "m4", name="rate")
@@ -57,7 +58,7 @@ def percent(rng: np.random.Generator, units: Array) -> Case:
     )
 
 
-def rates(rng: np.random.Generator, units: Array) -> Case:
+def rates(rng: np.random.Generator, units: FloatArray) -> Case:
     """A ratio as the goal, another as a hard guardrail, and a metric on both sides."""
     means = rng.uniform(1.0, 2.0, size=(5, int(rng.integers(2, 9))))
     least, low, high = rng.uniform(0.7, 1.3), rng.uniform(1.2, 1.6), rng.uniform(1.4, 1.9)
@@ -71,7 +72,7 @@ def rates(rng: np.random.Generator, units: Array) -> Case:
     )
 
 
-def fair(rng: np.random.Generator, units: Array) -> Case:
+def fair(rng: np.random.Generator, units: FloatArray) -> Case:
     """A concave utility of two metrics, in units of its own, with two hard guardrails."""
     means = rng.uniform(0.5, 4.0, size=(5, int(rng.integers(2, 9))))
     own, size = units[:2], units[4]
@@ -85,12 +86,12 @@ def fair(rng: np.random.Generator, units: Array) -> Case:
     return means[:4] * units[:4, None], objective, None
 
 
-def worst(rng: np.random.Generator, units: Array) -> Case:
+def worst(rng: np.random.Generator, units: FloatArray) -> Case:
     """The smaller of two metrics, a utility with a kink, with a hard guardrail."""
     means = rng.uniform(0.5, 4.0, size=(3, int(rng.integers(2, 9))))
     own, size = units[:2], units[4]
 
-    def slope(y: Array) -> Array:
+    def slope(y: FloatArray) -> FloatArray:
         return np.asarray(size * (y / own == (y / own).min(axis=-1, keepdims=True)) / own)
 
     objective = pasto.utility(
@@ -122,7 +123,7 @@ def verdict(case: Case) -> tuple[Any, ...]:
 @given(seed=SEEDS, powers=POWERS)
 @settings(max_examples=60, deadline=None)
 def test_rescaling_metrics_changes_no_verdict(
-    kind: Callable[[np.random.Generator, Array], Case], seed: int, powers: list[int]
+    kind: Callable[[np.random.Generator, FloatArray], Case], seed: int, powers: list[int]
 ) -> None:
     units = np.array([10.0**power for power in powers])
     one = verdict(kind(np.random.default_rng(seed), np.ones(5)))
@@ -189,7 +190,7 @@ def test_rescaling_changes_no_certificate(seed: int, powers: list[int]) -> None:
     mean, low, target = rng.normal(size=(3, width)), float(rng.normal() * 0.7), float(rng.normal() * 0.7)
     roots = rng.normal(size=(width, 3, 3)) * 10.0 ** rng.uniform(-3, 0)
 
-    def answer(units: Array) -> tuple[bool, list[bool], Array]:
+    def answer(units: FloatArray) -> tuple[bool, list[bool], FloatArray]:
         objective = pasto.maximize("x").keep("y", at_least=low * units[1])
         objective = objective.keep("z", at_least=target * units[2], penalty=3.0 * units[0] / units[2] ** 2)
         form = objective.form()
@@ -233,7 +234,7 @@ def test_a_budget_is_kept_or_not_in_every_unit(unit: float) -> None:
 def test_a_study_certifies_the_same_blend_in_every_unit(unit: float, errors: bool) -> None:
     truth = np.array([[2.0, 0.0, 1.0], [-2.0, 2.0, 0.5]])
 
-    def learned(units: Array) -> Blend:
+    def learned(units: FloatArray) -> Blend:
         rng = np.random.default_rng(4)
         rows = [{"a": place} for place in range(3)]
         study = pasto.Study(pasto.Candidates.from_rows(rows), KEPT, seed=3)

@@ -16,14 +16,14 @@ from pasto.service.archive import Archive
 from pasto.service.retention import Retention, trim_rows
 from pasto.service.retention_worker import RetentionWorker
 from pasto.service.service import Service
-from pasto.service.settings import SettingRange, Settings
+from pasto.service.settings import Settings
 from pasto.store import Store, StudyRow, open_store
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
 
 
 def feed(service: Service, events: list[dict[str, Any]]) -> None:
-    assert service.ingest("feed", service.decode(json.dumps(events).encode())).result()["refused"] == []
+    assert service.ingest("feed", service.decode(json.dumps(events).encode())).result()["rejected"] == []
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def latest(service: Service) -> set[int]:
 def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     now = kept._clock()
     monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: float("inf"))
-    upkeep = RetentionWorker(kept, Settings(archive_after=SettingRange("1h"), archive_keep=SettingRange("2h")))
+    upkeep = RetentionWorker(kept, Settings(archive_after=3600.0, archive_keep=7200.0))
     upkeep.tick()
     assert (upkeep.archived, upkeep.errors) == (0, 0), "an hour has not passed"
     kept._clock = lambda: now + 5000.0
@@ -72,7 +72,7 @@ def test_an_archive_is_looked_at_a_hundredth_of_an_age_later(kept: Service, monk
     monkeypatch.setattr(Archive, "take", take)
     moment = 50.0
     monkeypatch.setattr("pasto.service.retention_worker.monotonic", lambda: moment)
-    upkeep = RetentionWorker(kept, Settings(archive_after=SettingRange(1000)))
+    upkeep = RetentionWorker(kept, Settings(archive_after=1000))
     upkeep.tick()
     upkeep.tick()
     moment = 61.0
@@ -114,7 +114,7 @@ def test_archived_studies_are_kept_up_too(kept: Service) -> None:
     kept.close_round("feed", who="ann")
     kept.change("feed", "archive", who="ann", reason="done")
     kept._clock = lambda: now + 5000.0
-    upkeep = RetentionWorker(kept, Settings(archive_after=SettingRange("1h"), archive_keep=SettingRange("1h")))
+    upkeep = RetentionWorker(kept, Settings(archive_after=3600.0, archive_keep=3600.0))
     upkeep.tick()
     assert (upkeep.errors, latest(kept)) == (0, set())
     with kept.store.read_transaction() as connection:
@@ -128,7 +128,7 @@ def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
     assert row is not None
     kept.create({**json.loads(row.study_file), "name": "other"}, who="ann")
     kept.board.refresh()
-    upkeep = RetentionWorker(kept, Settings(archive_after=SettingRange(0.001)))
+    upkeep = RetentionWorker(kept, Settings(archive_after=0.001))
     upkeep.tick()
     assert (upkeep.errors, upkeep.archived > 60) == (0, True)
     assert kept.keeping._archive.rounds("feed") == [1, 2]
@@ -142,7 +142,7 @@ def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch:
         return archive(*arguments, **named)
 
     monkeypatch.setattr(Retention, "archive", begin)
-    upkeep = RetentionWorker(kept, Settings(archive_after=SettingRange(0.001), poll=0.0001, shutdown_timeout=0))
+    upkeep = RetentionWorker(kept, Settings(archive_after=0.001, poll=0.0001, shutdown_timeout=0))
     with kept.keeping._archive.alone():
         upkeep.start()
         thread = upkeep._thread
@@ -181,7 +181,7 @@ def test_two_nodes_on_one_database_take_turns(
             feed(first, sent[-1])
             first.close_round("feed", who="ann")
         second.board.refresh()
-        nodes = [RetentionWorker(node, Settings(archive_after=SettingRange(0.001))) for node in (first, second)]
+        nodes = [RetentionWorker(node, Settings(archive_after=0.001)) for node in (first, second)]
         threads = [threading.Thread(target=node.tick) for node in nodes]
         for thread in threads:
             thread.start()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError, UnsupportedError
-from pasto.objective import Array
 from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, Scgd
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.sim import LearningTrace, RunRound, World, drift, example_a, monte_carlo, synthetic_b, table
@@ -63,7 +63,7 @@ class _Replayed:
     def __init__(self, seed: int, parallel: int, metrics: int) -> None:
         self.seed, self.parallel, self.metrics = seed, parallel, metrics
 
-    def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
+    def rounds(self, count: int) -> Iterator[tuple[FloatArray, FloatArray]]:
         noise = np.random.default_rng(self.seed)
         for number in range(count):
             uniforms = np.random.default_rng([self.seed, number]).random(self.parallel)
@@ -100,9 +100,9 @@ def test_example_a_has_the_mean_of_the_reference() -> None:
 @pytest.mark.parametrize("learner", [Algorithm1(), Scgd()])
 def test_the_sample_is_unbiased(learner: Learner[Any]) -> None:
     """Σ Û_s − μ is a sum of martingale differences, whatever the learner does with them."""
-    totals: list[Array] = []
+    totals: list[FloatArray] = []
 
-    def keep(moment: RunRound) -> Array:
+    def keep(moment: RunRound) -> FloatArray:
         totals.append(moment.state.total / moment.round)
         return np.zeros(len(moment.served))
 
@@ -121,9 +121,9 @@ def test_a_wrong_propensity_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = Algorithm1(step=1.0)  # moves far enough from equal shares for a mistake to matter
 
     def bias() -> float:
-        found: list[Array] = []
+        found: list[FloatArray] = []
 
-        def keep(moment: RunRound) -> Array:
+        def keep(moment: RunRound) -> FloatArray:
             found.append(moment.state.total.mean(axis=0) / moment.round)
             return np.zeros(len(moment.served))
 

@@ -28,7 +28,7 @@ from pasto.store import (
     RejectedPositions,
     RejectionReason,
     Rejections,
-    SenderTally,
+    SenderCounts,
     Store,
     StudyRow,
 )
@@ -229,9 +229,9 @@ def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
 
 def test_an_empty_batch_and_one_of_tallies_only_are_fine(store: Store, study: StudyRow) -> None:
     assert store.append_events(study.number, []).result().new == ()
-    tally = SenderTally("s1", 1, 5, '{"a": 2}', "{}")
+    tally = SenderCounts("s1", 1, 5, '{"a": 2}', "{}")
     assert store.append_events(study.number, [], [tally]).result().new == ()
-    assert store.list_tallies(study.number, 1) == [tally]
+    assert store.list_sender_counts(study.number, 1) == [tally]
     assert store.read_high_water(study.number) == 0
 
 
@@ -373,14 +373,14 @@ def test_a_unit_belongs_to_its_study(store: Store, study: StudyRow) -> None:
 
 
 def test_a_later_tally_replaces_an_earlier_one(store: Store, study: StudyRow) -> None:
-    def tally(position: int, version: int = 1, source: str = "s1") -> SenderTally:
-        return SenderTally(source, version, position, f'{{"a": {position}}}', "{}")
+    def tally(position: int, version: int = 1, source: str = "s1") -> SenderCounts:
+        return SenderCounts(source, version, position, f'{{"a": {position}}}', "{}")
 
     store.append_events(study.number, [], [tally(3), tally(1, source="s0"), tally(9, version=2)]).result()
     store.append_events(study.number, [], [tally(5), tally(4)]).result()
     store.append_events(study.number, [], [tally(2)]).result()
-    assert store.list_tallies(study.number, 1) == [tally(1, source="s0"), tally(5)]
-    assert store.list_tallies(study.number, 2) == [tally(9, version=2)]
+    assert store.list_sender_counts(study.number, 1) == [tally(1, source="s0"), tally(5)]
+    assert store.list_sender_counts(study.number, 2) == [tally(9, version=2)]
 
 
 def test_every_event_counts_once_however_often_it_is_sent(store: Store, study: StudyRow) -> None:
@@ -515,7 +515,7 @@ def fill(store: Store, study: StudyRow) -> StudyRow:
         study.number, [exposure("e1"), metric("m1"), metric("m2", "bob"), exposure("e2", "bob", 2, 4)]
     ).result()
     rejections = Rejections((RejectionReason("r", "r", 2),), (RejectedPositions("s", 2, 6, 7),))
-    tallies = [SenderTally("s", 1, 1, "{}", "{}")]
+    tallies = [SenderCounts("s", 1, 1, "{}", "{}")]
     store.append_events(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
     started = replace(study, generation=study.generation + 1, version=1, round=1)
     assert store.update_study(study, started, policy=policy(1), learner="{}", audit=[audit()])
@@ -536,7 +536,7 @@ def everything(store: Store) -> list[Any]:
         store.read_learner_state(number),
         store.read_audit_log(number),
     ]
-    found += [store.list_keys(), store.list_tallies(number, 1), store.read_high_water(number)]
+    found += [store.list_keys(), store.list_sender_counts(number, 1), store.read_high_water(number)]
     found.append(
         query(
             store,

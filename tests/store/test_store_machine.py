@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, PolicyRow, SenderTally, Store, StudyRow, open_store
+from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, PolicyRow, SenderCounts, Store, StudyRow, open_store
 
 UNITS = st.sampled_from(["ann", "bob", "ünal"])
 IDS = st.integers(0, 40).map(str)
@@ -39,7 +39,7 @@ METRICS = st.builds(
 )
 BATCHES = st.lists(EXPOSURES | METRICS, max_size=8)
 TALLIES = st.lists(
-    st.builds(SenderTally, st.sampled_from("ab"), st.just(1), st.integers(0, 9), st.just("{}"), st.just("{}")),
+    st.builds(SenderCounts, st.sampled_from("ab"), st.just(1), st.integers(0, 9), st.just("{}"), st.just("{}")),
     max_size=2,
 )
 
@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store: Store = open_store(str(self.folder))
         self.events: dict[tuple[int, str], tuple[Any, ...]] = {}
         self.latest: dict[tuple[int, str], tuple[Any, ...]] = {}
-        self.tallies: dict[tuple[int, str], SenderTally] = {}
+        self.tallies: dict[tuple[int, str], SenderCounts] = {}
         self.rows: list[StudyRow] = []
         self.seen: list[StudyRow] = []
         self.policies: dict[int, list[int]] = {}
@@ -71,7 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.seen = list(self.rows)
 
     @rule(batches=st.lists(st.tuples(st.integers(0, 1), BATCHES, TALLIES), min_size=1, max_size=4))
-    def append(self, batches: list[tuple[int, list[EventRow], list[SenderTally]]]) -> None:
+    def append(self, batches: list[tuple[int, list[EventRow], list[SenderCounts]]]) -> None:
         futures = [
             self.store.append_events(self.rows[place].number, events, tallies) for place, events, tallies in batches
         ]
@@ -142,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
             )
             assert len(self.store.read_audit_log(row.number)) == 1 + len(self.policies[row.number])
             held = [tally for (study, _), tally in self.tallies.items() if study == row.number]
-            assert self.store.list_tallies(row.number, 1) == sorted(held)
+            assert self.store.list_sender_counts(row.number, 1) == sorted(held)
         # Events here name versions that may not be published yet.
         assert [finding for finding in self.store.check_integrity() if "events of study" not in finding] == []
 

@@ -26,7 +26,7 @@ from pasto.store import (
     RejectedPositions,
     RejectionReason,
     Rejections,
-    SenderTally,
+    SenderCounts,
     Store,
     StudyRow,
 )
@@ -48,7 +48,7 @@ def lived(folder: Path) -> str:
     ]
     liked = [EventRow(f"m{i}", METRIC, f"unit {i}", None, None, None, "like", '{"value": 0.1}') for i in range(4)]
     rejections = Rejections((RejectionReason("no unit", "no unit", 2),), (RejectedPositions("s", 2, 6, 7),))
-    tallies = [SenderTally("s", 1, 5, '{"a": 5}', "{}")]
+    tallies = [SenderCounts("s", 1, 5, '{"a": 5}', "{}")]
     store.append_events(before.number, [*shown, *liked], tallies, rejections, "ab12").result()
     checksum = hashlib.sha256(TEXT.encode()).hexdigest()
     store.update_study(
@@ -94,7 +94,7 @@ def check_upgraded(store: Store) -> None:
     assert [row.action for row in store.read_audit_log(study.number)] == ["create", "close"]
     (key,) = store.list_keys()
     assert key.prefix == "ab12"
-    assert store.list_tallies(study.number, 1) == [SenderTally("s", 1, 5, '{"a": 5}', "{}")]
+    assert store.list_sender_counts(study.number, 1) == [SenderCounts("s", 1, 5, '{"a": 5}', "{}")]
     assert store.read_high_water(study.number) == 9
     assert store.read_cache("counts") == "9"
     events = [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.errors import InputError, UnsupportedError
-from pasto.objective import Array
 from pasto.optimize.learners import Thompson
 from pasto.sim.continuous import LANDSCAPES, Columns, Landscape, apart, mixed, peaks, valley
 from pasto.study import study as module
@@ -72,7 +72,7 @@ def count_places(study: pasto.Study, radius: float = 0.2) -> int:
     names = [name for name, value in rows[0].items() if isinstance(value, float)]
     points = np.array([[row[name] for name in names] for row in rows])
     ranges = np.ptp(np.array([[row[name] for name in names] for row in study.candidates]), axis=0)
-    places: list[Array] = []
+    places: list[FloatArray] = []
     for point in points / ranges:
         if all(np.linalg.norm(point - place) > radius for place in places):
             places.append(point)
@@ -82,7 +82,7 @@ def count_places(study: pasto.Study, radius: float = 0.2) -> int:
 def quotas() -> Landscape:
     """Four metrics, and a budget that whole quotas share."""
 
-    def function(columns: Columns) -> Array:
+    def function(columns: Columns) -> FloatArray:
         search, social, depth = (columns[name].astype(float) / 10 for name in ("search", "social", "depth"))
         return np.array([search + social, 1.0 - search**2, 1.0 - social**2, depth * (1 - depth)])
 

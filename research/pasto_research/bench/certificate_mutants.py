@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.estimate import JointPosterior, Overdispersion, RoundMeans
 from pasto.estimate.sufficient_statistics import regularize
 from pasto.optimize.learners import LearningProblem, Thompson
 from pasto.optimize.learners.thompson import ThompsonState
 
-Array = NDArray[np.float64]
 POOL_UNITS = 100.0
 """Units that a round's pooled covariance counts for against a cell's own, if units are known."""
 
@@ -40,15 +40,15 @@ class InverseVarianceThompson(Thompson):
 class InverseVarianceModel:
     """Every cell weighted by the inverse of its own sample variance."""
 
-    precision: Array
+    precision: FloatArray
     """(metrics, candidates, candidates)."""
-    weighted: Array
+    weighted: FloatArray
     """(metrics, candidates)."""
     baseline: int | None
     contrast: str | None
-    level: Array | None = None
+    level: FloatArray | None = None
     rounds: int = 0
-    noise: Array | None = None
+    noise: FloatArray | None = None
     kernels: None = None
 
     def size(self, cells: RoundMeans) -> RoundMeans:
@@ -72,14 +72,18 @@ class InverseVarianceModel:
         precision, weighted = self._contrasts(cells.candidates, cells.means, variances)
         return replace(new, level=level, precision=precision, weighted=weighted)
 
-    def _levels(self, places: NDArray[np.intp], means: Array, variances: Array) -> tuple[Array, Array]:
+    def _levels(
+        self, places: NDArray[np.intp], means: FloatArray, variances: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         precision, weighted = self.precision.copy(), self.weighted.copy()
         for metric in range(means.shape[1]):
             np.add.at(precision[metric], (places, places), 1.0 / variances[:, metric])
             np.add.at(weighted[metric], places, means[:, metric] / variances[:, metric])
         return precision, weighted
 
-    def _contrasts(self, places: NDArray[np.intp], means: Array, variances: Array) -> tuple[Array, Array]:
+    def _contrasts(
+        self, places: NDArray[np.intp], means: FloatArray, variances: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """The last cell is the control; its noise enters every contrast by the cell's own measured ratio."""
         reference, shared, own = means[-1], variances[-1], variances[:-1]
         contrast, pattern = means[:-1] - reference, np.ones_like(means[:-1])
@@ -109,18 +113,18 @@ class InverseVarianceModel:
         """Ignore kernels."""
         return self
 
-    def components(self) -> tuple[Array, Array, Array]:
+    def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the metrics themselves."""
         estimates, variances = self.points()
         return (np.eye(len(estimates)), estimates, variances)
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[FloatArray, FloatArray]:
         """Each candidate by itself."""
         diagonal = np.einsum("mkk->mk", self.precision)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(diagonal > 0, self.weighted / diagonal, 0.0), 1.0 / diagonal
 
-    def unit_covariance(self) -> Array:
+    def unit_covariance(self) -> FloatArray:
         """The last round's."""
         assert self.noise is not None  # noqa: S101 -- asked after a round
         return self.noise
@@ -129,7 +133,7 @@ class InverseVarianceModel:
         """Trust the stated errors."""
         return Overdispersion(np.full(len(self.weighted), np.nan), 0.0)
 
-    def posterior(self, features: Array | None) -> JointPosterior:
+    def posterior(self, features: FloatArray | None) -> JointPosterior:
         """The posterior under a normal prior with a mean taken for known."""
         estimates, variances = self.points()
         measured = np.asarray(np.isfinite(variances).all(axis=0))
@@ -158,7 +162,7 @@ class InverseVarianceModel:
         raise NotImplementedError
 
 
-def _pooled(covariances: Array, units: Array) -> Array:
+def _pooled(covariances: FloatArray, units: FloatArray) -> FloatArray:
     """Return covariances drawn toward the round's pooled one, which counts as POOL_UNITS."""
     single = covariances * units[:, None, None]
     pooled = np.einsum("q,qij->ij", units, single) / units.sum()

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.objective import Objective
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
 
-Array = NDArray[np.float64]
 Side = Literal["at least", "at most"]
 Channel = Literal["observe", "tell", "tell units"]
 """How a round reaches the study: observations with covariances, or `tell` without or with units."""
@@ -27,7 +26,7 @@ Channel = Literal["observe", "tell", "tell units"]
 class Metric(Protocol):
     """A metric whose units are drawn at random."""
 
-    def scale(self, quality: Array) -> Array:
+    def scale(self, quality: FloatArray) -> FloatArray:
         """Return the true means of candidates whose quality lies in [0, 1]."""
         ...
 
@@ -45,7 +44,7 @@ class Gaussian:
     deviation: float
     relative: bool = False
 
-    def scale(self, quality: Array) -> Array:
+    def scale(self, quality: FloatArray) -> FloatArray:
         """Means spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
@@ -63,7 +62,7 @@ class Events:
     low: float
     high: float
 
-    def scale(self, quality: Array) -> Array:
+    def scale(self, quality: FloatArray) -> FloatArray:
         """Rates spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
@@ -82,7 +81,7 @@ class Amounts:
     buyers: float
     sigma: float
 
-    def scale(self, quality: Array) -> Array:
+    def scale(self, quality: FloatArray) -> FloatArray:
         """Means a unit, spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
@@ -104,7 +103,7 @@ class Counts:
     high: float
     shape: float
 
-    def scale(self, quality: Array) -> Array:
+    def scale(self, quality: FloatArray) -> FloatArray:
         """Means spread evenly from low to high."""
         return self.low + (self.high - self.low) * quality
 
@@ -180,7 +179,7 @@ class CertificateWorld:
                 objective = objective.keep(metric, at_most=bound)
         return WorldInstance(self, np.array(means), objective)
 
-    def _latent(self, rng: np.random.Generator) -> Array:
+    def _latent(self, rng: np.random.Generator) -> FloatArray:
         """Standard scores of every candidate, (1 + guardrails, candidates): guardrails compete with the goal."""
         count = self.candidates
         if self.shape in ("smooth", "rough"):
@@ -208,13 +207,13 @@ class WorldInstance:
     """One truth with its objective."""
 
     world: CertificateWorld
-    means: Array
+    means: FloatArray
     """(metrics, candidates) at level 1."""
     objective: Objective
 
     def cell(
-        self, candidate: int, units: int, level: float, shift: Array, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
+        self, candidate: int, units: int, level: float, shift: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
         """Draw a cell's mean (metrics,) and the sample covariance of one unit (metrics, metrics)."""
         world = self.world
         real = max(2, units // world.rows) if world.rows > 1 else units
@@ -239,7 +238,7 @@ class WorldInstance:
             mean = truth + np.sqrt(part) * (mean - truth)
         return mean + shift, covariance
 
-    def _ratio_cell(self, truth: Array, units: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _ratio_cell(self, truth: FloatArray, units: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Views are Poisson and gamma, likes a share of them that varies by unit."""
         columns = [rng.normal(truth[0], 2.0, units)]
         for likes, views in zip(truth[1::2], truth[2::2], strict=True):
@@ -253,7 +252,7 @@ class WorldInstance:
         """The candidate that the control serves."""
         return 0 if self.world.limit is not None or self.world.contrast is not None else None
 
-    def slack(self, probabilities: Array) -> Array:
+    def slack(self, probabilities: FloatArray) -> FloatArray:
         """What each guardrail truly has to spare under a blend."""
         form = self.objective.form(None if self.baseline is None else self.means[:, self.baseline])
         return np.asarray(form.slack(self.means @ probabilities))
@@ -295,7 +294,7 @@ class WorldInstance:
         units_given = sizes if world.channel == "tell units" else None
         study.tell(assignments, np.array(means), np.array(errors), units_given)
 
-    def _observe(self, study: pasto.Study, level: float, shift: Array, rng: np.random.Generator) -> None:
+    def _observe(self, study: pasto.Study, level: float, shift: FloatArray, rng: np.random.Generator) -> None:
         """Draw the units of every candidate and of the control."""
         world, policy = self.world, study.policy
         control = round(world.control * world.units)

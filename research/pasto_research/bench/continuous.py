@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 import pasto
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
 from pasto.sim.continuous import LANDSCAPES, Landscape
@@ -58,7 +58,7 @@ def climb(world: Landscape, way: str, *, rounds: int, seed: int) -> tuple[list[f
     return gains, spent / rounds, len(study.blend().support)
 
 
-def surfaces(rng: np.random.Generator, places: Array, waves: Sequence[int]) -> Array:
+def surfaces(rng: np.random.Generator, places: FloatArray, waves: Sequence[int]) -> FloatArray:
     """Three smooth random metrics over places (points, dimensions): slow waves in random directions, on [−1, 1]."""
     slow = np.array(waves)
     directions = rng.standard_normal((3, len(slow), places.shape[1]))

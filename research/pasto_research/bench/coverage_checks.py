@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
+from pasto.arrays import FloatArray
 from pasto.inference import (
     CellStatistics,
     Comparison,
@@ -22,7 +23,6 @@ from pasto.inference import (
     side,
     unit_covariances,
 )
-from pasto.inference.cell_statistics import Array
 from pasto.inference.change_detection import MIXTURE
 from pasto.inference.guardrail_evidence import StopLevel, shortfall
 from pasto.inference.multiple_comparisons import find_beating
@@ -120,7 +120,7 @@ def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
     return interval_around(difference, 1.0 / total, reach_at_horizon(ERROR)).covers(truth)
 
 
-def _pooled(cells: CellStatistics, place: int) -> tuple[Array, Array]:
+def _pooled(cells: CellStatistics, place: int) -> tuple[FloatArray, FloatArray]:
     """A mean over all rounds' units, and its variance: what must not be done."""
     units, mean = cells.units[..., place], cells.mean[..., place, 0]
     total = units.sum(axis=-1)
@@ -315,7 +315,7 @@ def _guarded(
     return cells, StopLevel("skewed", METRIC, CAPPED_MEAN, within=ValueRange(0.0, CAP))
 
 
-def _one(units: int, mean: Array, cross: Array) -> CellStatistics:
+def _one(units: int, mean: FloatArray, cross: FloatArray) -> CellStatistics:
     return CellStatistics(np.full((*mean.shape, 1), float(units)), mean[..., None, None], cross[..., None, None, None])
 
 
@@ -373,7 +373,7 @@ def sample_ratio(
     return Ratios(*(float(np.concatenate(parts).mean()) for parts in rang))
 
 
-def _arm_deviation(counts: Array, shares: Array) -> Array:
+def _arm_deviation(counts: FloatArray, shares: FloatArray) -> FloatArray:
     """Return by how many standard deviations the units outside cell 0 differ from their shares, over all rounds."""
     total, share = counts.sum(axis=-1), shares[..., 1:].sum(axis=-1)
     variance = (total * share * (1.0 - share)).sum(axis=-1)

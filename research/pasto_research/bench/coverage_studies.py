@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.inference import CellStatistics
-from pasto.inference.cell_statistics import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Studies:
     """(studies, rounds, cells) of one column."""
     truth: CellStatistics
     """The same counts with the true means; the learner's is what its shares made it."""
-    shares: Array
+    shares: FloatArray
     """(studies, rounds, cells but the last): what every unit was drawn with."""
 
 
@@ -84,7 +84,7 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
     return Studies(cells, replace(cells, mean=true[..., None]), shares)
 
 
-def _eager(means: Array, seen: Array, sigma: float, floor: float) -> Array:
+def _eager(means: FloatArray, seen: FloatArray, sigma: float, floor: float) -> FloatArray:
     """Shares that follow the pooled means steeply: the worst that a learner does to an estimate."""
     heat = sigma / np.sqrt(np.maximum(seen.mean(axis=1, keepdims=True), 1.0))
     shares = np.exp((means - means.max(axis=1, keepdims=True)) / heat)

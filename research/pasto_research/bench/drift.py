@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 import pasto
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
@@ -22,7 +22,7 @@ NOISE = 1.0
 """Percent: the standard error of one measurement."""
 
 
-def lifts(rng: np.random.Generator, candidates: int = 20) -> Array:
+def lifts(rng: np.random.Generator, candidates: int = 20) -> FloatArray:
     """Candidates' lifts over the baseline in percent, (metrics, candidates), the baseline first; metrics compete."""
     watch = rng.uniform(-EFFECT, EFFECT, candidates)
     likes = -0.7 * watch + 0.7 * rng.uniform(-EFFECT, EFFECT, candidates)
@@ -32,7 +32,7 @@ def lifts(rng: np.random.Generator, candidates: int = 20) -> Array:
 
 
 def taught(
-    effects: Callable[[int], Array], swing: Callable[[int], float], learner: Thompson, rounds: int, seed: int
+    effects: Callable[[int], FloatArray], swing: Callable[[int], float], learner: Thompson, rounds: int, seed: int
 ) -> pasto.Study:
     """A study in a world whose level swings by a factor and whose effects may move."""
     count = effects(0).shape[1]
@@ -49,7 +49,7 @@ def taught(
     return study
 
 
-def gain(study: pasto.Study, effects: Array) -> tuple[float, float]:
+def gain(study: pasto.Study, effects: FloatArray) -> tuple[float, float]:
     """What the study's answer and the exact blend truly have over the best single candidate, in goal percent."""
     truth = LEVELS[:, None] * (1.0 + effects / 100.0)
     exact = pasto.solve(OBJECTIVE.by_metric(truth), OBJECTIVE, baseline=0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.sim import World
 from pasto_research.bench.learner_adapters import Places, Player, Sweep, Tally
 from pasto_research.bench.worlds import Setting
@@ -55,7 +55,7 @@ class Optuna(Tally):
             return int(trial.suggest_int("candidate", 0, count - 1))
         return int(trial.suggest_categorical("candidate", range(count)))
 
-    def tell(self, candidates: Places, metrics: Array) -> None:
+    def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Close the trials; Optuna has no place for a standard error."""
         super().tell(candidates, metrics)
         values = self.form.goal.value(metrics) if self.constrained else self.form.value(metrics)
@@ -66,7 +66,7 @@ class Optuna(Tally):
                         trial.set_constraint(name, -float(left))
                 self.study.tell(trial, float(value))
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The best trial's candidate, or the least amiss where every trial missed a guardrail."""
         with _quiet():
             try:
@@ -96,7 +96,7 @@ class Ax(Sweep):
         self.now = even if shares is None else shares
         return super().ask(parallel) if shares is None else self.drawn(parallel)
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The candidate with the largest share; without shares, the best f of the means, hard guardrails first."""
         shares = self._shares()
         if shares is not None:
@@ -106,7 +106,7 @@ class Ax(Sweep):
         hard = np.minimum(0.0, self.form.slack(means)[:, self.form.hard]).sum(axis=1)
         return _alone(int(seen[np.lexsort((self.form.smooth(means), hard))[-1]]), len(self.counts))
 
-    def _shares(self) -> Array | None:
+    def _shares(self) -> FloatArray | None:
         """(candidates,): the probability of being the best that may be; None if Ax calls all of them infeasible."""
         from ax.adapter.registry import Generators
         from ax.exceptions.model import ModelError
@@ -179,7 +179,7 @@ def _missed(trial: Any) -> float:
     return float(sum(max(0.0, value) for value in trial.constraints.values()))
 
 
-def _alone(place: int, count: int) -> Array:
+def _alone(place: int, count: int) -> FloatArray:
     return np.asarray(np.arange(count) == place, dtype=float)
 
 

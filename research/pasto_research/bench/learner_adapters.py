@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pasto
-from pasto.objective import Array, NormalForm
+from pasto.arrays import FloatArray
+from pasto.objective import NormalForm
 from pasto.optimize import solve_exact
 from pasto.optimize.learners import Learner
 from pasto.records import Assignment
@@ -30,15 +31,15 @@ class Player(Protocol):
         """The candidates to measure next."""
         ...
 
-    def tell(self, candidates: Places, metrics: Array) -> None:
+    def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """What they measured, (parallel, metrics)."""
         ...
 
-    def served(self) -> Array:
+    def served(self) -> FloatArray:
         """The distribution that the last round was drawn from."""
         ...
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The distribution to deploy, as far as it is known."""
         ...
 
@@ -59,15 +60,15 @@ class Studied:
         self.asked = self.study.ask(parallel)
         return np.array([assignment.candidate for assignment in self.asked])
 
-    def tell(self, candidates: Places, metrics: Array) -> None:
+    def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Tell it, with the standard errors."""
         self.study.tell(self.asked, metrics, errors=self.errors[candidates])
 
-    def served(self) -> Array:
+    def served(self) -> FloatArray:
         """The policy that was asked."""
         return self.now
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The study's blend."""
         return np.array(self.study.blend().probabilities)
 
@@ -83,16 +84,16 @@ class Tally:
         self.rng = np.random.default_rng(seed)
         self.now = np.full(len(self.counts), 1.0 / len(self.counts))
 
-    def tell(self, candidates: Places, metrics: Array) -> None:
+    def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Add to the sums."""
         np.add.at(self.counts, candidates, 1.0)
         np.add.at(self.sums.T, candidates, metrics)
 
-    def served(self) -> Array:
+    def served(self) -> FloatArray:
         """The last distribution."""
         return self.now
 
-    def means(self) -> Array:
+    def means(self) -> FloatArray:
         """Sample means; a candidate that was never measured is taken for the worst there is."""
         means = self.sums / np.maximum(self.counts, 1.0)
         seen = self.counts > 0
@@ -103,7 +104,7 @@ class Tally:
         means[:, ~seen] = np.where(worth >= 0, low, high)[:, None]
         return means
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The exact blend of the sample means."""
         return solve_exact(self.form, self.means()).probabilities
 
@@ -145,7 +146,7 @@ class Scalar(Tally):
         self.total = np.zeros(len(self.counts))
         self.squares = 0.0
 
-    def tell(self, candidates: Places, metrics: Array) -> None:
+    def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Scalarise each measurement by itself."""
         super().tell(candidates, metrics)
         rewards = self.form.smooth(metrics)
@@ -162,7 +163,7 @@ class Scalar(Tally):
         self.now = np.bincount(chosen, minlength=len(looks)) / parallel
         return chosen
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The candidate with the best mean reward."""
         means = np.where(self.counts > 0, self.total / np.maximum(self.counts, 1.0), -np.inf)
         return np.asarray(np.arange(len(means)) == np.argmax(means), dtype=float)
@@ -181,7 +182,7 @@ class Oracle(Tally):
         order = np.argsort(self.counts[self.support], kind="stable")
         return self.support[np.resize(order, parallel)].astype(np.intp)
 
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The exact blend of the support's sample means."""
         shares = np.zeros(len(self.counts))
         seen = self.support[self.counts[self.support] > 0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize import Program, solve_linear
 from pasto.optimize.learners import Algorithm1, Scgd, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
@@ -111,9 +111,9 @@ class Course:
     player: str
     marks: tuple[int, ...]
     """The checkpoints."""
-    gains: Array
+    gains: FloatArray
     """(instances, checkpoints): f of the answer less that of the best single candidate."""
-    gaps: Array
+    gaps: FloatArray
     """(instances,): what the best blend has over it."""
     loss: float
     """Mean over rounds and instances of what the served policy lost to guardrails, in units of f."""
@@ -121,7 +121,7 @@ class Course:
     """Of one ask and tell."""
 
     @property
-    def relative(self) -> Array:
+    def relative(self) -> FloatArray:
         """r at each checkpoint: the ratio of means; NaN where mixing buys nothing in any instance."""
         gap = float(self.gaps.sum())
         return np.asarray(self.gains.sum(axis=0) / (gap if gap > 0 else np.nan))
@@ -282,13 +282,13 @@ class Judge:
         self.best = self.value(solution.probabilities)
         self.single = max(self.value(one) for one in np.eye(self.truth.shape[1]))
 
-    def value(self, shares: Array) -> float:
+    def value(self, shares: FloatArray) -> float:
         """f, with a hard guardrail missed charged at twice its true price."""
         blended = self.truth @ shares
         missed = np.maximum(0.0, -self.form.slack(blended))
         return float(self.form.smooth(blended)) - float(self.prices @ missed)
 
-    def loss(self, shares: Array) -> float:
+    def loss(self, shares: FloatArray) -> float:
         """What guardrails take away from the goal."""
         return float(self.form.goal.value(self.truth @ shares)) - self.value(shares)
 
@@ -323,7 +323,7 @@ def _gradients(
     return [run(Algorithm1(), "Algorithm 1 as printed"), winner, run(Scgd(), "S-SCGD")]
 
 
-def _lost(moment: RunRound) -> Array:
+def _lost(moment: RunRound) -> FloatArray:
     """(runs,): what guardrails take away from the goal of the policy served."""
     blended = (moment.running * moment.served[:, None, :]).sum(axis=-1)
     return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))

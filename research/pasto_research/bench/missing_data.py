@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, Array, RoundTotals, find_shortages
+from pasto.arrays import FloatArray
+from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
 
@@ -25,47 +26,47 @@ WORST_FALL = 4.0
 class Traffic:
     """One kind of healthy study: how many units its rounds have, and how its levels move."""
 
-    units: Callable[[Rng, int], Array]
+    units: Callable[[Rng, int], FloatArray]
     """Of each round."""
-    levels: Callable[[Rng, int], Array]
+    levels: Callable[[Rng, int], FloatArray]
     """Factor of each round on how much units do."""
 
 
-def _steady(rng: Rng, rounds: int) -> Array:
+def _steady(rng: Rng, rounds: int) -> FloatArray:
     return np.ones(rounds)
 
 
-def _forty_percent(rng: Rng, rounds: int) -> Array:
+def _forty_percent(rng: Rng, rounds: int) -> FloatArray:
     return rng.uniform(0.6, 1.4, rounds)
 
 
-def _fourfold(rng: Rng, rounds: int) -> Array:
+def _fourfold(rng: Rng, rounds: int) -> FloatArray:
     """High or low in every round, four times apart."""
     return np.where(rng.random(rounds) < 0.5, 1.0, 1.0 / WORST_FALL)
 
 
-def _fourfold_once(rng: Rng, rounds: int) -> Array:
+def _fourfold_once(rng: Rng, rounds: int) -> FloatArray:
     """Calm for a while, then four times lower for good."""
     return np.where(np.arange(rounds) < rng.integers(1, rounds), 1.0, 1.0 / WORST_FALL)
 
 
-def _days(rng: Rng, rounds: int) -> Array:
+def _days(rng: Rng, rounds: int) -> FloatArray:
     """Hourly rounds, four times as much at noon as at midnight."""
     hours = np.arange(rounds) + rng.integers(24)
     return np.asarray(np.exp(0.5 * np.log(WORST_FALL) * np.sin(2.0 * np.pi * hours / 24.0)))
 
 
-def _nights(rng: Rng, rounds: int) -> Array:
+def _nights(rng: Rng, rounds: int) -> FloatArray:
     """Hourly rounds that fall four times from one hour to the next, eight hours of the day."""
     hours = (np.arange(rounds) + rng.integers(24)) % 24
     return np.where(hours < 8, 1.0 / WORST_FALL, 1.0)
 
 
-def _sized(low: int, high: int) -> Callable[[Rng, int], Array]:
+def _sized(low: int, high: int) -> Callable[[Rng, int], FloatArray]:
     return lambda rng, rounds: np.floor(np.exp(rng.uniform(np.log(low), np.log(high + 1), rounds)))
 
 
-def _few_at_night(rng: Rng, rounds: int) -> Array:
+def _few_at_night(rng: Rng, rounds: int) -> FloatArray:
     """Hourly rounds of 4,000 units by day, and of 40 for eight hours of the night."""
     hours = (np.arange(rounds) + rng.integers(24)) % 24
     return np.where(hours < 8, 40.0, 4000.0)
@@ -94,7 +95,9 @@ LOSSES = {
 """Share of the events of each metric that are left."""
 
 
-def simulate_round(rng: Rng, units: float, level: float, effects: Array, shares: Array, left: Array) -> RoundTotals:
+def simulate_round(
+    rng: Rng, units: float, level: float, effects: FloatArray, shares: FloatArray, left: FloatArray
+) -> RoundTotals:
     """Draw one round of a study with three metrics; `effects` are (candidates, metrics), `left` is (metrics,)."""
     counts = rng.multinomial(int(units), shares)
     sums, squares = np.zeros((2, len(counts), len(EVENTS)))
@@ -108,7 +111,7 @@ def simulate_round(rng: Rng, units: float, level: float, effects: Array, shares:
     return RoundTotals(counts.astype(float), sums, squares)
 
 
-def simulate_study(rng: Rng, traffic: Traffic, rounds: int, left: Array | None = None) -> Array:
+def simulate_study(rng: Rng, traffic: Traffic, rounds: int, left: FloatArray | None = None) -> FloatArray:
     """Return which rounds of a study are held back, (rounds,); each is learned all the same.
 
     The policy moves from all candidates to the best two or three, whose metrics are up to a third lower or higher. With
@@ -139,7 +142,7 @@ def measure(studies: int = 100, rounds: int = ROUNDS, *, progress: Progress | No
     rows: list[dict[str, Any]] = []
     cases = len(WORLDS) + len(LOSSES)
 
-    def count(name: str, traffic: Traffic, number: int, left: Array | None = None, first: int = 0) -> None:
+    def count(name: str, traffic: Traffic, number: int, left: FloatArray | None = None, first: int = 0) -> None:
         rng = np.random.default_rng([11, len(rows)])
         held = np.concatenate([simulate_study(rng, traffic, rounds, left)[first:] for _ in range(number)])
         rows.append({"studies of": name, "rounds": len(held), "held back %": 100.0 * float(held.mean())})

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.inference.sender_departure import Array, SenderCells, SenderEvidence, update_evidence
+from pasto.arrays import FloatArray
+from pasto.inference.sender_departure import SenderCells, SenderEvidence, update_evidence
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
 
@@ -47,7 +48,7 @@ HEALTHY: dict[str, Healthy] = {
 
 
 def look(
-    known: dict[int, SenderEvidence], cells: dict[int, SenderCells], shares: Array, *, accumulate: bool = True
+    known: dict[int, SenderEvidence], cells: dict[int, SenderCells], shares: FloatArray, *, accumulate: bool = True
 ) -> bool:
     """Add one round of all senders; return whether any of them departs."""
     keys = [("learner", place) for place in range(len(shares))]
@@ -58,14 +59,14 @@ def look(
     return any(one.departure is not None for one in known.values())
 
 
-def tabulate(drawn: NDArray[np.intp], values: Array, size: int) -> SenderCells:
+def tabulate(drawn: NDArray[np.intp], values: FloatArray, size: int) -> SenderCells:
     """Return the cells of units, given the cell of each and its numbers, (units, columns)."""
     units = np.bincount(drawn, minlength=size).astype(float)
     mean = _totals(drawn, values, size) / np.maximum(units, 1.0)[:, None]
     return SenderCells(units, mean, _totals(drawn, (values - mean[drawn]) ** 2, size))
 
 
-def _totals(drawn: NDArray[np.intp], values: Array, size: int) -> Array:
+def _totals(drawn: NDArray[np.intp], values: FloatArray, size: int) -> FloatArray:
     totals = np.zeros((size, values.shape[1]))
     np.add.at(totals, drawn, values)
     return totals
@@ -109,24 +110,24 @@ def healthy_study(kind: Healthy, rng: Rng) -> bool:
     return False
 
 
-def _only_favourite(rng: Rng, drawn: NDArray[np.intp]) -> Array:
+def _only_favourite(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     """Events of the highest number for one candidate, none for the others."""
     return np.where(drawn == 0, HIGHEST, 0.0)
 
 
-def _like_others(rng: Rng, drawn: NDArray[np.intp]) -> Array:
+def _like_others(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     """The highest number for one candidate; the others look like everyone's."""
     return np.where(drawn == 0, HIGHEST, _honest(rng, drawn))
 
 
-def _noisy(rng: Rng, drawn: NDArray[np.intp]) -> Array:
+def _noisy(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     """Four fifths of one candidate's units at the highest number, and of the best one's at none."""
     most = rng.random(len(drawn)) < 0.8
     honest = _honest(rng, drawn)
     return np.where((drawn == 0) & most, HIGHEST, np.where((drawn == 2) & most, 0.0, honest))
 
 
-ATTACKS: dict[str, Callable[[Rng, NDArray[np.intp]], Array]] = {
+ATTACKS: dict[str, Callable[[Rng, NDArray[np.intp]], FloatArray]] = {
     "events for one candidate only": _only_favourite,
     "one candidate raised, others as honest": _like_others,
     "one raised, the best lowered, in part": _noisy,
@@ -134,7 +135,7 @@ ATTACKS: dict[str, Callable[[Rng, NDArray[np.intp]], Array]] = {
 }
 
 
-def _honest(rng: Rng, drawn: NDArray[np.intp]) -> Array:
+def _honest(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     return np.minimum(rng.gamma(3.0, HONEST_MEANS[drawn] / 3.0), HIGHEST)
 
 

@@ -9,7 +9,8 @@ from time import perf_counter
 import numpy as np
 from scipy.optimize import linprog
 
-from pasto.objective import Array, Objective, maximize
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize
 from pasto.optimize import Program, solve, solve_batch
 from pasto.sim import Progress
 from pasto_research.bench.benchmark import Benchmark, Report
@@ -90,7 +91,7 @@ def objective(kind: str) -> Objective:
     return maximize("x").keep("y", at_least=LIMIT, penalty=first).keep("z", at_least=LIMIT, penalty=second)
 
 
-def highs(goal: Array, rails: Array) -> float:
+def highs(goal: FloatArray, rails: FloatArray) -> float:
     """The hard problem by HiGHS: minus the best goal, over goal (candidates,) and rails (guardrails, candidates).
 
     >>> import numpy as np
@@ -109,14 +110,14 @@ def highs(goal: Array, rails: Array) -> float:
     return float("nan") if found.fun is None else float(found.fun)
 
 
-def _ours(means: Array, stated: Objective) -> None:
+def _ours(means: FloatArray, stated: Objective) -> None:
     if len(means) == 1:
         solve(stated.by_metric(means[0]), stated)
     else:
         solve_batch(Program.of(stated.form(), means))
 
 
-def _highs(means: Array) -> None:
+def _highs(means: FloatArray) -> None:
     for one in means:
         highs(one[0], one[1:])
 

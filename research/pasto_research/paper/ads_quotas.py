@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.objective import Array
 from pasto.report import figures
 from pasto_research.paper.data.ipinyou import load
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
@@ -89,7 +89,7 @@ def _claims(one: Quotas) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def _unhurt(one: Quotas, lift: Array, error: Array) -> bool:
+def _unhurt(one: Quotas, lift: FloatArray, error: FloatArray) -> bool:
     """Whether no guardrail is missed by more than chance."""
     places = {metric: one.crowd.metrics.index(metric) for metric in one.shown.kept}
     return all(lift[place] > one.shown.kept[metric] - SURE * error[place] for metric, place in places.items())
@@ -122,7 +122,7 @@ def _lifts(one: Quotas) -> Table:
     )
 
 
-def _cells(one: Quotas, shares: Array) -> list[str]:
+def _cells(one: Quotas, shares: FloatArray) -> list[str]:
     mean, error = one.lift(shares)
     return [f"{value:+.2f} ± {SURE * spread:.2f} %" for value, spread in zip(mean, error, strict=True)]
 

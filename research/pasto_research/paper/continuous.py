@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.objective import Array, Objective, maximize
+from pasto.objective import Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend, Value
 from pasto.report import figures
@@ -61,7 +62,7 @@ class Terrain:
                 self.known[key] = self.at(row)
         return np.stack([self.known[tuple(row.values())] for row in rows], axis=1)
 
-    def truth(self, rows: Sequence[dict[str, Value]]) -> Array:
+    def truth(self, rows: Sequence[dict[str, Value]]) -> FloatArray:
         """(metrics, rows)."""
         return np.asarray(np.nanmean(self.values(rows), axis=2, dtype=np.float64))
 
@@ -71,7 +72,7 @@ class Climbed:
     """f of the answers of one way to learn, and how many points the last ones have."""
 
     way: str
-    values: Array
+    values: FloatArray
     """(repeats, marks)."""
     points: tuple[int, ...]
 

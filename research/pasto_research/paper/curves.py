@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Algorithm1
 from pasto.sim import LearningTrace, RunRound, World, monte_carlo
 from pasto_research.paper.experiment import Size
@@ -30,16 +30,16 @@ class Curve:
 
     rounds: tuple[int, ...]
     """T."""
-    values: Array
+    values: FloatArray
     """(runs, rounds)."""
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> FloatArray:
         """(rounds,)."""
         return np.asarray(self.values.mean(axis=0))
 
     @property
-    def error(self) -> Array:
+    def error(self) -> FloatArray:
         """(rounds,): the standard error of the mean; NaN for a single run."""
         runs = len(self.values)
         if runs == 1:
@@ -136,8 +136,8 @@ def measured(
     setting: Schedules,
     world: World,
     size: Size,
-    wanted: Mapping[str, Callable[[LearningTrace], Array]],
-    totals: Mapping[str, Callable[[RunRound], Array]] | None = None,
+    wanted: Mapping[str, Callable[[LearningTrace], FloatArray]],
+    totals: Mapping[str, Callable[[RunRound], FloatArray]] | None = None,
     label: str = "",
 ) -> dict[str, Curve]:
     """Each wanted quantity of a trace, (runs, checkpoints), at every horizon.
@@ -145,7 +145,7 @@ def measured(
     A schedule with γ = 1/√T needs a run of its own for each T, of which only the end counts.
     """
     marks = horizons(size.rounds)
-    columns: dict[str, list[Array]] = {name: [] for name in wanted}
+    columns: dict[str, list[FloatArray]] = {name: [] for name in wanted}
     for horizon in (size.rounds,) if setting.anytime else marks:
         trace = monte_carlo(
             setting.learner(horizon),

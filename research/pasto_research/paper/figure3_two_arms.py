@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Algorithm1, Learner, Scgd
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.report import figures
@@ -129,7 +129,7 @@ def _faster(traces: dict[str, LearningTrace], rival: str, told: tuple[int, ...])
     )
 
 
-def _error(values: Array) -> float:
+def _error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else float("nan")
 
 

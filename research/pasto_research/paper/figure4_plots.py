@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.report import figures
 from pasto.sim import LearningTrace
 from pasto_research.paper.figure4_runs import CANDIDATES, GAP, HELD, PARALLEL, Level
@@ -64,7 +64,9 @@ def runs_figure(levels: list[Level]) -> Figure:
     return sheet
 
 
-def _bars(axes: Any, trace: LearningTrace, y: Array, error: Array, place: int, colour: str, after: int = 0) -> None:
+def _bars(
+    axes: Any, trace: LearningTrace, y: FloatArray, error: FloatArray, place: int, colour: str, after: int = 0
+) -> None:
     """Error bars at a few round numbers of rounds, the levels side by side."""
     leading = "1246" if after else "13"
     few = np.array([str(mark)[0] in leading and not str(mark)[1:].strip("0") for mark in trace.checkpoints])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Algorithm1
 from pasto.optimize.learners.mirror_ascent import constant
 from pasto.sim import LearningTrace, RelativeGains, RunRound, monte_carlo, relative_gain, spaced, synthetic_b
@@ -83,11 +83,11 @@ def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size,
     )
 
 
-def _smallest(moment: RunRound) -> Array:
+def _smallest(moment: RunRound) -> FloatArray:
     """The least likely candidate's probability."""
     return np.asarray(moment.served.min(axis=1))
 
 
-def _error(moment: RunRound) -> Array:
+def _error(moment: RunRound) -> FloatArray:
     """The root mean square of V̂ − μ over metrics and candidates."""
     return np.asarray(np.sqrt(np.square(moment.estimate - moment.running).mean(axis=(1, 2))))

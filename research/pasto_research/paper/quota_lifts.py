@@ -8,8 +8,9 @@ from math import sqrt
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array, Objective, maximize
+from pasto.objective import Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend
 from pasto.space import Candidates
@@ -29,7 +30,7 @@ class Shown:
     baseline: int
     metrics: tuple[str, ...]
     """What to raise first."""
-    values: Array
+    values: FloatArray
     """(metrics, candidates, requests)."""
     kept: Mapping[str, float]
     """Hard guardrails: the least lift of a metric, in percent over the baseline."""
@@ -40,7 +41,7 @@ class Quotas:
     """Everything measured on one set of requests."""
 
     shown: Shown
-    means: Array
+    means: FloatArray
     """(metrics,): of the baseline, a request."""
     crowd: Crowd
     """In percent over the baseline, all metrics that it shows any of."""
@@ -54,26 +55,26 @@ class Quotas:
         """Of the requests."""
         return self.shown.name
 
-    def lift(self, shares: Array) -> tuple[Array, Array]:
+    def lift(self, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Percent over the baseline and its standard error over requests, (metrics,) each."""
         return self.lead(shares, self.only(self.shown.baseline))
 
-    def lead(self, shares: Array, others: Array) -> tuple[Array, Array]:
+    def lead(self, shares: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By how many percentage points one mixture is ahead of another, with its error, (metrics,) each."""
         each = np.einsum("mku,k->mu", self.crowd.values, shares - others)
         return each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
 
-    def only(self, place: int) -> Array:
+    def only(self, place: int) -> FloatArray:
         """The mixture of one candidate alone."""
         return np.asarray(np.arange(len(self.shown.candidates)) == place, dtype=float)
 
     @property
-    def blend(self) -> Array:
+    def blend(self) -> FloatArray:
         """The best mixture."""
         return np.array(self.best.probabilities)
 
     @property
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """The learner's mixture, averaged over its repeats."""
         return np.asarray(self.learned.answers[:, -1].mean(axis=0))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.space import Candidates, grid
 from pasto_research.paper.data.ipinyou import Log
 from pasto_research.paper.experiment import Size
@@ -37,9 +37,9 @@ QUICK = 2_000
 class Requests:
     """What every module would retrieve for each request, best first, (requests, modules, TOTAL) each."""
 
-    scores: Array
+    scores: FloatArray
     """What the ranking goes by: predicted rate times the campaign's cost per click."""
-    paid: dict[str, Array]
+    paid: dict[str, FloatArray]
     """By metric: what comes of an ad if it is shown."""
 
 
@@ -74,7 +74,7 @@ def retrieve(logs: tuple[Log, ...], requests: int, rng: np.random.Generator) -> 
     )
 
 
-def shown(found: Requests, quotas: list[int]) -> Array:
+def shown(found: Requests, quotas: list[int]) -> FloatArray:
     """What each request brings if modules may retrieve so many ads each, (metrics, requests)."""
     places = np.flatnonzero((np.arange(TOTAL) < np.array(quotas)[:, None]).ravel())
     scores = found.scores.reshape(len(found.scores), -1)[:, places]
@@ -87,7 +87,7 @@ def shown(found: Requests, quotas: list[int]) -> Array:
     )
 
 
-def _warm(log: Log, known: Any, requests: int, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
+def _warm(log: Log, known: Any, requests: int, rng: np.random.Generator) -> tuple[FloatArray, dict[str, FloatArray]]:
     drawn = known[rng.integers(len(known), size=(requests, POOL))]
     order = np.argsort(-log.rates[drawn], axis=1)[:, :TOTAL]
     drawn = np.take_along_axis(drawn, order, axis=1)
@@ -101,7 +101,7 @@ def _warm(log: Log, known: Any, requests: int, rng: np.random.Generator) -> tupl
 
 def _cold(
     logs: tuple[Log, ...], cold: list[Any], requests: int, rng: np.random.Generator
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Nothing is known of a cold ad but its campaign's mean rate."""
     campaigns = np.repeat(np.arange(len(logs)), [int(fresh.sum()) for fresh in cold])
     prices = np.concatenate([log.prices[fresh] for log, fresh in zip(logs, cold, strict=True)])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.report import figures
 from pasto_research.paper.table2_replay import Goal, Played
 
@@ -59,7 +59,7 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
     figures.draw_legend(axes, "best")
 
 
-def _closer(axes: Axes, points: Array) -> None:
+def _closer(axes: Axes, points: FloatArray) -> None:
     """Only the part of the curve around some points, (points, metrics)."""
     for limit, values in ((axes.set_ylim, points[:, 0]), (axes.set_xlim, points[:, 1])):
         room = 0.6 * max(float(np.ptp(values)), 0.01 * abs(float(values.mean())))
@@ -101,7 +101,7 @@ def learning(one: Played) -> Figure:
     return sheet
 
 
-def _room(axes: Axes, tops: Array) -> None:
+def _room(axes: Axes, tops: FloatArray) -> None:
     """Room above the highest line for what is written on it."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, float(tops.max())) + 0.06 * (high - low))

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from pasto.objective import Array, Objective, maximize
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend
 from pasto.space import grid
@@ -65,7 +66,7 @@ class Played:
     metrics: tuple[str, str]
     crowd: Crowd
     threshold: float
-    middle: Array
+    middle: FloatArray
     """(metrics,): at α = 0.5."""
     trainings: tuple[Training, Training]
     settings: Settings
@@ -75,7 +76,7 @@ class Played:
     hard: Goal
 
     @property
-    def truth(self) -> Array:
+    def truth(self) -> FloatArray:
         """(metrics, α)."""
         return self.crowd.truth
 
@@ -84,7 +85,7 @@ class Played:
         """The α that is best for the first metric alone."""
         return int(np.argmax(self.truth[0]))
 
-    def lead(self, goal: Goal) -> tuple[Array, Array]:
+    def lead(self, goal: Goal) -> tuple[FloatArray, FloatArray]:
         """Best blend less best single, and its standard error over users, (metrics,) each."""
         if goal.best.single is None:
             return np.full(2, np.nan), np.full(2, np.nan)
@@ -249,7 +250,7 @@ def _baselines(split: Split, wanted: dict[str, csr_array]) -> dict[str, NDArray[
 
 def _both(
     build: Callable[[], Callable[[csr_array], NDArray[np.float32]]], split: Split, wanted: dict[str, csr_array]
-) -> Array:
+) -> FloatArray:
     score = build()
     return np.array([np.nanmean(rate(score, split.train, kind)) for kind in wanted.values()])
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pasto.objective import Array, Objective, maximize
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize
 from pasto.optimize import solve
 from pasto.records import Blend
 from pasto.space import Candidates, grid
@@ -58,7 +59,7 @@ class Content:
     baseline: int
     predicted: Predicted
     lists: Lists
-    means: Array
+    means: FloatArray
     """(metrics,): of the baseline, in seconds and rates."""
     crowd: Crowd
     """All three metrics in percent over the baseline."""

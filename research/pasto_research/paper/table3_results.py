@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.report import figures
 from pasto_research.paper.experiment import Claim, Outcome, Size, Table
 from pasto_research.paper.replay import Course, tabulate
@@ -68,7 +68,7 @@ def tell(found: Content, size: Size) -> Outcome:
     )
 
 
-def lift(found: Content, shares: Array) -> tuple[Array, Array]:
+def lift(found: Content, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Percent over the baseline and its standard error over users, (metrics,) each, all three metrics."""
     gap = shares.copy()
     gap[found.baseline] -= 1.0
@@ -76,7 +76,7 @@ def lift(found: Content, shares: Array) -> tuple[Array, Array]:
     return each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
 
 
-def _one(found: Content, place: int) -> Array:
+def _one(found: Content, place: int) -> FloatArray:
     return np.asarray(np.arange(len(found.candidates)) == place, dtype=float)
 
 
@@ -195,7 +195,7 @@ def _rounds(aim: Aim) -> Table:
     return tabulate(f"f of the answer, keeping {aim.name}: best blend {aim.best.value:.2f}", courses)
 
 
-def _cells(found: Content, shares: Array) -> list[str]:
+def _cells(found: Content, shares: FloatArray) -> list[str]:
     mean, error = lift(found, shares)
     return [f"{one:+.2f} ± {SURE * spread:.2f} %" for one, spread in zip(mean, error, strict=True)]
 

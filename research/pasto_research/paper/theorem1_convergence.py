@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.optimize import solve
 from pasto.report import figures
 from pasto.sim import LearningTrace, World, example_a
@@ -18,7 +19,6 @@ from pasto_research.paper.theory_bounds import Constants, convergence_bound
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pasto.objective import Array
 
 SHAPES = ("o", "s", "^")
 
@@ -56,7 +56,7 @@ def run(size: Size) -> Outcome:
     )
 
 
-def _gap(trace: LearningTrace) -> Array:
+def _gap(trace: LearningTrace) -> FloatArray:
     return np.asarray(trace.optimum[:, None] - trace.answer)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.report import figures
 from pasto.sim import LearningTrace, RunRound, World, drift, example_a
 from pasto_research.paper.curves import ENOUGH, TRUE, Curve, horizons, measured, schedules
@@ -83,7 +83,7 @@ def run(size: Size) -> Outcome:
     )
 
 
-def best_fixed(world: World, marks: Sequence[int]) -> tuple[Array, Array]:
+def best_fixed(world: World, marks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """max_p Σ_{t ≤ T} f(V_t p) at each T, and the first arm's share in that p, for a world of two arms.
 
     The sum is concave in that share, so its slope is followed down to its zero by sixty halvings: the share is exact to
@@ -133,16 +133,16 @@ def _regrets(name: str, world: World, known: Constants, size: Size) -> dict[str,
     return found
 
 
-def _total(kind: str, trace: LearningTrace) -> Array:
+def _total(kind: str, trace: LearningTrace) -> FloatArray:
     return trace.totals[kind]
 
 
-def _ideal(moment: RunRound) -> Array:
+def _ideal(moment: RunRound) -> FloatArray:
     """f(V_t p_t)."""
     return moment.value(moment.running, moment.served)
 
 
-def _seen(moment: RunRound) -> Array:
+def _seen(moment: RunRound) -> FloatArray:
     """f(V̂_t p_t)."""
     return moment.value(moment.estimate, moment.served)
 

@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeansError, OptionError, UnsupportedError
-from pasto.objective import Array, LinearGoal, NormalForm, Objective
+from pasto.objective import LinearGoal, NormalForm, Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _counted(rounds: int) -> int:
     return rounds
 
 
-def _checked(objective: Objective, form: NormalForm, truth: Any) -> Array:
+def _checked(objective: Objective, form: NormalForm, truth: Any) -> FloatArray:
     if form.hard.any():
         raise UnsupportedError(
             f"the bounds need a finite slope, and the hard guardrail on {objective.hard[0]!r} has none; give it a "
@@ -147,7 +148,7 @@ def _checked(objective: Objective, form: NormalForm, truth: Any) -> Array:
     return means
 
 
-def _largest(goal: Array, pulls: Array, breaches: Array) -> float:
+def _largest(goal: FloatArray, pulls: FloatArray, breaches: FloatArray) -> float:
     """The largest ‖goal + breach · pulls‖ over blends, given the candidates' breaches (guardrails, candidates).
 
     The norm is convex in the breach. Where it also rises with every breach it is convex in p, so a candidate has the

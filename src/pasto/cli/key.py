@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from pasto.cli.connection import desk_options, me, open_api
+from pasto.cli.duration_option import DurationType
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option, when
+from pasto.durations import format_duration
 from pasto.errors import OptionError
 
 SCOPES = ("admin", "evaluate", "ingest", "read")
@@ -34,23 +36,26 @@ def key() -> None:
 @click.option(
     "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="What it may do; repeatable."
 )
-@click.option("--days", type=float, metavar="DAYS", help="After how many days it expires; never, if left out.")
+@click.option(
+    "--expires-in",
+    type=DurationType(low=1.0),
+    metavar="TIME",
+    help="Time after which it expires, such as 90d; never, if left out.",
+)
 @desk_options
 @as_json_option
 def create(
     name: str,
     scopes: tuple[str, ...],
-    days: float | None,
+    expires_in: float | None,
     store: str,
     url: str | None,
     key: str | None,
     as_json: bool,
 ) -> None:
     """Make a key and print it: the only time it is shown, since only its hash is kept."""
-    if days is not None and not days > 0:
-        raise OptionError(f"--days must be more than 0, got {days:g}")
     with open_api(store, url, key, begins=True) as desk:
-        made = desk.create_key(name, scopes, expires_in=None if days is None else days * 86400.0, who=me())
+        made = desk.create_key(name, scopes, expires_in=expires_in, who=me())
     if as_json:
         print_json(made)
         return
@@ -114,18 +119,25 @@ def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
 
 @key.command(
     short_help="Make a key's successor; both work for a while.",
-    epilog="\b\nExample:\n  pasto key rotate 3f9a2c --hours 24\n",
+    epilog="\b\nExample:\n  pasto key rotate 3f9a2c --grace 24h\n",
 )
 @click.argument("prefix")
-@click.option("--hours", default=24.0, show_default=True, metavar="HOURS", help="How long the old key goes on working.")
+@click.option(
+    "--grace",
+    type=DurationType(),
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Time for which the old key goes on working.",
+)
 @desk_options
 @as_json_option
-def rotate(prefix: str, hours: float, store: str, url: str | None, key: str | None, as_json: bool) -> None:
+def rotate(prefix: str, grace: float, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Make a key with the same name and scopes and print it; the old one stops when the grace is over."""
     with open_api(store, url, key) as desk:
-        made = desk.rotate_key(prefix, grace=hours * 3600.0, who=me())
+        made = desk.rotate_key(prefix, grace=grace, who=me())
     if as_json:
         print_json(made)
         return
     echo(made["key"])
-    echo(f"keep it now: it is not shown again; {prefix} works for {hours:g} hours more", err=True)
+    echo(f"keep it now: it is not shown again; {prefix} works for {format_duration(grace)} more", err=True)

@@ -21,13 +21,13 @@ a fifth of Python's default, because a batch or a pause waits so long at every s
 
 
 def _meaning(setting: Setting) -> str:
-    return f"{setting.meaning}  [{setting.variable}; default: {setting.shown}]"
+    return f"{setting.meaning}  [{setting.variable}; default: {setting.written_default}]"
 
 
 def settings_options(command: Command) -> Command:
     """Give a command a flag for every setting there is."""
     for setting in reversed(list(SETTINGS.values())):
-        command = click.option(setting.flag, setting.name, metavar=setting.word, help=_meaning(setting))(command)
+        command = click.option(setting.flag, setting.name, metavar=setting.placeholder, help=_meaning(setting))(command)
     return command
 
 

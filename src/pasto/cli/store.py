@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pasto.cli.connection import desk_options, me, open_api, open_service, print_store, store_option
+from pasto.cli.duration_option import DurationType
 from pasto.cli.output import echo
 from pasto.errors import InputError
 
@@ -130,25 +131,24 @@ archive_option = click.option(
     epilog="\b\nExamples:\n  pasto store archive feed\n  pasto store archive feed --delete-older 90d\n",
 )
 @click.argument("study")
-@click.option("--delete-older", metavar="TIME", help="Then delete archived events of rounds closed longer ago.")
+@click.option(
+    "--delete-older",
+    type=DurationType(),
+    metavar="TIME",
+    help="Then delete archived events of rounds closed longer ago.",
+)
 @archive_option
 @desk_options
 def archive(
-    study: str, delete_older: str | None, folder: Path | None, store: str, url: str | None, key: str | None
+    study: str, delete_older: float | None, folder: Path | None, store: str, url: str | None, key: str | None
 ) -> None:
     """Move the events of every round that is final out of the store, into Parquet files by study and round.
 
     A round is final when it was learned and no late event can correct it any more. About 24 bytes an event stay in the
     store, by which a repeat is recognised; `pasto study replay` reads the files. If it is interrupted, run it again.
     """
-    from pasto.durations import YEAR, parse_duration
-    from pasto.validation import ProblemList
-
-    problems = ProblemList()
-    older = None if delete_older is None else parse_duration(problems, "--delete-older", delete_older, high=100 * YEAR)
-    problems.refuse()
     with open_api(store, url, key, folder) as desk:
-        done = desk.archive_events(study, who=me(), delete_older=older)
+        done = desk.archive_events(study, who=me(), delete_older=delete_older)
     gone = done["deleted_rounds"]
     echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
     if gone:

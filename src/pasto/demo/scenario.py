@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.demo.checks import CONFIDENCE, Check, Limit, build_checks
 from pasto.demo.environment import Environment, read_line
 from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
-from pasto.objective import Array
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import quantities
@@ -263,7 +263,7 @@ def _ahead(truth: KnownMeans, probabilities: Mapping[str, float]) -> float:
     return truth.lift(goal, _shares(application, probabilities), single).value
 
 
-def _shares(application: Application, probabilities: Mapping[str, float]) -> Array:
+def _shares(application: Application, probabilities: Mapping[str, float]) -> FloatArray:
     """A blend by the candidates' places."""
     shares = np.array([probabilities.get(name, 0.0) for name in application.candidates.names])
     return np.asarray(shares / shares.sum())

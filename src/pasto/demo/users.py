@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import StoreError
-from pasto.objective import Array
 from pasto.sim.application import Application, Conditions
 from pasto_sdk import Client
 from pasto_sdk.decision import Decision
@@ -30,7 +30,7 @@ class SimulatedUsers:
     """Who came so far."""
     events: int = 0
     """What they left so far: exposures and what followed."""
-    sums: dict[str, Array] = field(default_factory=dict)
+    sums: dict[str, FloatArray] = field(default_factory=dict)
     """What the users of each arm did, added up by column."""
     units: dict[str, int] = field(default_factory=dict)
     _belated: list[tuple[Decision, dict[str, int]]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class SimulatedUsers:
         self.events += users + len(visits.unit) - int(lost.sum())
         self._count([decision.arm for decision in decisions], visits.totals(users))
 
-    def _count(self, arms: list[str], totals: Array | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    def _count(self, arms: list[str], totals: FloatArray | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
         named = np.array(arms)
         for arm in sorted(set(arms)):
             own = totals[named == arm]

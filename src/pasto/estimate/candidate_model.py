@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.estimate.control_contrast import ContrastPrior, ControlContrasts
 from pasto.estimate.gaussian_process import Kernel, parameter_errors
@@ -34,7 +34,6 @@ from pasto.estimate.sufficient_statistics import (
     relative_units,
 )
 
-Array = NDArray[np.float64]
 Kernels = tuple[Kernel, ...] | None
 MAX_PRECISION_RATIO = 1e8
 """How much more precise than a kernel's prior a measurement counts at most."""
@@ -64,15 +63,15 @@ class CandidateModel(Protocol):
         """Return the model with new, unmeasured candidates at the end."""
         ...
 
-    def share(self, kernels: Kernels, mixing: Array | None = None) -> Self:
+    def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> Self:
         """Return the model with these kernels, one a component, or none; mixing as in `components`."""
         ...
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[FloatArray, FloatArray]:
         """Return each candidate's own estimate and its variance, (metrics, candidates); infinite if unmeasured."""
         ...
 
-    def components(self) -> tuple[Array, Array, Array]:
+    def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return a mixing (metrics, components) and the points of the components, as in `points`.
 
         The metrics are mixing @ components, whose noise and whose differences between candidates are uncorrelated. So
@@ -80,7 +79,7 @@ class CandidateModel(Protocol):
         """
         ...
 
-    def unit_covariance(self) -> Array:
+    def unit_covariance(self) -> FloatArray:
         """Return the covariance of one unit, pooled over candidates, (metrics, metrics)."""
         ...
 
@@ -88,7 +87,7 @@ class CandidateModel(Protocol):
         """Compare the scatter of repeats with the stated errors."""
         ...
 
-    def posterior(self, features: Array | None) -> Posterior:
+    def posterior(self, features: FloatArray | None) -> Posterior:
         """Return the posterior over the true means."""
         ...
 
@@ -97,7 +96,7 @@ class CandidateModel(Protocol):
         ...
 
 
-def _sized(cells: RoundMeans, reference: Array | None) -> RoundMeans:
+def _sized(cells: RoundMeans, reference: FloatArray | None) -> RoundMeans:
     """Return the cells with units, relative to cells of the reference variances if they came with errors only."""
     if cells.units is not None:
         return cells
@@ -108,12 +107,12 @@ def _sized(cells: RoundMeans, reference: Array | None) -> RoundMeans:
     return replace(cells, units=count * relative_units(count[:, None, None] * cells.covariances, known))
 
 
-def _reference(cells: RoundMeans, covariances: Array) -> Array:
+def _reference(cells: RoundMeans, covariances: FloatArray) -> FloatArray:
     """Return the typical variances of one measurement without units, (metrics,)."""
     return reference_variances(_measurements(cells)[:, None, None] * covariances)
 
 
-def _measurements(cells: RoundMeans) -> Array:
+def _measurements(cells: RoundMeans) -> FloatArray:
     """Return how many measurements each cell averages, (cells,)."""
     return np.ones(len(cells.candidates)) if cells.measurements is None else cells.measurements
 
@@ -126,9 +125,9 @@ class LevelModel:
     baseline: int | None = None
     prior: Prior | None = None
     kernels: Kernels = None
-    mixing: Array | None = None
+    mixing: FloatArray | None = None
     """(metrics, components): what the kernels are of; None is the metrics themselves."""
-    reference: Array | None = None
+    reference: FloatArray | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
@@ -153,28 +152,28 @@ class LevelModel:
         """New candidates have the prior."""
         return replace(self, statistics=self.statistics.grow(count))
 
-    def share(self, kernels: Kernels, mixing: Array | None = None) -> LevelModel:
+    def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> LevelModel:
         """Kernels, or none."""
         return replace(self, kernels=kernels, mixing=mixing)
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[FloatArray, FloatArray]:
         """Each candidate's own mean, counted from the statistics' origin."""
         return self._points(np.eye(len(self.statistics.origin)))
 
-    def components(self) -> tuple[Array, Array, Array]:
+    def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """By the learned prior and the pooled noise."""
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         mixing = uncorrelated_components(regularize(self.statistics.pooled_covariance()), prior.covariance)[0]
         return (mixing, *self._points(mixing))
 
-    def _points(self, mixing: Array) -> tuple[Array, Array]:
+    def _points(self, mixing: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the estimates and variances of components."""
         statistics, inverse = self.statistics, np.linalg.inv(mixing)
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.einsum("ci,kij,cj->ck", inverse, statistics.unit_covariances(), inverse) / statistics.units
         return inverse @ statistics.estimates().T, own
 
-    def unit_covariance(self) -> Array:
+    def unit_covariance(self) -> FloatArray:
         """Pooled over candidates and rounds."""
         return self.statistics.pooled_covariance()
 
@@ -182,7 +181,7 @@ class LevelModel:
         """Scatter of a candidate's rounds around its mean."""
         return Overdispersion.from_ratio(*self.statistics.scatter_ratio())
 
-    def posterior(self, features: Array | None) -> Posterior:
+    def posterior(self, features: FloatArray | None) -> Posterior:
         """Candidate by candidate with full covariance between metrics, or metric by metric with kernels."""
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         if self.kernels is None or features is None:
@@ -236,9 +235,9 @@ class ContrastModel:
     baseline: int
     prior: ContrastPrior | None = None
     kernels: Kernels = None
-    mixing: Array | None = None
+    mixing: FloatArray | None = None
     """(metrics, components): what the kernels are of; None is the metrics themselves."""
-    reference: Array | None = None
+    reference: FloatArray | None = None
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
@@ -268,21 +267,21 @@ class ContrastModel:
         """New candidates have the prior."""
         return replace(self, contrasts=self.contrasts.grow(count))
 
-    def share(self, kernels: Kernels, mixing: Array | None = None) -> ContrastModel:
+    def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> ContrastModel:
         """Kernels, or none."""
         return replace(self, kernels=kernels, mixing=mixing)
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[FloatArray, FloatArray]:
         """Each candidate's contrast by itself, in contrast units."""
         return self._points(np.eye(len(self.contrasts.weighted)))
 
-    def components(self) -> tuple[Array, Array, Array]:
+    def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """By the learned prior and the pooled noise."""
         prior = self.prior or ContrastPrior.learn(self.contrasts, self.baseline, None)
         mixing = uncorrelated_components(self.contrasts.noise, prior.covariance)[0]
         return (mixing, *self._points(mixing))
 
-    def _points(self, mixing: Array) -> tuple[Array, Array]:
+    def _points(self, mixing: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the estimates and variances of components."""
         contrasts, inverse = self.contrasts, np.linalg.inv(mixing)
         weights = np.diag(contrasts.information)
@@ -291,7 +290,7 @@ class ContrastModel:
             estimates = np.where(weights > 0, inverse @ contrasts.weighted / weights, 0.0)
             return estimates, noise[:, None] / weights
 
-    def unit_covariance(self) -> Array:
+    def unit_covariance(self) -> FloatArray:
         """Pooled over candidates and rounds, in the metrics' own units."""
         contrasts = self.contrasts
         level = contrasts.scale_sums / max(float(contrasts.units.sum()), 1e-300)
@@ -302,7 +301,7 @@ class ContrastModel:
         """Scatter of a round's cells around level and effects."""
         return Overdispersion.from_ratio(*self.contrasts.scatter_ratio())
 
-    def posterior(self, features: Array | None) -> JointPosterior:
+    def posterior(self, features: FloatArray | None) -> JointPosterior:
         """All candidates jointly, since one control's noise is in all their contrasts."""
         contrasts = self.contrasts
         if self.kernels is None or features is None:
@@ -349,10 +348,10 @@ class ContrastModel:
 
 def _with_kernels(
     kernels: tuple[Kernel, ...],
-    features: Array,
-    variances: Array,
-    precision: Array,
-    weighted: Array,
+    features: FloatArray,
+    variances: FloatArray,
+    precision: FloatArray,
+    weighted: FloatArray,
     known: int | None = None,
 ) -> JointPosterior:
     """Return the posterior under learned kernels, whose parameters are uncertain too.
@@ -384,7 +383,11 @@ def _with_kernels(
 
 
 def _with_known_kernels(
-    kernels: tuple[Kernel, ...], features: Array, precision: Array, weighted: Array, known: int | None = None
+    kernels: tuple[Kernel, ...],
+    features: FloatArray,
+    precision: FloatArray,
+    weighted: FloatArray,
+    known: int | None = None,
 ) -> JointPosterior:
     """Return the posterior under given kernels with a free mean; the candidate `known` has the value zero, exactly."""
     means = np.array([np.full(len(features), kernel.mean) for kernel in kernels])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.estimate.posterior import (
     FREE_MEAN_VARIANCE,
@@ -30,7 +31,6 @@ from pasto.estimate.posterior import (
 )
 from pasto.estimate.sufficient_statistics import RoundMeans, regularize, shrink_variances
 
-Array = NDArray[np.float64]
 SCALE_STEPS = 2
 """How often a round's scale and its effects are estimated from each other."""
 
@@ -41,29 +41,29 @@ class ControlContrasts:
 
     percent: NDArray[np.bool_]
     """(metrics,): which metrics are contrasted in percent, the others as differences."""
-    information: Array
+    information: FloatArray
     """(candidates, candidates): A = Σ diag(n) − n nᵀ / Σn over rounds, n being the units of each candidate."""
-    weighted: Array
+    weighted: FloatArray
     """(metrics, candidates): b, the sums of n (y − level) of each candidate."""
-    units: Array
+    units: FloatArray
     """(candidates,): Σ n."""
-    squared_units: Array
+    squared_units: FloatArray
     """(candidates,): Σ w² / n, with w the weight of a cell: its units n, faded by age."""
-    sums: Array
+    sums: FloatArray
     """(metrics,): Σ n x, in the metrics' own units."""
-    scale_sums: Array
+    scale_sums: FloatArray
     """(metrics,): Σ n · scale of the round."""
-    repeats: Array
+    repeats: FloatArray
     """(candidates,): number of cells."""
-    variance_sums: Array
+    variance_sums: FloatArray
     """(candidates, metrics): Σ n · variance of one unit, in contrast units."""
-    variance_squares: Array
+    variance_squares: FloatArray
     """(candidates, metrics): Σ n · that variance squared."""
-    noise_sums: Array
+    noise_sums: FloatArray
     """(metrics, metrics): Σ n · covariance of one unit, in contrast units."""
-    squares: Array
+    squares: FloatArray
     """(metrics,): Σ n (y − level)²."""
-    expected_squares: Array
+    expected_squares: FloatArray
     """(metrics,): what each cell's own error lets expect of that if all effects were zero."""
     degrees: float
     """Σ cells − 1 over rounds."""
@@ -91,7 +91,7 @@ class ControlContrasts:
             0.0,
         )
 
-    def add(self, cells: RoundMeans, baseline: int, effects: Array | None) -> ControlContrasts:
+    def add(self, cells: RoundMeans, baseline: int, effects: FloatArray | None) -> ControlContrasts:
         """Return the sums with one more round; `effects` (metrics, candidates) is what is known of θ before it."""
         units, covariances = cells.units, cells.covariances
         assert units is not None and covariances is not None  # noqa: S101, PT018 -- `ContrastModel.add` checks
@@ -104,7 +104,7 @@ class ControlContrasts:
             new = self._with_scale(cells, self._scale(cells.means, units, found))
         return new
 
-    def _scale(self, means: Array, units: Array, effects: Array | None) -> Array:
+    def _scale(self, means: FloatArray, units: FloatArray, effects: FloatArray | None) -> FloatArray:
         """Return the level at which a round's cells have the given effects, (metrics,); 1 for differences."""
         expected = np.ones(means.T.shape) if effects is None else 1.0 + effects / 100.0
         scale = (units @ means) / np.maximum(expected @ units, 1e-12)
@@ -115,7 +115,7 @@ class ControlContrasts:
             )
         return np.where(self.percent, scale, 1.0)
 
-    def _with_scale(self, cells: RoundMeans, scale: Array) -> ControlContrasts:
+    def _with_scale(self, cells: RoundMeans, scale: FloatArray) -> ControlContrasts:
         units, covariances, places = cells.units, cells.covariances, cells.candidates
         assert units is not None and covariances is not None  # noqa: S101, PT018
         total = float(units.sum())
@@ -181,7 +181,7 @@ class ControlContrasts:
         return np.asarray(self.units > 0, dtype=np.bool_)
 
     @property
-    def noise(self) -> Array:
+    def noise(self) -> FloatArray:
         """The covariance of one unit in contrast units, (metrics, metrics), pooled over candidates and rounds."""
         if not self.rounds:
             return np.eye(len(self.weighted))
@@ -189,13 +189,13 @@ class ControlContrasts:
         spare = np.where(np.diag(self.noise_sums) > 0.0, 0.0, self._constant_variance())
         return regularize(pooled + np.diag(spare))
 
-    def noise_deviations(self) -> Array:
+    def noise_deviations(self) -> FloatArray:
         """Return the noise of each candidate over the pooled one, (candidates, metrics), as deviations."""
         pooled = np.diag(self.noise)
         own = shrink_variances(pooled, self.units, self.repeats, self.variance_sums, self.variance_squares)
         return np.asarray(np.sqrt(own / pooled))
 
-    def component_variances(self, inverse: Array) -> Array:
+    def component_variances(self, inverse: FloatArray) -> FloatArray:
         """Return the variance of one unit of each candidate in components inverse @ metrics, (components, candidates).
 
         Variances are each candidate's own, correlations the pooled ones.
@@ -203,7 +203,7 @@ class ControlContrasts:
         roots = inverse @ (self.noise_deviations()[:, :, None] * np.linalg.cholesky(self.noise))
         return np.asarray(np.square(roots).sum(axis=2).T)
 
-    def evidence_covariance(self, variances: Array) -> Array:
+    def evidence_covariance(self, variances: FloatArray) -> FloatArray:
         """Return the covariance of b if one unit of candidate k has variances[..., k]: (..., candidates, candidates).
 
         In a round, b = (I − n 1ᵀ / Σn) n y. The mean variance of a round's units is taken to be that of all rounds.
@@ -213,12 +213,12 @@ class ControlContrasts:
         both = variances[..., :, None] + apart[..., None, :]
         return np.asarray(both * self.information - (apart * self.units)[..., None] * np.eye(len(self.units)))
 
-    def _constant_variance(self) -> Array:
+    def _constant_variance(self) -> FloatArray:
         """Return a small variance for metrics that never varied within any cell, (metrics,)."""
         level = np.where(self.percent, 100.0, np.abs(self.sums / self.units.sum()))
         return np.square(np.where(level > 0, 1e-3 * level, 1.0))
 
-    def quick_effects(self, baseline: int) -> Array:
+    def quick_effects(self, baseline: int) -> FloatArray:
         """Return a shrunken estimate of the effects, (metrics, candidates), for the scale of a round."""
         noise = np.diag(self.noise)
         prior = ContrastPrior.learn(self, baseline, None, steps=1)
@@ -230,7 +230,7 @@ class ControlContrasts:
             effects[metric] -= effects[metric, baseline]
         return np.clip(effects, -90.0, None)
 
-    def scatter_ratio(self) -> tuple[Array, float]:
+    def scatter_ratio(self) -> tuple[FloatArray, float]:
         """Return the residual scatter of cells over what their errors let expect, (metrics,), and its degrees."""
         fitted = self.squared_units[self.measured] / self.units[self.measured]  # 1 each if nothing fades
         lost = float(fitted.sum() - fitted.mean()) if len(fitted) else 0.0
@@ -306,7 +306,7 @@ _SUMS = (
 class ContrastPrior:
     """Candidates' effects are drawn from N(m, covariance) with m unknown; the effect of the baseline is zero."""
 
-    covariance: Array
+    covariance: FloatArray
     """(metrics, metrics)."""
 
     @classmethod
@@ -365,8 +365,8 @@ class ContrastPrior:
         return JointPosterior(mixing @ known.mean, known.covariances, mixing, shared)
 
     def _learned_moves(
-        self, contrasts: ControlContrasts, others: NDArray[np.bool_], known: JointPosterior, mixing: Array
-    ) -> Array | None:
+        self, contrasts: ControlContrasts, others: NDArray[np.bool_], known: JointPosterior, mixing: FloatArray
+    ) -> FloatArray | None:
         """Return by how much the effects move with the error of the learned covariance, (candidates, metrics, rank)."""
         measured = others & contrasts.measured
         if not measured.any() or len(others) > MAX_SHARED_CANDIDATES:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from pasto.arrays import FloatArray
 from pasto.errors import MissingExtraError
 
-Array = NDArray[np.float64]
 MIN_CANDIDATES = 8
 """Candidates measured before kernels are tried."""
 MAX_FITTED_CANDIDATES = 300
@@ -59,19 +59,19 @@ class Kernel:
     scales: tuple[float, ...]
     """One length a dimension."""
 
-    def covariance(self, features: Array) -> Array:
+    def covariance(self, features: FloatArray) -> FloatArray:
         """Between all candidates, (candidates, candidates)."""
         shared = self.between(features, features)
         shared[np.diag_indices_from(shared)] += self.nugget
         return shared
 
-    def moved(self, step: Array) -> Kernel:
+    def moved(self, step: FloatArray) -> Kernel:
         """Return the kernel with its logarithms of amplitude, lengths and nugget moved, (2 + dimensions,)."""
         amplitude, *factors, nugget = np.exp(step).tolist()
         scales = tuple(scale * factor for scale, factor in zip(self.scales, factors, strict=True))
         return Kernel(self.mean, self.amplitude * amplitude, self.nugget * nugget, scales)
 
-    def between(self, left: Array, right: Array) -> Array:
+    def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """What the points of two sets share, (left, right)."""
         scales = np.array(self.scales)
         one, two = left / scales, right / scales
@@ -81,7 +81,7 @@ class Kernel:
 
 
 def fit_kernels(
-    features: Array, estimates: Array, noises: Array, nugget_prior: NuggetPrior = SMOOTH
+    features: FloatArray, estimates: FloatArray, noises: FloatArray, nugget_prior: NuggetPrior = SMOOTH
 ) -> tuple[Kernel, ...]:
     """One kernel a metric, by marginal likelihood with each measurement's own noise.
 
@@ -132,8 +132,12 @@ def _expected_nugget(model: Any, nugget_prior: NuggetPrior) -> float:
 
 
 def _likely(
-    cost: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array, *, nugget_prior: NuggetPrior
-) -> tuple[Array, float]:
+    cost: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    bounds: FloatArray,
+    *,
+    nugget_prior: NuggetPrior,
+) -> tuple[FloatArray, float]:
     """The parameters (logarithms) of least cost, with a prior that keeps a few noisy measurements from extremes.
 
     An amplitude like the spread, lengths of about half a range and more where there are many dimensions, which then
@@ -143,7 +147,7 @@ def _likely(
     centre = np.array([0.0, *np.log([0.5 * np.sqrt(dimensions)] * dimensions), np.log(nugget_prior.middle)])
     width = _prior_widths(dimensions)
 
-    def total(parameters: Array) -> tuple[float, Array]:
+    def total(parameters: FloatArray) -> tuple[float, FloatArray]:
         value, slope = cost(parameters)
         apart = (parameters - centre) / width
         return value + 0.5 * float(apart @ apart), slope + apart / width
@@ -152,12 +156,12 @@ def _likely(
     return found.x, float(found.fun)
 
 
-def _prior_widths(dimensions: int) -> Array:
+def _prior_widths(dimensions: int) -> FloatArray:
     """Return the prior deviations of the logarithms of amplitude, lengths and nugget."""
     return np.array([1.0, *[1.0] * dimensions, NUGGET_WIDTH])
 
 
-def parameter_errors(kernel: Kernel, features: Array, variances: Array) -> Array:
+def parameter_errors(kernel: Kernel, features: FloatArray, variances: FloatArray) -> FloatArray:
     """Return independent errors of a learned kernel's parameters, (errors, 2 + dimensions), in logarithms.
 
     They come from the Fisher information ½ tr(V⁻¹ ∂ᵢK V⁻¹ ∂ⱼK) of the measured candidates, V being their covariance K
@@ -174,7 +178,7 @@ def parameter_errors(kernel: Kernel, features: Array, variances: Array) -> Array
     return np.asarray(np.linalg.cholesky(np.linalg.inv(information + np.diag(widths**-2.0))).T)
 
 
-def held_out(covariance: Array, mean: float, values: Array, variances: Array) -> float:
+def held_out(covariance: FloatArray, mean: float, values: FloatArray, variances: FloatArray) -> float:
     """The log density of every measurement as predicted from all the others."""
     inverse = np.linalg.inv(covariance + np.diag(variances))
     pull = inverse @ (values - mean)
@@ -182,7 +186,7 @@ def held_out(covariance: Array, mean: float, values: Array, variances: Array) ->
     return float(-0.5 * np.sum(np.log(2 * np.pi * spread) + np.square(pull) * spread))
 
 
-def choose_kernels(features: Array, estimates: Array, noises: Array) -> tuple[Kernel, ...] | None:
+def choose_kernels(features: FloatArray, estimates: FloatArray, noises: FloatArray) -> tuple[Kernel, ...] | None:
     """Kernels, where they predict held-out candidates better than a common mean and spread do; otherwise None.
 
     Better by more than the lengths they have to choose: on candidates without structure those alone win a little.
@@ -200,7 +204,7 @@ def choose_kernels(features: Array, estimates: Array, noises: Array) -> tuple[Ke
     return kernels if advantage > 0.5 * sum(len(kernel.scales) for kernel in kernels) else None
 
 
-def _measured(noises: Array) -> NDArray[np.intp]:
+def _measured(noises: FloatArray) -> NDArray[np.intp]:
     """The candidates measured in every metric, the best measured ones where there are many."""
     total = np.where(np.isfinite(noises).all(axis=0), noises.sum(axis=0), np.inf)
     seen = np.flatnonzero(np.isfinite(total))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,19 +19,19 @@ class Sample:
 
     candidates: NDArray[np.intp]
     """(..., draws)."""
-    metrics: Array
+    metrics: FloatArray
     """(..., draws, metrics): û, what was measured."""
-    probabilities: Array
+    probabilities: FloatArray
     """(..., draws): the propensity each was drawn with."""
-    shares: Array
+    shares: FloatArray
     """(..., draws): each draw's share of the round, summing to one; 1/Q for Q draws."""
 
     @property
-    def columns(self) -> Array:
+    def columns(self) -> FloatArray:
         """share · û / p, (..., draws, metrics)."""
         return np.asarray(self.metrics * (self.shares / self.probabilities)[..., None])
 
-    def matrix(self, candidates: int) -> Array:
+    def matrix(self, candidates: int) -> FloatArray:
         """Û as a dense matrix, (..., metrics, candidates).
 
         E[Û] = μ: here each of two candidates is drawn with its own probability.
@@ -50,7 +50,7 @@ class Sample:
         return dense
 
 
-def add_samples(total: Array, sample: Sample) -> None:
+def add_samples(total: FloatArray, sample: Sample) -> None:
     """Add Û to a running total (..., metrics, candidates), in place; the total must be contiguous."""
     width, count = total.shape[-2:]
     rows = np.arange(total.size // count).reshape(*total.shape[:-2], 1, width)

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
+
 MAX_ERROR_FACTOR = 1.5
 """Understatement of the standard errors from which nothing is certified."""
 FALSE_ALARM_RATE = 0.005
@@ -23,13 +24,13 @@ FALSE_ALARM_RATE = 0.005
 class Overdispersion:
     """By which factor the errors of each metric are too small, judged by the scatter of repeats."""
 
-    factors: Array
+    factors: FloatArray
     """(metrics,): √(observed scatter / expected scatter); NaN if it cannot be judged."""
     degrees: float
     """Degrees of freedom behind them."""
 
     @classmethod
-    def from_ratio(cls, ratio: Array, degrees: float) -> Overdispersion:
+    def from_ratio(cls, ratio: FloatArray, degrees: float) -> Overdispersion:
         """Return the factors from ratios of variances.
 
         >>> import numpy as np

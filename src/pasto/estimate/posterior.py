@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.estimate.sufficient_statistics import SufficientStatistics, regularize
 
-Array = NDArray[np.float64]
 MAX_SHARED_CANDIDATES = 500
 """Candidates up to which the prior mean is uncertain; beyond, its variance is about 1/K of theirs and left out."""
 PRIOR_CANDIDATES = 2.0
@@ -23,7 +23,7 @@ class Posterior(Protocol):
     """A joint Gaussian over the true means, (metrics, candidates)."""
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> FloatArray:
         """The expected means, (metrics, candidates)."""
         ...
 
@@ -31,19 +31,19 @@ class Posterior(Protocol):
         """Return the posterior of some of the candidates."""
         ...
 
-    def draw(self, noise: Array) -> Array:
+    def draw(self, noise: FloatArray) -> FloatArray:
         """Return samples of the means, (count, metrics, candidates), from standard normals of that shape."""
         ...
 
-    def variances(self, rows: Array) -> Array:
+    def variances(self, rows: FloatArray) -> FloatArray:
         """Return the variance of row · means for each row and candidate, (rows, candidates)."""
         ...
 
-    def spread(self, row: Array, weights: Array) -> Array:
+    def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the standard deviation of row · means · weights, for weights (..., candidates)."""
         ...
 
-    def factor(self, row: Array) -> Array:
+    def factor(self, row: FloatArray) -> FloatArray:
         """Return a matrix L with ‖Lᵀ w‖ = spread(row, w): (candidates,) if it is diagonal, else (candidates, rank)."""
         ...
 
@@ -60,10 +60,10 @@ class IndependentPosterior:
     5.0
     """
 
-    mean: Array
-    covariances: Array
+    mean: FloatArray
+    covariances: FloatArray
     """(candidates, metrics, metrics): each candidate's own."""
-    shared: Array | None = None
+    shared: FloatArray | None = None
     """(candidates, metrics, rank): the covariance of candidates i and j gains shared_i sharedᵀ_j."""
 
     @classmethod
@@ -96,21 +96,21 @@ class IndependentPosterior:
         shared = None if self.shared is None else self.shared[places]
         return IndependentPosterior(self.mean[:, places], self.covariances[places], shared)
 
-    def draw(self, noise: Array) -> Array:
+    def draw(self, noise: FloatArray) -> FloatArray:
         """Transform the normals by a root of own + shared covariance, without forming the matrix of all candidates."""
         factors = np.linalg.cholesky(self.covariances)
         if self.shared is not None:
             noise = _with_shared(noise, np.linalg.solve(factors, self.shared))
         return np.asarray(self.mean + np.einsum("kij,njk->nik", factors, noise))
 
-    def variances(self, rows: Array) -> Array:
+    def variances(self, rows: FloatArray) -> FloatArray:
         """Each candidate's own row · covariance · row, and its part of the shared one."""
         own = np.einsum("gi,kij,gj->gk", rows, self.covariances, rows)
         if self.shared is not None:
             own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
         return np.asarray(own)
 
-    def spread(self, row: Array, weights: Array) -> Array:
+    def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
         """√(Σ w_k² v_k + ‖Σ w_k s_k‖²)."""
         own = np.einsum("i,kij,j->k", row, self.covariances, row)
         total = np.square(weights) @ own
@@ -118,7 +118,7 @@ class IndependentPosterior:
             total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
         return np.asarray(np.sqrt(total))
 
-    def factor(self, row: Array) -> Array:
+    def factor(self, row: FloatArray) -> FloatArray:
         """The diagonal √v, with the shared columns after it."""
         own = np.sqrt(np.einsum("i,kij,j->k", row, self.covariances, row))
         if self.shared is None:
@@ -139,17 +139,19 @@ class JointPosterior:
     0.0
     """
 
-    mean: Array
+    mean: FloatArray
     """(metrics, candidates)."""
-    covariances: Array
+    covariances: FloatArray
     """(components, candidates, candidates)."""
-    mixing: Array | None = None
+    mixing: FloatArray | None = None
     """(metrics, components)."""
-    shared: Array | None = None
+    shared: FloatArray | None = None
     """(candidates, metrics, rank): the covariance of candidates i and j gains shared_i sharedᵀ_j."""
 
     @classmethod
-    def from_evidence(cls, mean: Array, covariances: Array, precision: Array, weighted: Array) -> JointPosterior:
+    def from_evidence(
+        cls, mean: FloatArray, covariances: FloatArray, precision: FloatArray, weighted: FloatArray
+    ) -> JointPosterior:
         """Return the posterior from a prior N(mean, covariances) and Gaussian evidence.
 
         `precision` is (metrics, candidates, candidates), or (metrics, candidates) if it is diagonal; `weighted` is
@@ -165,7 +167,7 @@ class JointPosterior:
         posterior = 0.5 * (posterior + posterior.transpose(0, 2, 1))
         return cls(mean + np.einsum("mij,mj->mi", posterior, pull), posterior)
 
-    def with_noise(self, precision: Array, actual: Array) -> JointPosterior:
+    def with_noise(self, precision: FloatArray, actual: FloatArray) -> JointPosterior:
         """Return the posterior with the errors that its estimates have if the noise is not what `precision` says.
 
         `actual` is the covariance of the weighted evidence, which was taken to be `precision`; both are (components,
@@ -173,7 +175,7 @@ class JointPosterior:
         """
         return replace(self, covariances=self.covariances + self.covariances @ (actual - precision) @ self.covariances)
 
-    def transform(self, mixing: Array, candidates: Array, shift: Array) -> JointPosterior:
+    def transform(self, mixing: FloatArray, candidates: FloatArray, shift: FloatArray) -> JointPosterior:
         """Return the posterior of mixing @ components @ candidatesᵀ + shift.
 
         `mixing` is (metrics, components), `candidates` (candidates, candidates), `shift` (metrics,).
@@ -192,7 +194,7 @@ class JointPosterior:
         shared = None if self.shared is None else self.shared[places]
         return JointPosterior(self.mean[:, places], self.covariances[:, places[:, None], places], self.mixing, shared)
 
-    def draw(self, noise: Array) -> Array:
+    def draw(self, noise: FloatArray) -> FloatArray:
         """Transform the normals by the symmetric root: relabelling candidates relabels the samples."""
         roots = np.array([symmetric_root(covariance) for covariance in self.covariances])
         if self.shared is not None:
@@ -202,14 +204,14 @@ class JointPosterior:
         moved = np.einsum("mij,nmj->nmi", roots, noise)
         return np.asarray(self.mean + (moved if self.mixing is None else self.mixing @ moved))
 
-    def variances(self, rows: Array) -> Array:
+    def variances(self, rows: FloatArray) -> FloatArray:
         """Σ row_m² C_m[k, k], and the candidate's part of the shared covariance."""
         own = np.square(self._mixed(rows)) @ np.maximum(np.einsum("mkk->mk", self.covariances), 0.0)
         if self.shared is not None:
             own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
         return np.asarray(own)
 
-    def spread(self, row: Array, weights: Array) -> Array:
+    def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
         """√(Σ row_m² wᵀ C_m w + ‖Σ w_k s_k‖²)."""
         quadratic = np.einsum("...i,mij,...j->...m", weights, self.covariances, weights)
         total = np.maximum(quadratic @ np.square(self._mixed(row)), 0.0)
@@ -217,7 +219,7 @@ class JointPosterior:
             total = total + np.square(weights @ np.einsum("i,kir->kr", row, self.shared)).sum(axis=-1)
         return np.asarray(np.sqrt(total))
 
-    def factor(self, row: Array) -> Array:
+    def factor(self, row: FloatArray) -> FloatArray:
         """The symmetric root of Σ row_m² C_m and the shared covariance, (candidates, candidates)."""
         total = np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances)
         if self.shared is not None:
@@ -225,12 +227,12 @@ class JointPosterior:
             total = total + columns @ columns.T
         return symmetric_root(total)
 
-    def _mixed(self, rows: Array) -> Array:
+    def _mixed(self, rows: FloatArray) -> FloatArray:
         """Return rows over metrics as rows over components."""
         return rows if self.mixing is None else rows @ self.mixing
 
 
-def _with_shared(noise: Array, loading: Array) -> Array:
+def _with_shared(noise: FloatArray, loading: FloatArray) -> FloatArray:
     """Return normals (count, metrics, candidates) that also carry a shared covariance, whitened by each one's own.
 
     With W the loading (candidates, metrics, rank): (I + W Wᵀ)^(1/2) = I + W Q Wᵀ, where Q has the rank of W.
@@ -241,7 +243,7 @@ def _with_shared(noise: Array, loading: Array) -> Array:
     return np.asarray(noise + np.einsum("kir,rs,ljs,njl->nik", loading, inner, loading, noise, optimize=True))
 
 
-def symmetric_root(covariance: Array) -> Array:
+def symmetric_root(covariance: FloatArray) -> FloatArray:
     """Return R with R R = covariance, with eigenvalues below zero cut off.
 
     >>> import numpy as np
@@ -252,7 +254,7 @@ def symmetric_root(covariance: Array) -> Array:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-def uncorrelated_components(noise: Array, covariance: Array) -> tuple[Array, Array]:
+def uncorrelated_components(noise: FloatArray, covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a mixing (metrics, components) and variances such that both matrices are diagonal in the components.
 
     noise = mixing mixingᵀ, and covariance = mixing diag(variances) mixingᵀ.
@@ -272,15 +274,15 @@ def uncorrelated_components(noise: Array, covariance: Array) -> tuple[Array, Arr
 class PosteriorComponents:
     """The posterior of every candidate under each scale of the prior."""
 
-    shares: Array
+    shares: FloatArray
     """(scales, candidates): how likely each scale is, summing to one over scales."""
-    means: Array
+    means: FloatArray
     """(scales, candidates, metrics)."""
-    covariances: Array
+    covariances: FloatArray
     """(scales, candidates, metrics, metrics)."""
-    loadings: Array
+    loadings: FloatArray
     """(scales, candidates, metrics, metrics): by how much the means move with the prior mean."""
-    log_likelihoods: Array
+    log_likelihoods: FloatArray
     """(scales, candidates): of what was measured, up to a constant of the candidate; 0 if unmeasured."""
 
 
@@ -292,14 +294,14 @@ class Prior:
     counted from the statistics' origin and is itself known up to mean_covariance.
     """
 
-    mean: Array
-    covariance: Array
-    mean_covariance: Array
-    scales: Array = field(default_factory=lambda: np.ones(1))
+    mean: FloatArray
+    covariance: FloatArray
+    mean_covariance: FloatArray
+    scales: FloatArray = field(default_factory=lambda: np.ones(1))
     """(scales,): factors of the covariance."""
-    shares: Array = field(default_factory=lambda: np.ones(1))
+    shares: FloatArray = field(default_factory=lambda: np.ones(1))
     """(scales,): how likely each is."""
-    covariance_errors: Array = field(default_factory=lambda: np.zeros((0, 1, 1)))
+    covariance_errors: FloatArray = field(default_factory=lambda: np.zeros((0, 1, 1)))
     """(directions, metrics, metrics): the error of the covariance, see `learned_covariance_errors`; none if known."""
 
     def components(self, statistics: SufficientStatistics) -> PosteriorComponents:
@@ -370,7 +372,7 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
     return _with_scales(statistics, plain, noises, start)
 
 
-def learned_covariance_errors(covariance: Array, noises: Array, typical: Array) -> Array:
+def learned_covariance_errors(covariance: FloatArray, noises: FloatArray, typical: FloatArray) -> FloatArray:
     """Return the error of a learned prior covariance as directions E_j, (directions, metrics, metrics).
 
     The covariance is Σ, known up to the random symmetric matrix Σ_j ε_j E_j with independent standard normals ε_j. They
@@ -389,7 +391,7 @@ def learned_covariance_errors(covariance: Array, noises: Array, typical: Array) 
     return np.asarray(np.einsum("ab,aij->bij", np.linalg.cholesky(np.linalg.inv(information)), basis))
 
 
-def covariance_moves(covariance: Array, errors: Array, apart: Array) -> Array:
+def covariance_moves(covariance: FloatArray, errors: FloatArray, apart: FloatArray) -> FloatArray:
     """Return Σ⁻¹ E_j Σ⁻¹ (θ_k − m), (candidates, metrics, directions).
 
     Times the posterior covariance it is by how much the posterior means move if the prior covariance Σ moves by E_j.
@@ -399,7 +401,7 @@ def covariance_moves(covariance: Array, errors: Array, apart: Array) -> Array:
     return np.asarray(np.einsum("ij,rjl,kl->kir", inverse, errors, apart @ inverse, optimize=True))
 
 
-def _with_scales(statistics: SufficientStatistics, plain: Prior, noises: Array, start: Prior | None) -> Prior:
+def _with_scales(statistics: SufficientStatistics, plain: Prior, noises: FloatArray, start: Prior | None) -> Prior:
     """Return the prior with several scales, if they explain the measurements clearly better than one Gaussian."""
     measured = statistics.measured
     if measured.sum() < MIN_SCALED_CANDIDATES:
@@ -430,7 +432,7 @@ def _log_likelihood(prior: Prior, statistics: SufficientStatistics) -> float:
     return float((top + np.log(np.exp(logs - top).sum(axis=0)))[statistics.measured].sum())
 
 
-def _excess_variance(estimates: Array, noises: Array) -> Array:
+def _excess_variance(estimates: FloatArray, noises: FloatArray) -> FloatArray:
     """Return each metric's variance between candidates less its noise, (metrics,), at least a tenth of the noise."""
     noise = np.einsum("kii->ki", noises).mean(axis=0)
     if len(estimates) < 2:

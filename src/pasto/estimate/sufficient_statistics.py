@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
+
 SIZE_CLASS_FACTOR = 100.0
 """Cells without units are sorted into sizes that differ by this factor; smaller differences are taken for noise."""
 
@@ -25,13 +26,13 @@ class RoundMeans:
     """The cells that one round measured: means, with their units and covariances if known."""
 
     candidates: NDArray[np.intp]
-    means: Array
+    means: FloatArray
     """(cells, metrics)."""
-    units: Array | None = None
+    units: FloatArray | None = None
     """(cells,): None if only errors, or nothing, are known of the cells' sizes."""
-    covariances: Array | None = None
+    covariances: FloatArray | None = None
     """(cells, metrics, metrics): of the means."""
-    measurements: Array | None = None
+    measurements: FloatArray | None = None
     """(cells,): how many measurements without units each cell averages; None is one each."""
 
 
@@ -39,9 +40,9 @@ class RoundMeans:
 class ControlMeans:
     """What one round's control measured: its mean and that mean's covariance."""
 
-    mean: Array
+    mean: FloatArray
     """(metrics,)."""
-    covariance: Array
+    covariance: FloatArray
     """(metrics, metrics)."""
     units: float = 1.0
 
@@ -54,27 +55,27 @@ class SufficientStatistics:
     Memory is linear in the candidates.
     """
 
-    origin: Array
+    origin: FloatArray
     """(metrics,)."""
-    units: Array
+    units: FloatArray
     """(candidates,): Σ n."""
-    sums: Array
+    sums: FloatArray
     """(candidates, metrics): Σ n (x − origin)."""
-    squares: Array
+    squares: FloatArray
     """(metrics, metrics): Σ n (x − origin)(x − origin)ᵀ over all candidates."""
-    repeats: Array
+    repeats: FloatArray
     """(candidates,): number of observations."""
-    squared_units: Array
+    squared_units: FloatArray
     """(candidates,): Σ w² / n, with w the weight of an observation: its units n, faded by age."""
-    known_units: Array
+    known_units: FloatArray
     """(candidates,): Σ n over observations with a covariance S of their mean."""
-    known_repeats: Array
+    known_repeats: FloatArray
     """(candidates,): number of those."""
-    covariance_sums: Array
+    covariance_sums: FloatArray
     """(candidates, metrics, metrics): Σ n · nS over those; nS estimates the covariance of one unit."""
-    variance_squares: Array
+    variance_squares: FloatArray
     """(candidates, metrics): Σ n · (nS)² over those, diagonal entries only."""
-    expected_scatter: Array
+    expected_scatter: FloatArray
     """(metrics,): Σ nS over those, diagonal entries only."""
 
     @classmethod
@@ -95,7 +96,7 @@ class SufficientStatistics:
         )
 
     def add(
-        self, candidates: NDArray[np.intp], means: Array, units: Array, covariances: Array | None
+        self, candidates: NDArray[np.intp], means: FloatArray, units: FloatArray, covariances: FloatArray | None
     ) -> SufficientStatistics:
         """Return the statistics with one more round of cells, (cells, metrics) each."""
         origin = means[0] if np.isnan(self.origin).any() else self.origin
@@ -137,11 +138,11 @@ class SufficientStatistics:
         """Which candidates have been measured at all, (candidates,)."""
         return np.asarray(self.units > 0, dtype=np.bool_)
 
-    def estimates(self) -> Array:
+    def estimates(self) -> FloatArray:
         """Return each candidate's mean over its units, counted from the origin, (candidates, metrics); 0 if none."""
         return np.asarray(self.sums / np.where(self.measured, self.units, 1.0)[:, None])
 
-    def pooled_covariance(self) -> Array:
+    def pooled_covariance(self) -> FloatArray:
         """Return the covariance of one unit over all candidates, (metrics, metrics).
 
         From the covariances that came with the observations. Metrics whose errors are all zero, and observations
@@ -157,7 +158,7 @@ class SufficientStatistics:
             stated = np.where(np.logical_or.outer(silent, silent), np.diag(np.diag(scatter)), stated)
         return np.asarray(stated)
 
-    def unit_covariances(self) -> Array:
+    def unit_covariances(self) -> FloatArray:
         """Return the covariance of one unit of each candidate, (candidates, metrics, metrics).
 
         Variances are each candidate's own, drawn toward the pooled one; correlations are the pooled ones.
@@ -175,7 +176,7 @@ class SufficientStatistics:
             mixed = np.where(total > 1e-300, (stated * mixed + unstated * self.repeat_covariance()) / total, pooled)
         return regularize(mixed)
 
-    def repeat_covariance(self) -> Array:
+    def repeat_covariance(self) -> FloatArray:
         """Return the covariance of one unit from the scatter of candidates' repeats, (metrics, metrics).
 
         Without repeats nothing separates noise from differences between candidates: half of the scatter is then counted
@@ -197,12 +198,12 @@ class SufficientStatistics:
         strength = width + 1.0
         return regularize((within + strength * guess) / (freedom + strength))
 
-    def _scatter(self) -> Array:
+    def _scatter(self) -> FloatArray:
         """Return Σ n (x − x̄_k)(x − x̄_k)ᵀ, the scatter of repeats around their candidate's mean."""
         estimates = self.estimates()[self.measured]
         return np.asarray(self.squares - np.einsum("k,ki,kj->ij", self.units[self.measured], estimates, estimates))
 
-    def scatter_ratio(self) -> tuple[Array, float]:
+    def scatter_ratio(self) -> tuple[FloatArray, float]:
         """Return the scatter of repeats over what the stated errors let expect, (metrics,), and its degrees of freedom.
 
         About 1 if the errors are right; NaN if some observation came without errors, or none was repeated.
@@ -218,7 +219,7 @@ class SufficientStatistics:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), freedom
 
-    def likelihood(self) -> tuple[Array, Array]:
+    def likelihood(self) -> tuple[FloatArray, FloatArray]:
         """Return each candidate's precision matrix and precision times its estimate, (candidates, metrics, …)."""
         precision = self.units[:, None, None] * np.linalg.inv(self.unit_covariances())
         return precision, np.einsum("kij,kj->ki", precision, self.estimates())
@@ -249,7 +250,9 @@ _SUMS = (
 )
 
 
-def shrink_variances(pooled: Array, units: Array, repeats: Array, sums: Array, squares: Array) -> Array:
+def shrink_variances(
+    pooled: FloatArray, units: FloatArray, repeats: FloatArray, sums: FloatArray, squares: FloatArray
+) -> FloatArray:
     """Return the variance of one unit of each candidate, (candidates, metrics), drawn toward the pooled ones.
 
     `pooled` is (metrics,). `sums` and `squares` are Σ n v and Σ n v² over a candidate's cells, v being a cell's sample
@@ -276,7 +279,7 @@ def shrink_variances(pooled: Array, units: Array, repeats: Array, sums: Array, s
     return np.asarray(np.maximum(weights * own + (1.0 - weights) * pooled, pooled / (1.0 + repeats[:, None])))
 
 
-def relative_units(covariances: Array, reference: Array) -> Array:
+def relative_units(covariances: FloatArray, reference: FloatArray) -> FloatArray:
     """Return the units of cells that came with errors only, relative to a cell with the reference variances.
 
     A cell's own variance must not decide its weight, but a cell of 100 units should not count like one of 10,000. So
@@ -295,13 +298,13 @@ def relative_units(covariances: Array, reference: Array) -> Array:
     return np.asarray(SIZE_CLASS_FACTOR ** np.round(-average / np.log(SIZE_CLASS_FACTOR)))
 
 
-def reference_variances(covariances: Array) -> Array:
+def reference_variances(covariances: FloatArray) -> FloatArray:
     """Return the median positive variance of each metric, (metrics,); 0 if a metric has none."""
     variances = np.einsum("qii->qi", covariances)
     return np.array([float(np.median(column[column > 0])) if (column > 0).any() else 0.0 for column in variances.T])
 
 
-def regularize(covariances: Array) -> Array:
+def regularize(covariances: FloatArray) -> FloatArray:
     """Return covariances made safely invertible: the diagonal grows by a millionth of the metric's own variance.
 
     A metric that did not vary has no variance of its own: it takes a part of the largest.

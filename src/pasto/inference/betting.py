@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.inference.intervals import Array, Interval
+from pasto.inference.intervals import Interval
 
 BETS = 4.0 * 0.5 ** np.arange(12)
 """λ times the range: each half of the one before, for effects from large to tiny."""
@@ -50,26 +51,26 @@ class BetIncrements:
     The upward sum Σ(ξ − E ξ) is `gain` − `counted` · θ, with θ the mean that is asked for.
     """
 
-    gain: Array
+    gain: FloatArray
     """Σ ξ, had θ been at the origin."""
-    counted: Array
+    counted: FloatArray
     """How much of θ is in E Σ ξ."""
-    squares: Array
+    squares: FloatArray
     """Σ ξ² about the centre."""
-    scale: Array
+    scale: FloatArray
     """c: no single ξ is below −c."""
     width: float
     """The range that bets are scaled by."""
 
 
-Sums = tuple[Array, Array]
+Sums = tuple[FloatArray, FloatArray]
 """Units so far and the sum of what they measured, (…) each."""
 
 
 def mean_increments(
-    units: Array,
-    mean: Array,
-    cross: Array,
+    units: FloatArray,
+    mean: FloatArray,
+    cross: FloatArray,
     within: ValueRange,
     *,
     upward: bool = True,
@@ -103,9 +104,9 @@ def mean_increments(
 
 
 def contrast_increments(
-    treated: tuple[Array, Array, Array],
-    control: tuple[Array, Array, Array],
-    factor: float | Array,
+    treated: tuple[FloatArray, FloatArray, FloatArray],
+    control: tuple[FloatArray, FloatArray, FloatArray],
+    factor: float | FloatArray,
     within: ValueRange,
     before: tuple[Sums, Sums] | None = None,
 ) -> BetIncrements:
@@ -140,7 +141,7 @@ def contrast_increments(
     )
 
 
-def centres(units: Array, mean: Array, before: Sums | None = None) -> Array:
+def centres(units: FloatArray, mean: FloatArray, before: Sums | None = None) -> FloatArray:
     """The mean over all earlier rounds' units, (…, rounds); NaN before there were any.
 
     >>> centres(np.array([10.0, 30.0, 5.0]), np.array([1.0, 2.0, 9.0])).tolist()
@@ -153,7 +154,7 @@ def centres(units: Array, mean: Array, before: Sums | None = None) -> Array:
         return np.asarray(np.where(counted > 0, summed / counted, np.nan))
 
 
-def sums_of(units: Array, mean: Array, before: Sums | None = None) -> Sums:
+def sums_of(units: FloatArray, mean: FloatArray, before: Sums | None = None) -> Sums:
     """What rounds leave to those behind them.
 
     >>> [float(part) for part in sums_of(np.array([10.0, 30.0]), np.array([1.0, 2.0]))]
@@ -164,12 +165,12 @@ def sums_of(units: Array, mean: Array, before: Sums | None = None) -> Sums:
     return _running(first[0], units)[..., -1], _running(first[1], summed)[..., -1]
 
 
-def _running(first: Array, values: Array) -> Array:
+def _running(first: FloatArray, values: FloatArray) -> FloatArray:
     """Sums before every value, and after the last."""
     return np.asarray(np.cumsum(np.concatenate([np.asarray(first)[..., None], values], axis=-1), axis=-1))
 
 
-def log_growth(pulls: BetIncrements, theta: float | Array) -> Array:
+def log_growth(pulls: BetIncrements, theta: float | FloatArray) -> FloatArray:
     """What every round adds to each bet's logarithm of evidence that the mean lies beyond θ: (…, rounds, bets)."""
     bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
     reduced = bets * pulls.scale[..., None]
@@ -179,18 +180,18 @@ def log_growth(pulls: BetIncrements, theta: float | Array) -> Array:
     return np.asarray(bets * deviation[..., None] - cost * pulls.squares[..., None])
 
 
-def log_wealth(pulls: BetIncrements, theta: float | Array) -> Array:
+def log_wealth(pulls: BetIncrements, theta: float | FloatArray) -> FloatArray:
     """Each bet's logarithm of evidence that the mean lies beyond θ, added up round by round: (…, rounds, bets)."""
     return np.asarray(np.cumsum(log_growth(pulls, theta), axis=-2))
 
 
-def slopes(pulls: BetIncrements) -> Array:
+def slopes(pulls: BetIncrements) -> FloatArray:
     """How fast each bet's wealth falls as θ rises, (…, rounds, bets)."""
     bets = np.minimum(BETS / pulls.width, EDGE / pulls.scale[..., None])
     return np.asarray(np.cumsum(bets * pulls.counted[..., None], axis=-2))
 
 
-def log_sum(values: Array) -> Array:
+def log_sum(values: FloatArray) -> FloatArray:
     """log Σ exp over the last axis, of numbers of which at least one is finite; a tenth of the time of SciPy's.
 
     >>> round(float(log_sum(np.log([1.0, 2.0, 3.0]))), 12) == round(float(np.log(6.0)), 12)
@@ -200,7 +201,7 @@ def log_sum(values: Array) -> Array:
     return np.asarray(np.log(np.exp(values - most).sum(axis=-1)) + most[..., 0])
 
 
-def log_bounded_evidence(pulls: BetIncrements, theta: float | Array) -> Array:
+def log_bounded_evidence(pulls: BetIncrements, theta: float | FloatArray) -> FloatArray:
     """The bets' evidence together, (…, rounds): that it ever exceeds 1/α has a chance of at most α.
 
     >>> rng = np.random.default_rng(1)
@@ -212,7 +213,7 @@ def log_bounded_evidence(pulls: BetIncrements, theta: float | Array) -> Array:
     return np.asarray(log_sum(log_wealth(pulls, theta)) - np.log(len(BETS)))
 
 
-def bounded_mean(units: Array, mean: Array, cross: Array, within: ValueRange, error: float) -> Interval:
+def bounded_mean(units: FloatArray, mean: FloatArray, cross: FloatArray, within: ValueRange, error: float) -> Interval:
     """A confidence sequence for a bounded metric's mean after every round, (…, rounds) each, the mean standing still.
 
     >>> rng = np.random.default_rng(1)
@@ -230,7 +231,7 @@ def bounded_mean(units: Array, mean: Array, cross: Array, within: ValueRange, er
     return Interval(np.asarray(estimate), *ends)
 
 
-def _last_refused(pulls: BetIncrements, within: ValueRange, enough: float, *, upward: bool) -> Array:
+def _last_refused(pulls: BetIncrements, within: ValueRange, enough: float, *, upward: bool) -> FloatArray:
     """The θ nearest to the estimate against which there is enough evidence after each round, by halving."""
     fixed, slope = log_wealth(pulls, 0.0), slopes(pulls)
     outer = np.full(pulls.gain.shape, within.low if upward else within.high)
@@ -243,7 +244,7 @@ def _last_refused(pulls: BetIncrements, within: ValueRange, enough: float, *, up
     return np.asarray(outer)
 
 
-Arm = tuple[Array, Array, Array]
+Arm = tuple[FloatArray, FloatArray, FloatArray]
 """Units, means and centred squares by round, (…, rounds) each."""
 
 HALVINGS = 50
@@ -284,10 +285,10 @@ def bounded_relative(treated: Arm, control: Arm, within: ValueRange, error: floa
     """
     enough = np.log(2.0 / error)
 
-    def below(factor: Array) -> Array:
+    def below(factor: FloatArray) -> FloatArray:
         return _evidence(lambda one: contrast_increments(treated, control, one, within), factor)
 
-    def above(factor: Array) -> Array:
+    def above(factor: FloatArray) -> FloatArray:
         return _evidence(
             lambda one: contrast_increments(_turned(treated), _turned(control), one, _turn(within)), factor
         )
@@ -304,7 +305,7 @@ def bounded_relative(treated: Arm, control: Arm, within: ValueRange, error: floa
     )
 
 
-def _refused_shortfall(pulls: BetIncrements, width: float, error: float) -> Array:
+def _refused_shortfall(pulls: BetIncrements, width: float, error: float) -> FloatArray:
     """The largest shortfall of the treated side that there is enough evidence for, after every round."""
     fixed, slope = log_wealth(pulls, 0.0), slopes(pulls)
     refused = np.full(pulls.gain.shape, -width)
@@ -316,11 +317,13 @@ def _refused_shortfall(pulls: BetIncrements, width: float, error: float) -> Arra
     return np.asarray(refused)
 
 
-def _evidence(pulls: Callable[[Array], BetIncrements], factor: Array) -> Array:
+def _evidence(pulls: Callable[[FloatArray], BetIncrements], factor: FloatArray) -> FloatArray:
     return log_bounded_evidence(pulls(factor[..., None]), 0.0)[..., -1]
 
 
-def _last(evidence: Callable[[Array], Array], inner: Array, outer: Array, enough: float) -> Array:
+def _last(
+    evidence: Callable[[FloatArray], FloatArray], inner: FloatArray, outer: FloatArray, enough: float
+) -> FloatArray:
     """The factor nearest to the estimate against which there is enough evidence; the outer end where none is."""
     far = evidence(outer) >= enough
     refused, open_ = outer, inner

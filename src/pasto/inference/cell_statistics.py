@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 
-Array = NDArray[np.float64]
 POOL = 100.0
 """Units that a variance pooled over rounds counts for beside a cell's own."""
 BORROWED = 200.0
@@ -32,11 +31,11 @@ class CellStatistics:
     (4.0, 2.0, 5.0)
     """
 
-    units: Array
+    units: FloatArray
     """(…, rounds, cells)."""
-    mean: Array
+    mean: FloatArray
     """(…, rounds, cells, columns); anything finite where there are no units."""
-    cross: Array
+    cross: FloatArray
     """(…, rounds, cells, columns, columns): Σ(x − mean)(x − mean)ᵀ over the units."""
 
     def __post_init__(self) -> None:
@@ -62,7 +61,7 @@ class CellStatistics:
         )
 
 
-def unit_covariances(cells: CellStatistics, *, running: bool = False) -> Array:
+def unit_covariances(cells: CellStatistics, *, running: bool = False) -> FloatArray:
     """The covariance of one unit in every round and cell, drawn toward what the cell showed over all rounds.
 
     A cell of few units cannot tell its own variance; where it tries, a low mean of a skewed metric comes with a small
@@ -85,19 +84,19 @@ def unit_covariances(cells: CellStatistics, *, running: bool = False) -> Array:
 class PooledStatistics:
     """What rounds leave to the running covariances of those behind them."""
 
-    spread: Array
+    spread: FloatArray
     """(…, columns): all cells' squares together."""
-    count: Array
+    count: FloatArray
     """(…, 1): their degrees of freedom."""
-    cross: Array
+    cross: FloatArray
     """(…, cells, columns, columns): each cell's, in units of how wide the rounds were."""
-    freedom: Array
+    freedom: FloatArray
     """(…, cells)."""
 
 
 def running_covariances(
     cells: CellStatistics, before: PooledStatistics | None = None
-) -> tuple[Array, PooledStatistics]:
+) -> tuple[FloatArray, PooledStatistics]:
     """The running covariance of one unit in every round and cell, and what to go on from.
 
     >>> import numpy as np
@@ -113,7 +112,7 @@ def running_covariances(
 
 def _covariances(
     cells: CellStatistics, running: bool, before: PooledStatistics | None
-) -> tuple[Array, PooledStatistics]:
+) -> tuple[FloatArray, PooledStatistics]:
     left = (None,) * 4 if before is None else (before.spread, before.count, before.cross, before.freedom)
     freedom = np.maximum(cells.units - 1.0, 0.0)
     spread = np.einsum("...kii->...ki", cells.cross).sum(axis=-2)
@@ -141,7 +140,7 @@ def _covariances(
     return found, after
 
 
-def _widths(spread: Array, count: Array, typical: Array) -> Array:
+def _widths(spread: FloatArray, count: FloatArray, typical: FloatArray) -> FloatArray:
     """How wide every column was in every round, all cells together: (…, rounds, columns)."""
     # A round of few units in all has no width of its own either.
     share = count / (count + POOL)
@@ -149,7 +148,7 @@ def _widths(spread: Array, count: Array, typical: Array) -> Array:
     return np.asarray(np.sqrt(np.where(level > 0, level, 1.0)))
 
 
-def _gather(values: Array, axis: int, running: bool, before: Array | None = None) -> Array:
+def _gather(values: FloatArray, axis: int, running: bool, before: FloatArray | None = None) -> FloatArray:
     """Over all rounds, or up to every round."""
     if not running:
         return np.asarray(values.sum(axis=axis, keepdims=True))
@@ -164,13 +163,13 @@ def _gather(values: Array, axis: int, running: bool, before: Array | None = None
 class ComparisonSide:
     """One side of a comparison, round by round: an arm, a candidate, or a blend of candidates at fixed shares."""
 
-    units: Array
+    units: FloatArray
     """(…, rounds): as many as would tell its mean as well; 0 where a part of it was not served."""
-    mean: Array
+    mean: FloatArray
     """(…, rounds, columns)."""
-    covariance: Array
+    covariance: FloatArray
     """(…, rounds, columns, columns): of the mean."""
-    freedom: Array
+    freedom: FloatArray
     """(…, rounds): degrees of freedom behind the covariance."""
 
     def alone(self) -> ComparisonSide:
@@ -180,7 +179,7 @@ class ComparisonSide:
         )
 
 
-def side(cells: CellStatistics, covariances: Array, shares: Mapping[int, float] | int) -> ComparisonSide:
+def side(cells: CellStatistics, covariances: FloatArray, shares: Mapping[int, float] | int) -> ComparisonSide:
     """A side of fixed shares over cells, by their place; one place is that cell alone.
 
     >>> import numpy as np

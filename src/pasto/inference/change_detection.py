@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from pasto.arrays import FloatArray
 from pasto.inference.betting import BETS, BetIncrements, log_growth
-from pasto.inference.intervals import Array
 
 MIXTURE = 2.0
 """ρ in rounds the size of the first: fast for an effect that shows within about ten rounds."""
@@ -29,7 +29,7 @@ STEPS = 4.0 * 0.5 ** (0.5 * np.arange(40))
 for rounds that come to vary a hundred thousand times as widely as the first one that varied at all."""
 
 
-def _log_weights() -> Array:
+def _log_weights() -> FloatArray:
     """How much of a half-normal law lies about each of `STEPS`."""
     edges = np.concatenate([[np.inf], np.sqrt(STEPS[1:] * STEPS[:-1]), [0.0]])
     return np.asarray(np.log(-np.diff(erf(edges / np.sqrt(2.0)))))
@@ -43,17 +43,17 @@ class ChangeDetectorState:
     """What has been gathered from every start, in logarithms by bet: all that is needed to go on."""
 
     rounds: int
-    held: Array
+    held: FloatArray
     """(…, bets): the starts' shares times what each has gathered, added up."""
-    best: Array
+    best: FloatArray
     """(…, bets): the largest of them."""
     since: NDArray[np.intp]
     """(…, bets): which round that one started in."""
-    scale: Array
+    scale: FloatArray
     """(…): ρ of the bets by the central limit theorem; 0 before a round had any variance, when it is `MIXTURE`."""
-    waiting: Array
+    waiting: FloatArray
     """(…, starts, 3): deviation, variance and units since each start that has too few units to be asked yet."""
-    shares: Array
+    shares: FloatArray
     """(…, starts): the logarithms of their shares; −∞ where a study's start counts already."""
     numbers: tuple[int, ...]
     """The rounds that they started in."""
@@ -66,13 +66,13 @@ class ChangeDetectorState:
         waiting, shares = np.zeros((*shape, 0, 3)), np.zeros((*shape, 0))
         return cls(0, empty, empty, since, np.zeros(shape), waiting, shares, ())
 
-    def likely(self, log_weights: Array | float = 0.0) -> NDArray[np.intp]:
+    def likely(self, log_weights: FloatArray | float = 0.0) -> NDArray[np.intp]:
         """The round that the harm most likely began in."""
         place = np.argmax(self.best + log_weights, axis=-1)[..., None]
         return np.asarray(np.take_along_axis(self.since, place, axis=-1)[..., 0])
 
 
-def start_shares(rounds: int) -> Array:
+def start_shares(rounds: int) -> FloatArray:
     """The share of every start: one half for the first round, then 1/(2 s(s + 1)).
 
     >>> start_shares(4).round(4).tolist()
@@ -86,12 +86,12 @@ def _share(start: int) -> float:
 
 
 def evidence_since(
-    deviation: Array,
-    variance: Array,
-    units: Array,
+    deviation: FloatArray,
+    variance: FloatArray,
+    units: FloatArray,
     before: ChangeDetectorState | None = None,
     numbers: Sequence[int] | None = None,
-) -> tuple[Array, ChangeDetectorState]:
+) -> tuple[FloatArray, ChangeDetectorState]:
     """The logarithm of the evidence that a sum drifts upward since some round, and what to go on from.
 
     Rounds' own deviations, variances and units go in, (…, rounds) each; evidence after every round comes out: the mean
@@ -128,7 +128,7 @@ def _waited(starts: ChangeDetectorState, number: int) -> ChangeDetectorState:
     )
 
 
-def _asked(starts: ChangeDetectorState, added: Array) -> ChangeDetectorState:
+def _asked(starts: ChangeDetectorState, added: FloatArray) -> ChangeDetectorState:
     """After one more round: bets on what counted grow, and starts that now have units enough join them."""
     waiting = starts.waiting + added[..., None, :]
     ripe = (waiting[..., 2] >= FEW) & (starts.shares > -np.inf)
@@ -175,10 +175,10 @@ def _parted(starts: ChangeDetectorState, now: NDArray[np.bool_]) -> ChangeDetect
 
 def bounded_evidence_since(
     pulls: BetIncrements,
-    theta: float | Array,
+    theta: float | FloatArray,
     before: ChangeDetectorState | None = None,
     numbers: Sequence[int] | None = None,
-) -> tuple[Array, ChangeDetectorState]:
+) -> tuple[FloatArray, ChangeDetectorState]:
     """The same for a bounded process: evidence beyond θ since some round.
 
     >>> from pasto.inference.betting import Range, pulls_of_mean

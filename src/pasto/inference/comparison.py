@@ -7,8 +7,9 @@ from typing import Literal
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.inference.cell_statistics import Array, ComparisonSide
+from pasto.inference.cell_statistics import ComparisonSide
 from pasto.inference.intervals import (
     TIGHT,
     Interval,
@@ -43,29 +44,29 @@ class Quantity:
 class Comparison:
     """What two sides measured over all rounds, or after every round where it was asked to run along."""
 
-    treated: Array
-    control: Array
-    treated_variance: Array
-    control_variance: Array
-    treated_freedom: Array
+    treated: FloatArray
+    control: FloatArray
+    treated_variance: FloatArray
+    control_variance: FloatArray
+    treated_freedom: FloatArray
     """Degrees of freedom behind the variance."""
-    control_freedom: Array
-    information: Array
+    control_freedom: FloatArray
+    information: FloatArray
     """In rounds the size of the first: what the sequence's progress is counted in."""
-    warm: Array
+    warm: FloatArray
     """The smaller side's units so far."""
 
     @property
-    def difference(self) -> Array:
+    def difference(self) -> FloatArray:
         """Treated less control."""
         return np.asarray(self.treated - self.control)
 
     @property
-    def variance(self) -> Array:
+    def variance(self) -> FloatArray:
         """Of the difference."""
         return np.asarray(self.treated_variance + self.control_variance)
 
-    def reach(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> Array:
+    def reach(self, error: float, *, sequential: bool, tight: float = TIGHT, sides: Sides = 2) -> FloatArray:
         """Standard errors to either side, for one look at a horizon or for looking at any time."""
         if not sequential:
             freedoms = self.treated_freedom, self.control_freedom
@@ -151,11 +152,11 @@ def compare(
     )
 
 
-def _add(values: Array, axis: int, running: bool) -> Array:
+def _add(values: FloatArray, axis: int, running: bool) -> FloatArray:
     return np.asarray(np.cumsum(values, axis=axis) if running else values.sum(axis=axis))
 
 
-def _value(level: Array, quantity: Quantity) -> tuple[Array, Array]:
+def _value(level: FloatArray, quantity: Quantity) -> tuple[FloatArray, FloatArray]:
     """A quantity's value and its derivative by the columns."""
     form = np.zeros_like(level)
     value = level[..., quantity.numerator]
@@ -170,8 +171,12 @@ def _value(level: Array, quantity: Quantity) -> tuple[Array, Array]:
 
 
 def _adjusted(
-    values: list[Array], forms: list[Array], levels: list[Array], spreads: list[Array], covariate: Quantity
-) -> tuple[list[Array], list[Array]]:
+    values: list[FloatArray],
+    forms: list[FloatArray],
+    levels: list[FloatArray],
+    spreads: list[FloatArray],
+    covariate: Quantity,
+) -> tuple[list[FloatArray], list[FloatArray]]:
     """Values less what the covariate explains of them (CUPED), both sides moved to the same covariate.
 
     The slope θ is that of the smallest variance of the difference: of all units within their sides and rounds, each
@@ -192,7 +197,7 @@ def _adjusted(
     return moved, lean
 
 
-def _known(value: Array, form: Array) -> tuple[Array, Array]:
+def _known(value: FloatArray, form: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A covariate that explains nothing where it is none, as a ratio of units without a past."""
     there = np.isfinite(value) & np.isfinite(form).all(axis=-1)
     return np.asarray(np.where(there, value, 0.0)), np.asarray(np.where(there[..., None], form, 0.0))

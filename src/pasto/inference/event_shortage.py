@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
+
 MIN_EXPECTED_EVENTS = 20.0
 """Units with an event that must be expected before their absence means anything."""
 MIN_LOWEST_EVENTS = 10.0
@@ -68,23 +69,28 @@ class EventShortage:
 class RoundTotals:
     """What the units of one round add up to, by candidate."""
 
-    units: Array
+    units: FloatArray
     """(candidates,)"""
-    sums: Array
+    sums: FloatArray
     """(candidates, columns): Σ x over units, where 0 is a unit without an event."""
-    squares: Array
+    squares: FloatArray
     """(candidates, columns): Σ x²."""
     control: RoundTotals | None = None
     """The same of the control's units alone; None without a control."""
 
     @property
-    def events(self) -> Array:
+    def events(self) -> FloatArray:
         """(candidates, columns): a lower bound of how many units have an event, (Σx)² / Σx² by Cauchy and Schwarz."""
         return _effective(self.sums, self.squares)
 
     @classmethod
     def from_cells(
-        cls, candidates: NDArray[np.int64], units: Array, mean: Array, variation: Array, empty: Array
+        cls,
+        candidates: NDArray[np.int64],
+        units: FloatArray,
+        mean: FloatArray,
+        variation: FloatArray,
+        empty: FloatArray,
     ) -> RoundTotals:
         """Return the totals of cells, several of which may be of one candidate.
 
@@ -112,18 +118,23 @@ class RoundTotals:
 class _Levels:
     """The level of some columns in a round beside their levels in earlier rounds."""
 
-    ratios: Array
+    ratios: FloatArray
     """(rounds, columns): log(level now / level then)."""
-    precision: Array
+    precision: FloatArray
     """(rounds, columns): 1 / the relative variance of the sum expected now: events, if all counted alike."""
-    expected: Array
+    expected: FloatArray
     """(rounds, columns): units with an event expected now, at the level of then."""
-    weights: Array
+    weights: FloatArray
     """(rounds, columns), between 0 and 1: what each round says about the scatter of levels, beside its own noise."""
 
     @classmethod
     def compare(
-        cls, now_events: Array, then_events: Array, expected: Array, now_units: Array, then_units: Array
+        cls,
+        now_events: FloatArray,
+        then_events: FloatArray,
+        expected: FloatArray,
+        now_units: FloatArray,
+        then_units: FloatArray,
     ) -> _Levels:
         """Compare a round with earlier ones, given effective events for the units of now.
 
@@ -138,28 +149,28 @@ class _Levels:
         return cls(np.where(compared, ratios, 0.0), then_events, expected, weights)
 
     @property
-    def rounds(self) -> Array:
+    def rounds(self) -> FloatArray:
         """(columns,): how many rounds the comparison is worth."""
         return np.asarray(self.weights.sum(axis=0))
 
-    def mean(self, numbers: Array) -> Array:
+    def mean(self, numbers: FloatArray) -> FloatArray:
         """(columns,): the weighted mean over rounds."""
         return np.asarray((self.weights * numbers).sum(axis=0) / np.maximum(self.rounds, 1e-9))
 
     @property
-    def degrees(self) -> Array:
+    def degrees(self) -> FloatArray:
         """(columns,): degrees of freedom of the scatter."""
         return PRIOR_DEGREES + np.maximum(self.rounds - 1.0, 0.0)
 
     @property
-    def spread(self) -> Array:
+    def spread(self) -> FloatArray:
         """(columns,): the standard deviation with which the next round's log level is predicted."""
         squares = (self.weights * (self.ratios - self.mean(self.ratios)) ** 2).sum(axis=0)
         between = (PRIOR_DEGREES * PRIOR_SPREAD**2 + squares) / self.degrees
         return np.asarray(np.sqrt(between * (1.0 + 1.0 / np.maximum(self.rounds, 1e-9))))
 
     @property
-    def expected_events(self) -> Array:
+    def expected_events(self) -> FloatArray:
         """(columns,): units with an event expected at the average level."""
         return self.mean(self.expected)
 
@@ -170,7 +181,7 @@ class _Levels:
         return (self.expected_events >= MIN_EXPECTED_EVENTS) & (lowest >= MIN_LOWEST_EVENTS)
 
     @property
-    def p_values(self) -> Array:
+    def p_values(self) -> FloatArray:
         """(columns,): the chance of so low a level, with Student's t for a scatter that is itself estimated."""
         noise = 1.0 / np.maximum(self.mean(self.precision), 1e-9)
         return np.asarray(stdtr(self.degrees, self.mean(self.ratios) / np.sqrt(self.spread**2 + noise)))
@@ -243,7 +254,7 @@ def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Itera
     weights = np.where(both, here * there / np.maximum(here + there, 1.0), 0.0)
     weights *= now_units / np.maximum(weights.sum(axis=1), 1e-9)[:, None]
 
-    def weighted(sums: Array, units: Array) -> Array:
+    def weighted(sums: FloatArray, units: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("rk,rkj->rj", weights / np.maximum(units, 1.0), sums))
 
     then = [np.stack([_padded(part, size) for part in parts]) for parts in zip(*map(_parts, earlier), strict=True)]
@@ -272,14 +283,14 @@ def _column_shortages(now: RoundTotals, earlier: Sequence[RoundTotals]) -> Itera
         )
 
 
-def _parts(totals: RoundTotals) -> tuple[Array, Array, Array]:
+def _parts(totals: RoundTotals) -> tuple[FloatArray, FloatArray, FloatArray]:
     return totals.sums, totals.squares, totals.events
 
 
-def _padded(numbers: Array, size: int) -> Array:
+def _padded(numbers: FloatArray, size: int) -> FloatArray:
     return np.concatenate([numbers, np.zeros((size - len(numbers), *numbers.shape[1:]))])
 
 
-def _effective(sums: Array, squares: Array) -> Array:
+def _effective(sums: FloatArray, squares: FloatArray) -> FloatArray:
     """Return (Σx)² / Σx², which is at most the number of units with an event."""
     return np.divide(np.square(sums), squares, out=np.zeros_like(squares), where=squares > 0)

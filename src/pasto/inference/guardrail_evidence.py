@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import (
     CellStatistics,
@@ -28,7 +29,6 @@ from pasto.inference import (
     unit_covariances,
 )
 from pasto.inference.betting import Sums
-from pasto.inference.cell_statistics import Array
 from pasto.inference.change_detection import LOG_WEIGHTS
 
 Basis = Literal["control", "days"]
@@ -76,10 +76,10 @@ def shortfall(
     floor: StopLevel,
     served: int,
     control: int | None,
-    covariances: Array | None = None,
+    covariances: FloatArray | None = None,
     before: FloorEvidence | None = None,
     numbers: Sequence[int] | None = None,
-) -> tuple[Array, FloorEvidence]:
+) -> tuple[FloatArray, FloorEvidence]:
     """The logarithm of the evidence, after every round, that a cell has fallen through a floor; and what to go on from.
 
     For an absolute floor c the question is linear, c − y > 0, or cD − N > 0 for a ratio. Relative to the control it is
@@ -96,10 +96,10 @@ def absolute_evidence(
     cells: CellStatistics,
     floor: StopLevel,
     served: int,
-    covariances: Array | None,
+    covariances: FloatArray | None,
     before: FloorEvidence | None,
     numbers: Sequence[int] | None,
-) -> tuple[Array, FloorEvidence]:
+) -> tuple[FloatArray, FloorEvidence]:
     """Return the evidence that every round lies beyond the number itself."""
     sign = -1.0 if floor.at_most else 1.0
     form = np.zeros(cells.mean.shape[-1])
@@ -128,11 +128,11 @@ def relative_evidence(
     floor: StopLevel,
     served: int,
     control: int,
-    covariances: Array | None,
+    covariances: FloatArray | None,
     before: FloorEvidence | None,
     numbers: Sequence[int] | None,
-    factor: Array | None = None,
-) -> tuple[Array, FloorEvidence]:
+    factor: FloatArray | None = None,
+) -> tuple[FloatArray, FloorEvidence]:
     """Return the evidence that every round lies beyond a share of its control.
 
     The share is 1 + the floor's value, or `factor` (…, rounds), of which a round's may depend on earlier rounds only.
@@ -187,7 +187,7 @@ def _by_control(floor: StopLevel) -> bool:
     return floor.relative or floor.basis == "control"
 
 
-def _form_range(floor: StopLevel, form: Array) -> ValueRange:
+def _form_range(floor: StopLevel, form: FloatArray) -> ValueRange:
     """Between which a unit's linear form lies."""
     low = high = 0.0
     for column, within in (

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw, log_ndtr, stdtrit
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,19 +23,19 @@ class Interval:
     ([False, True], [True, False])
     """
 
-    estimate: Array
-    low: Array
-    high: Array
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
 
-    def covers(self, value: float | Array) -> NDArray[np.bool_]:
+    def covers(self, value: float | FloatArray) -> NDArray[np.bool_]:
         """Whether the value lies inside."""
         return np.asarray((self.low <= value) & (value <= self.high))
 
-    def above(self, value: float | Array) -> NDArray[np.bool_]:
+    def above(self, value: float | FloatArray) -> NDArray[np.bool_]:
         """Whether all of it lies above the value."""
         return np.asarray(self.low > value)
 
-    def below(self, value: float | Array) -> NDArray[np.bool_]:
+    def below(self, value: float | FloatArray) -> NDArray[np.bool_]:
         """Whether all of it lies below the value."""
         return np.asarray(self.high < value)
 
@@ -55,7 +54,11 @@ def chance_of_error(confidence: float, claims: int = 1) -> float:
 
 
 def relative_lift(
-    treated: Array, control: Array, treated_variance: Array, control_variance: Array, reach: float | Array
+    treated: FloatArray,
+    control: FloatArray,
+    treated_variance: FloatArray,
+    control_variance: FloatArray,
+    reach: float | FloatArray,
 ) -> Interval:
     """Every lift r that the data cannot tell from treated = (1 + r) · control (Fieller's interval).
 
@@ -84,7 +87,11 @@ def relative_lift(
 
 
 def relative_lift_by_logarithm(
-    treated: Array, control: Array, treated_variance: Array, control_variance: Array, reach: float | Array
+    treated: FloatArray,
+    control: FloatArray,
+    treated_variance: FloatArray,
+    control_variance: FloatArray,
+    reach: float | FloatArray,
 ) -> Interval:
     """The relative lift from the logarithm of the ratio and its first-order variance, as other tools report it.
 
@@ -107,7 +114,7 @@ TIGHT = 20.0
 """Rounds after which a sequence is at its tightest unless another number is asked for."""
 
 
-def reach_at_horizon(error: float, freedom: float | Array = np.inf, sides: Sides = 2) -> Array:
+def reach_at_horizon(error: float, freedom: float | FloatArray = np.inf, sides: Sides = 2) -> FloatArray:
     """Standard errors to either side that miss with the given chance at one look, set beforehand: Student's t.
 
     >>> round(float(reach_at_horizon(0.05)), 4), round(float(reach_at_horizon(0.05, freedom=10.0)), 4)
@@ -116,7 +123,7 @@ def reach_at_horizon(error: float, freedom: float | Array = np.inf, sides: Sides
     return np.asarray(stdtrit(np.minimum(freedom, 1e9), 1.0 - error / sides), dtype=float)
 
 
-def welch_freedom(variances: tuple[Array, Array], freedoms: tuple[Array, Array]) -> Array:
+def welch_freedom(variances: tuple[FloatArray, FloatArray], freedoms: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Degrees of freedom of a sum of two variances, by Welch and Satterthwaite; 1 where nothing is known.
 
     >>> round(float(welch_freedom((np.array(1.0), np.array(3.0)), (np.array(9.0), np.array(99.0)))), 3)
@@ -128,7 +135,7 @@ def welch_freedom(variances: tuple[Array, Array], freedoms: tuple[Array, Array])
         return np.asarray(np.where(np.isfinite(inverse), 1.0 / inverse, 1.0))
 
 
-def reach_at_any_time(progress: float | Array, error: float, sides: Sides = 2) -> Array:
+def reach_at_any_time(progress: float | FloatArray, error: float, sides: Sides = 2) -> FloatArray:
     """Standard errors to either side that, over all looks together, miss with the given chance (Robbins' mixture).
 
     `progress` is the information so far over that of the mixture: 1/progress = ρ/V in √((V + ρ) log((V + ρ)/(ρ α²))).
@@ -146,7 +153,7 @@ def reach_at_any_time(progress: float | Array, error: float, sides: Sides = 2) -
         return np.asarray(np.sqrt((1.0 + 1.0 / ahead) * inside))
 
 
-def progress_of(information: float | Array, tight: float = TIGHT, error: float = 0.05) -> Array:
+def progress_of(information: float | FloatArray, tight: float = TIGHT, error: float = 0.05) -> FloatArray:
     """Information on the scale at which a two-sided sequence is tightest when the information equals `tight`.
 
     >>> information = np.array([19.0, 20.0, 21.0])
@@ -159,7 +166,7 @@ def progress_of(information: float | Array, tight: float = TIGHT, error: float =
     return np.asarray(best * np.asarray(information, dtype=float) / tight)
 
 
-def interval_around(estimate: float | Array, variance: float | Array, reach: float | Array) -> Interval:
+def interval_around(estimate: float | FloatArray, variance: float | FloatArray, reach: float | FloatArray) -> Interval:
     """The interval that reaches so many standard errors to either side.
 
     >>> found = interval_around(2.0, 0.25, 1.96)
@@ -172,7 +179,7 @@ def interval_around(estimate: float | Array, variance: float | Array, reach: flo
     return Interval(middle, np.asarray(middle - half), np.asarray(middle + half))
 
 
-def log_evidence(deviation: Array, variance: Array, mixture: float | Array) -> Array:
+def log_evidence(deviation: FloatArray, variance: FloatArray, mixture: float | FloatArray) -> FloatArray:
     """The logarithm of the evidence that a sum drifts upward, against no drift or a downward one.
 
     exp(λS − λ²V/2) averaged over a half-normal λ of variance 1/ρ, with S the `deviation`, V its `variance` and ρ the

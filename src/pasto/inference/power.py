@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.inference import chance_of_error, log_evidence, progress_of, reach_at_any_time, reach_at_horizon
-from pasto.inference.cell_statistics import Array
 from pasto.inference.change_detection import MIXTURE
 
 
@@ -16,14 +16,14 @@ from pasto.inference.change_detection import MIXTURE
 class PowerPlan:
     """Chances of a decision by round, and when they are high enough."""
 
-    at_horizon: Array
+    at_horizon: FloatArray
     """(rounds,): the chance that an interval at that round, set beforehand, excludes zero."""
-    at_any_look: Array
+    at_any_look: FloatArray
     """(rounds,): the chance that the sequence has excluded zero by then."""
-    breaker: Array
+    breaker: FloatArray
     """(rounds,): the chance that the breaker has tripped by then, were the effect a drop below its floor."""
     power: float
-    error: Array
+    error: FloatArray
     """(rounds,): the standard error of the lift by then."""
 
     @property
@@ -93,6 +93,6 @@ def plan_power(
     )
 
 
-def _first(chances: Array, power: float) -> int | None:
+def _first(chances: FloatArray, power: float) -> int | None:
     enough = chances >= power
     return int(np.argmax(enough)) + 1 if enough.any() else None

@@ -10,9 +10,9 @@ from typing import Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, unit_covariances
-from pasto.inference.cell_statistics import Array
 
 Key = tuple[str, int]
 """An arm and a candidate's index."""
@@ -73,10 +73,10 @@ class CellTable(Sequence[CellMoments]):
 
     arms: tuple[str, ...]
     candidates: NDArray[np.int64]
-    units: Array
-    mean: Array
+    units: FloatArray
+    mean: FloatArray
     """(cells, columns)."""
-    cross: Array
+    cross: FloatArray
     """(cells, columns, columns)."""
 
     @classmethod
@@ -163,7 +163,7 @@ class RoundRecord:
     versions: tuple[int, ...]
     cells: CellStatistics
     """(rounds, cells)."""
-    shares: Array
+    shares: FloatArray
     """(rounds, cells)."""
 
     def places(self, arm: str) -> list[int]:
@@ -195,7 +195,7 @@ class RoundRecord:
             return self.cells, places[0]
         return self.cells.joined(places), len(self.keys)
 
-    def view(self, arm: str, *, running: bool) -> tuple[CellStatistics, int, Array]:
+    def view(self, arm: str, *, running: bool) -> tuple[CellStatistics, int, FloatArray]:
         """The same with the covariances of one unit, worked out once for everybody who asks."""
         asked = arm, running
         if asked not in self._views:
@@ -204,7 +204,7 @@ class RoundRecord:
         return self._views[asked]
 
     @cached_property
-    def _views(self) -> dict[tuple[str, bool], tuple[CellStatistics, int, Array]]:
+    def _views(self) -> dict[tuple[str, bool], tuple[CellStatistics, int, FloatArray]]:
         return {}
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
-from pasto.inference.cell_statistics import Array
 from pasto.inference.round_data import WHOLE_ARM, Key, RoundRecord
 
 LEFT = np.array([1e-3, 0.4, 0.7, 0.85, 0.9, 0.95, 1.05, 1.15, 1.5])
@@ -102,7 +102,9 @@ def arm_groups(keys: Sequence[Key]) -> NDArray[np.bool_]:
     return np.array([group for group in groups if not group.all()], dtype=bool).reshape(-1, len(keys))
 
 
-def imbalance(counts: Array, shares: Array, groups: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.intp]]:
+def imbalance(
+    counts: FloatArray, shares: FloatArray, groups: NDArray[np.bool_] | None = None
+) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the logarithm of the evidence of a wrong sample ratio after every round, and the likeliest suspect.
 
     (…, rounds, cells) go in, (…, rounds) come out. Groups (groups, cells) are cells that may lose units together; a
@@ -130,7 +132,9 @@ def imbalance(counts: Array, shares: Array, groups: NDArray[np.bool_] | None = N
     return np.asarray(evidence), np.asarray(np.concatenate([by_cell, by_group], axis=-1).argmax(axis=-1))
 
 
-def _log_ratios(counts: Array, total: Array, shares: Array, left: Array, weights: Array) -> Array:
+def _log_ratios(
+    counts: FloatArray, total: FloatArray, shares: FloatArray, left: FloatArray, weights: FloatArray
+) -> FloatArray:
     """Return the logarithm of each cell's likelihood ratio up to every round, averaged over left with weights."""
     served = (shares > 0) & (shares < 1.0)
     terms = []

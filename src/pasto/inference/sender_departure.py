@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, stdtr
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
+
 CellKey = tuple[str, int]
 """Arm and candidate."""
 
@@ -48,11 +48,11 @@ SHARE_FACTORS = np.array([0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0, 16.0])
 class SenderCells:
     """Units of one sender in a round, by cell."""
 
-    units: Array
+    units: FloatArray
     """(cells,)."""
-    mean: Array
+    mean: FloatArray
     """(cells, columns)."""
-    scatter: Array
+    scatter: FloatArray
     """(cells, columns): Σ (x − mean)² over the cell's units."""
 
     @classmethod
@@ -110,7 +110,7 @@ class SenderEvidence:
     departure: Departure | None = None
 
 
-def share_log_ratio(units: Array, shares: Array) -> float:
+def share_log_ratio(units: FloatArray, shares: FloatArray) -> float:
     """Return the logarithm of the likelihood ratio of wrong shares in one round, averaged over cells and factors.
 
     Its mean is 1 if the units were drawn with the shares, whatever the number of units. `shares` sum to one.
@@ -141,7 +141,7 @@ def update_evidence(
     own: SenderCells,
     others: SenderCells,
     keys: Sequence[CellKey],
-    shares: Array,
+    shares: FloatArray,
     *,
     accumulate: bool = True,
 ) -> SenderEvidence:
@@ -174,7 +174,7 @@ def update_evidence(
     return replace(looked, departure=_find_departure(looked))
 
 
-_Sums = tuple[dict[CellKey, tuple[float, Array]], Array]
+_Sums = tuple[dict[CellKey, tuple[float, FloatArray]], FloatArray]
 
 
 def _effect_sums(own: SenderCells, others: SenderCells, keys: Sequence[CellKey]) -> _Sums:

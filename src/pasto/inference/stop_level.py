@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, reach_at_horizon, unit_covariances
-from pasto.inference.cell_statistics import Array
 from pasto.inference.comparison import WARM
 from pasto.inference.guardrail_evidence import (
     Basis,
@@ -55,17 +55,19 @@ class RoundSum:
     seconds: float
     first_round: int
     """Number of the first of them."""
-    units: Array
+    units: FloatArray
     """(…)."""
-    mean: Array
+    mean: FloatArray
     """(…, columns)."""
-    cross: Array
+    cross: FloatArray
     """(…, columns, columns): Σ(x − mean)(x − mean)ᵀ over all units."""
-    noise: Array
+    noise: FloatArray
     """(…, columns, columns): the covariance of a unit within its round, added up over units."""
 
     @classmethod
-    def of_round(cls, cells: CellStatistics, covariances: Array, arm: int, number: int, seconds: float) -> RoundSum:
+    def of_round(
+        cls, cells: CellStatistics, covariances: FloatArray, arm: int, number: int, seconds: float
+    ) -> RoundSum:
         """Return the only round of `cells`."""
         units = cells.units[..., 0, arm]
         mean = np.where(units[..., None] > 0, cells.mean[..., 0, arm, :], 0.0)
@@ -88,7 +90,7 @@ class RoundSum:
             self.noise + later.noise,
         )
 
-    def as_cells(self) -> tuple[CellStatistics, Array]:
+    def as_cells(self) -> tuple[CellStatistics, FloatArray]:
         """Return all units as one cell of one round, with the covariance of a unit."""
         covariance = self.noise / np.maximum(self.units, 1.0)[..., None, None]
         cells = CellStatistics(
@@ -96,7 +98,7 @@ class RoundSum:
         )
         return cells, covariance[..., None, None, :, :]
 
-    def level(self) -> tuple[Array, Array]:
+    def level(self) -> tuple[FloatArray, FloatArray]:
         """Return the metric's level and its standard error; NaN if there are too few units."""
         value, form = self.mean[..., 0], np.ones_like(self.mean)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,7 +115,7 @@ class RoundSum:
 class LevelTrack:
     """One kind of evidence: its logarithm so far, and the state to continue from."""
 
-    log: Array | float = -np.inf
+    log: FloatArray | float = -np.inf
     gathered: FloorEvidence | None = None
 
     @property
@@ -144,7 +146,7 @@ class LevelEvidence:
     """How many these are."""
 
     @property
-    def log(self) -> Array:
+    def log(self) -> FloatArray:
         """Logarithm of the evidence of all kinds together."""
         return np.asarray(np.logaddexp.reduce(self._weighted(), axis=0))
 
@@ -154,7 +156,7 @@ class LevelEvidence:
         rounds = np.broadcast_arrays(self.crash.since, self.share.since, self.level.since)
         return np.asarray(np.choose(np.argmax(self._weighted(), axis=0), rounds))
 
-    def _weighted(self) -> Array:
+    def _weighted(self) -> FloatArray:
         """Return the logarithms for a crash, for the share and for whole days, (3, …), with their shares."""
         level = np.asarray(self.level.log)
         if self.basis == "control":
@@ -168,7 +170,7 @@ class LevelEvidence:
         """Return the state without evidence; the control's level stays known."""
         return LevelEvidence(self.basis, control_today=self.control_today, reference=self.reference, days=self.days)
 
-    def allowed_share(self, floor: StopLevel, claims: int = 1) -> Array:
+    def allowed_share(self, floor: StopLevel, claims: int = 1) -> FloatArray:
         """Return the share of the control at which traffic is pulled, (…); NaN if it is not known yet.
 
         The control's level is taken at the end of its confidence interval that allows more. The intervals of all days
@@ -201,7 +203,7 @@ class LevelEvidence:
         self,
         floor: StopLevel,
         cells: CellStatistics,
-        covariances: Array,
+        covariances: FloatArray,
         *,
         number: int,
         seconds: float,
@@ -222,7 +224,7 @@ class LevelEvidence:
         return state
 
     def _after_round(
-        self, floor: StopLevel, cells: CellStatistics, covariances: Array, number: int, claims: int
+        self, floor: StopLevel, cells: CellStatistics, covariances: FloatArray, number: int, claims: int
     ) -> LevelEvidence:
         """Judge a round by itself."""
         if self.basis == "days":
@@ -233,7 +235,7 @@ class LevelEvidence:
             found = absolute_evidence(cells, alone, 0, covariances, self.crash.gathered, [number])
             return replace(self, crash=_last(found))
 
-        def compare(track: LevelTrack, share: Array) -> LevelTrack:
+        def compare(track: LevelTrack, share: FloatArray) -> LevelTrack:
             known = np.isfinite(share)[..., None]
             if not known.any():
                 return track
@@ -268,7 +270,7 @@ class LevelEvidence:
         return replace(self, control_today=None, reference=reference, days=self.days + 1)
 
 
-def _last(found: tuple[Array, FloorEvidence]) -> LevelTrack:
+def _last(found: tuple[FloatArray, FloorEvidence]) -> LevelTrack:
     return LevelTrack(found[0][..., -1], found[1])
 
 
@@ -289,14 +291,14 @@ def gather_evidence(
     floor: StopLevel,
     served: int,
     control: int | None,
-    covariances: Array | None = None,
+    covariances: FloatArray | None = None,
     before: FloorEvidence | LevelEvidence | None = None,
     numbers: Sequence[int] | None = None,
     *,
     seconds: Sequence[float] | None = None,
     claims: int = 1,
     judged: bool = True,
-) -> tuple[Array, FloorEvidence | LevelEvidence]:
+) -> tuple[FloatArray, FloorEvidence | LevelEvidence]:
     """Return the logarithm of the evidence on any floor after every round, (…, rounds), and the state to continue from.
 
     `seconds` says how long every round lasted; without it, each counts as a whole day. `claims` is the number of

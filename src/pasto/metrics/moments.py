@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from pasto.arrays import FloatArray
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -29,7 +28,7 @@ class Moments:
     """By column: units whose number lay outside the stated range and was moved to its end."""
 
 
-def build_moments(arm: str, candidate: int, values: Array, clipped: Sequence[int]) -> Moments:
+def build_moments(arm: str, candidate: int, values: FloatArray, clipped: Sequence[int]) -> Moments:
     """The moments of one cell's values, (units, columns), in the order of their rows.
 
     >>> import numpy as np

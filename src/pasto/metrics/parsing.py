@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
-from pasto.durations import parse_duration
+from pasto.durations import read_duration
 from pasto.metrics.definitions import Aggregate, Column, Comparison, Condition, Covariate, Metric
 from pasto.records import Value
 from pasto.validation import ProblemList, nearest_name, show_value, within
@@ -30,7 +30,7 @@ def read_covariate(problems: ProblemList, path: str, name: str, given: object) -
     if "lookback" not in fields:
         problems.add(within(path, "lookback"), "is missing; say how far back to look, as in covariate: 7d")
         return None
-    lookback = parse_duration(problems, within(path, "lookback"), fields["lookback"], low=1.0)
+    lookback = read_duration(problems, within(path, "lookback"), fields["lookback"], low=1.0)
     metric = fields.get("metric", name)
     if not isinstance(metric, str):
         problems.add(within(path, "metric"), f"must be the name of a metric of this study, got {show_value(metric)}")
@@ -214,7 +214,7 @@ def _column(problems: ProblemList, path: str, name: str, fields: Mapping[str, ob
         problems.add(within(path, "by"), "is only read by per_unit: last; leave it out")
     low, high = _bounds(problems, path, fields)
     where = _where(problems, within(path, "where"), fields["where"]) if "where" in fields else ()
-    window = parse_duration(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
+    window = read_duration(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
     if event is None:
         return None
     return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by, window)

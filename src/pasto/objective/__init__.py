@@ -1,6 +1,6 @@
 """What a team wants: a goal to raise and guardrails to keep, as a concave f with its gradient."""
 
-from pasto.objective.goals import Array, LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
+from pasto.objective.goals import LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
 from pasto.objective.guardrails import Guardrail
 from pasto.objective.normal_form import NormalForm
 from pasto.objective.objective import (
@@ -15,7 +15,6 @@ from pasto.objective.objective import (
 from pasto.objective.parsing import ParsedGuardrail, parse_keep, parse_metric, parse_objective
 
 __all__ = [
-    "Array",
     "Guardrail",
     "LinearGoal",
     "NormalForm",

@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError
-
-Array = NDArray[np.float64]
 
 
 class Goal(Protocol):
     """A concave (or, for a ratio, quasi-concave) function of the metric vector."""
 
-    def value(self, metrics: Array) -> Array:
+    def value(self, metrics: FloatArray) -> FloatArray:
         """The goal at each metric vector."""
         ...
 
-    def gradient(self, metrics: Array) -> Array:
+    def gradient(self, metrics: FloatArray) -> FloatArray:
         """Its gradient at each metric vector."""
         ...
 
@@ -34,14 +32,14 @@ class Goal(Protocol):
 class LinearGoal:
     """row · y + offset."""
 
-    row: Array
+    row: FloatArray
     offset: float = 0.0
 
-    def value(self, metrics: Array) -> Array:
+    def value(self, metrics: FloatArray) -> FloatArray:
         """The weighted sum."""
         return np.asarray(np.einsum("...m,m->...", metrics, self.row) + self.offset)
 
-    def gradient(self, metrics: Array) -> Array:
+    def gradient(self, metrics: FloatArray) -> FloatArray:
         """The weights, everywhere."""
         return np.broadcast_to(self.row, metrics.shape)
 
@@ -50,16 +48,16 @@ class LinearGoal:
 class RatioGoal:
     """scale · (numerator · y) / (denominator · y) + offset, for a positive denominator."""
 
-    numerator: Array
-    denominator: Array
+    numerator: FloatArray
+    denominator: FloatArray
     scale: float = 1.0
     offset: float = 0.0
 
-    def value(self, metrics: Array) -> Array:
+    def value(self, metrics: FloatArray) -> FloatArray:
         """The ratio of the blended halves."""
         return np.asarray(self.scale * (metrics @ self.numerator) / (metrics @ self.denominator) + self.offset)
 
-    def gradient(self, metrics: Array) -> Array:
+    def gradient(self, metrics: FloatArray) -> FloatArray:
         """(N' − (N/D) D') / D."""
         bottom = metrics @ self.denominator
         level = (metrics @ self.numerator) / bottom
@@ -70,18 +68,18 @@ class RatioGoal:
 class UtilityGoal:
     """A concave function of some of the metrics, given with its gradient."""
 
-    function: Callable[[Array], Array]
-    derivative: Callable[[Array], Array]
+    function: Callable[[FloatArray], FloatArray]
+    derivative: Callable[[FloatArray], FloatArray]
     over: Mapping[str, tuple[float, float]]
     """The metrics it reads, in its own order, each with the range it was checked on."""
     columns: tuple[int, ...]
     """Where those metrics stand in the objective's order."""
 
-    def value(self, metrics: Array) -> Array:
+    def value(self, metrics: FloatArray) -> FloatArray:
         """The function at its own columns."""
         return np.asarray(self.function(metrics[..., list(self.columns)]), dtype=float)
 
-    def gradient(self, metrics: Array) -> Array:
+    def gradient(self, metrics: FloatArray) -> FloatArray:
         """The derivative, put back into the objective's columns."""
         full = np.zeros(metrics.shape)
         full[..., list(self.columns)] = self.derivative(metrics[..., list(self.columns)])
@@ -89,7 +87,9 @@ class UtilityGoal:
 
 
 def check_utility(
-    function: Callable[[Array], Array], derivative: Callable[[Array], Array], over: Mapping[str, tuple[float, float]]
+    function: Callable[[FloatArray], FloatArray],
+    derivative: Callable[[FloatArray], FloatArray],
+    over: Mapping[str, tuple[float, float]],
 ) -> None:
     """Refuse a function that is not vectorised, not concave, or not the antiderivative of its gradient.
 
@@ -135,8 +135,11 @@ def check_utility(
 
 
 def _evaluate(
-    function: Callable[[Array], Array], derivative: Callable[[Array], Array], points: Array, names: tuple[str, ...]
-) -> tuple[Array, Array]:
+    function: Callable[[FloatArray], FloatArray],
+    derivative: Callable[[FloatArray], FloatArray],
+    points: FloatArray,
+    names: tuple[str, ...],
+) -> tuple[FloatArray, FloatArray]:
     values, slopes = np.asarray(function(points), dtype=float), np.asarray(derivative(points), dtype=float)
     if values.shape != points.shape[:-1] or slopes.shape != points.shape:
         raise ObjectiveError(
@@ -153,7 +156,7 @@ def _evaluate(
     return values, slopes
 
 
-def _point(names: tuple[str, ...], values: Array) -> str:
+def _point(names: tuple[str, ...], values: FloatArray) -> str:
     return "(" + ", ".join(f"{name}={value:.4g}" for name, value in zip(names, values, strict=True)) + ")"
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import UnsupportedError
-from pasto.objective.goals import Array, Goal
+from pasto.objective.goals import Goal
 
 TOLERANCE = 1e-9
 """The largest miss that still counts as met, as a part of a guardrail's largest slack over the candidates."""
@@ -28,13 +29,13 @@ class NormalForm:
     goal: Goal
     names: tuple[str, ...]
     """The guardrails' names, one a row."""
-    rows: Array
+    rows: FloatArray
     """(guardrails, metrics)."""
-    at: Array
+    at: FloatArray
     """(guardrails,): rows · y ≥ at."""
-    penalties: Array
+    penalties: FloatArray
     """(guardrails,): λ, infinite for a hard guardrail."""
-    relief: Array
+    relief: FloatArray
     """(guardrails, metrics): relief · y (or 1 where the row is zero) is what one unit of relaxing adds to the slack."""
 
     @property
@@ -42,11 +43,11 @@ class NormalForm:
         """Which guardrails are hard, one a row."""
         return np.isinf(self.penalties)
 
-    def slack(self, metrics: Array) -> Array:
+    def slack(self, metrics: FloatArray) -> FloatArray:
         """rows · y − at, (..., guardrails): negative where a guardrail is missed."""
         return np.asarray(np.einsum("...m,gm->...g", metrics, self.rows) - self.at)
 
-    def smooth(self, metrics: Array) -> Array:
+    def smooth(self, metrics: FloatArray) -> FloatArray:
         """The goal less the soft penalties, (...), with no regard to hard guardrails."""
         value = self.goal.value(metrics)
         soft = ~self.hard
@@ -55,7 +56,7 @@ class NormalForm:
             value = value - np.einsum("...g,g->...", breach**2, self.penalties[soft])
         return np.asarray(value)
 
-    def tolerances(self, means: Array) -> Array:
+    def tolerances(self, means: FloatArray) -> FloatArray:
         """Return by how much each guardrail may be missed and still count as met, (guardrails,).
 
         The scale is the guardrail's own over the candidates' means (metrics, candidates), so that the verdict is the
@@ -65,7 +66,7 @@ class NormalForm:
         terms = np.abs(self.rows) @ np.abs(means) + np.abs(self.at)[:, None]
         return np.asarray(TOLERANCE * slack.max(axis=1) + ROUNDING * terms.max(axis=1))
 
-    def met(self, metrics: Array, tolerances: Array | None = None) -> NDArray[np.bool_]:
+    def met(self, metrics: FloatArray, tolerances: FloatArray | None = None) -> NDArray[np.bool_]:
         """Return if every hard guardrail is met, (...), to within tolerances (guardrails,).
 
         Without tolerances the scale is that of each metric vector and the limit alone: a metric that is 0 only up to
@@ -76,11 +77,11 @@ class NormalForm:
         allowed = self._allowed(metrics)[..., hard] if tolerances is None else tolerances[hard]
         return np.asarray((slack >= -allowed).all(axis=-1))
 
-    def value(self, metrics: Array, tolerances: Array | None = None) -> Array:
+    def value(self, metrics: FloatArray, tolerances: FloatArray | None = None) -> FloatArray:
         """f(y), (...)."""
         return np.where(self.met(metrics, tolerances), self.smooth(metrics), -np.inf)
 
-    def gradient(self, metrics: Array) -> Array:
+    def gradient(self, metrics: FloatArray) -> FloatArray:
         """∇f(y), (..., metrics), for an objective without hard guardrails."""
         if self.hard.any():
             names = [name for name, hard in zip(self.names, self.hard, strict=True) if hard]
@@ -93,7 +94,7 @@ class NormalForm:
             slope = slope - np.einsum("...g,gm->...m", 2.0 * breach * self.penalties, self.rows)
         return np.asarray(slope)
 
-    def prices(self, metrics: Array, duals: Array) -> dict[str, float]:
+    def prices(self, metrics: FloatArray, duals: FloatArray) -> dict[str, float]:
         """What relaxing each guardrail by one unit buys: duals for hard ones, 2λ(c − y)₊ for soft ones."""
         breach = np.minimum(0.0, self.slack(metrics))
         soft = np.where(self.hard, 0.0, self.penalties)
@@ -101,7 +102,7 @@ class NormalForm:
         exchange = np.where(self.relief.any(axis=1), self.relief @ metrics, 1.0)
         return {name: float(price) for name, price in zip(self.names, marginal * exchange + 0.0, strict=True)}
 
-    def shortfalls(self, metrics: Array, tolerances: Array | None = None) -> dict[str, float]:
+    def shortfalls(self, metrics: FloatArray, tolerances: FloatArray | None = None) -> dict[str, float]:
         """By how much each missed guardrail is missed, in its own units."""
         slack = self.slack(metrics)
         exchange = np.where(self.relief.any(axis=1), self.relief @ metrics, 1.0)
@@ -112,6 +113,6 @@ class NormalForm:
             if short < -most
         }
 
-    def _allowed(self, metrics: Array) -> Array:
+    def _allowed(self, metrics: FloatArray) -> FloatArray:
         """Return the tolerances (..., guardrails) where no candidates give the scale."""
         return np.asarray(TOLERANCE * (np.abs(metrics) @ np.abs(self.rows).T + np.abs(self.at)))

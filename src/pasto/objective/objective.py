@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, StateError
-from pasto.objective.goals import Array, Goal, LinearGoal, Ratio, RatioGoal, UtilityGoal, check_utility
+from pasto.objective.goals import Goal, LinearGoal, Ratio, RatioGoal, UtilityGoal, check_utility
 from pasto.objective.guardrails import Guardrail, likely_percentage
 from pasto.objective.normal_form import NormalForm
 
@@ -19,8 +20,8 @@ from pasto.objective.normal_form import NormalForm
 class Utility:
     """A concave function over named metrics, with its gradient."""
 
-    function: Callable[[Array], Array]
-    derivative: Callable[[Array], Array]
+    function: Callable[[FloatArray], FloatArray]
+    derivative: Callable[[FloatArray], FloatArray]
     over: Mapping[str, tuple[float, float]]
 
 
@@ -146,7 +147,7 @@ class Objective:
             for rail in self.guardrails
         )
 
-    def form(self, baseline: Sequence[float] | Array | None = None) -> NormalForm:
+    def form(self, baseline: Sequence[float] | FloatArray | None = None) -> NormalForm:
         """The normal form over raw metrics; relative thresholds need the baseline's metric vector."""
         reference = None if baseline is None else np.asarray(baseline, dtype=float)
         if self.relative and reference is None:
@@ -172,7 +173,7 @@ class Objective:
             relief=np.array(relief, dtype=float).reshape(-1, width),
         )
 
-    def by_metric(self, means: Any) -> dict[str, Array]:
+    def by_metric(self, means: Any) -> dict[str, FloatArray]:
         """Return the rows of an array (metrics, candidates) by metric name, as `pasto.solve` takes them.
 
         >>> import pasto
@@ -184,11 +185,11 @@ class Objective:
             raise ObjectiveError(f"expected an array with the rows {', '.join(self.metrics)}, got shape {rows.shape}")
         return dict(zip(self.metrics, rows, strict=True))
 
-    def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
+    def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> FloatArray:
         """f at each metric vector, (..., metrics) → (...); −∞ where a hard guardrail is missed."""
         return self.form(baseline).value(self._vectors(metrics))
 
-    def gradient(self, metrics: Any, baseline: Sequence[float] | None = None) -> Array:
+    def gradient(self, metrics: Any, baseline: Sequence[float] | None = None) -> FloatArray:
         """∇f at each metric vector, (..., metrics) → (..., metrics); needs soft guardrails only.
 
         >>> import pasto
@@ -229,7 +230,7 @@ class Objective:
                 terms = [f"{'-' if weight < 0 else '+'} {abs(weight):g} {name}" for name, weight in weights.items()]
                 return " ".join(terms).removeprefix("+ ")
 
-    def _vectors(self, metrics: Any) -> Array:
+    def _vectors(self, metrics: Any) -> FloatArray:
         vectors = np.asarray(metrics, dtype=float)
         if vectors.shape[-1:] != (len(self.metrics),):
             raise ObjectiveError(
@@ -237,13 +238,13 @@ class Objective:
             )
         return vectors
 
-    def _unit(self, metric: str) -> Array:
+    def _unit(self, metric: str) -> FloatArray:
         """The row that picks one metric out of the vector."""
         row = np.zeros(len(self.metrics))
         row[self.metrics.index(metric)] = 1.0
         return row
 
-    def _row(self, rail: Guardrail, reference: Array | None) -> tuple[Array, float, Array]:
+    def _row(self, rail: Guardrail, reference: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
         """One guardrail as row · y against a limit, and what a unit of relaxing adds to its slack."""
         if isinstance(rail.metric, Ratio):
             top, bottom = self._unit(rail.metric.numerator), self._unit(rail.metric.denominator)
@@ -259,7 +260,7 @@ class Objective:
         assert reference is not None  # noqa: S101 -- as above
         return 100.0 * row / self._positive(row, reference, rail.label), 100.0 + rail.at, np.zeros_like(row)
 
-    def _goal(self, reference: Array | None) -> Goal:
+    def _goal(self, reference: FloatArray | None) -> Goal:
         """The goal over the raw vector, in percent over the baseline where one is given."""
         match self.target:
             case Utility(function, derivative, over):
@@ -280,7 +281,7 @@ class Objective:
                     row += factor * unit
                 return LinearGoal(row, offset)
 
-    def _positive(self, row: Array, reference: Array, name: str) -> float:
+    def _positive(self, row: FloatArray, reference: FloatArray, name: str) -> float:
         level = float(row @ reference)
         if not level > 0:
             raise ObjectiveError(
@@ -326,7 +327,10 @@ def minimize(goal: str | Ratio | Mapping[str, float]) -> Objective:
 
 
 def utility(
-    value: Callable[[Array], Array], gradient: Callable[[Array], Array], *, over: Mapping[str, tuple[float, float]]
+    value: Callable[[FloatArray], FloatArray],
+    gradient: Callable[[FloatArray], FloatArray],
+    *,
+    over: Mapping[str, tuple[float, float]],
 ) -> Objective:
     """Raise any concave function of named metrics.
 

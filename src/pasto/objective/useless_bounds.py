@@ -6,13 +6,14 @@ import warnings
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import PastoWarning
-from pasto.objective.goals import Array, Ratio
+from pasto.objective.goals import Ratio
 from pasto.objective.guardrails import likely_percentage
 from pasto.objective.objective import Objective
 
 
-def warn_useless_bounds(objective: Objective, values: Array, where: str, *, stacklevel: int = 2) -> None:
+def warn_useless_bounds(objective: Objective, values: FloatArray, where: str, *, stacklevel: int = 2) -> None:
     """Warn of guardrails at less than a negative number whose metric is negative nowhere in values (metrics, n).
 
     >>> import numpy as np, pasto

@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array, NormalForm, Objective, Utility
+from pasto.arrays import FloatArray
+from pasto.objective import NormalForm, Objective, Utility
 from pasto.optimize.exact.linear import spreads
 from pasto.records import Blend, Gain
 
 
 def summarize_blend(
-    probabilities: Array,
-    means: Array,
+    probabilities: FloatArray,
+    means: FloatArray,
     objective: Objective,
     *,
     names: Sequence[str],
     baseline: int | None = None,
-    duals: Array | None = None,
-    others: Mapping[str, Array] | None = None,
+    duals: FloatArray | None = None,
+    others: Mapping[str, FloatArray] | None = None,
     active: NDArray[np.bool_] | None = None,
 ) -> Blend:
     """Say what a distribution over candidates does, given means (metrics, candidates) in the objective's order.
@@ -40,14 +41,14 @@ def summarize_blend(
 
 
 def summarize_form(
-    probabilities: Array,
-    means: Array,
+    probabilities: FloatArray,
+    means: FloatArray,
     objective: Objective,
     form: NormalForm,
     names: Sequence[str],
     baseline: int | None,
-    duals: Array | None,
-    others: Mapping[str, Array],
+    duals: FloatArray | None,
+    others: Mapping[str, FloatArray],
     active: NDArray[np.bool_] | None = None,
 ) -> Blend:
     """The same, for an objective whose form is at hand."""
@@ -83,7 +84,7 @@ def summarize_form(
     )
 
 
-def violation(slack: Array) -> Array:
+def violation(slack: FloatArray) -> FloatArray:
     """How badly each candidate misses hard guardrails, (guardrails, candidates) → (candidates,).
 
     The sum of squared shortfalls, each in units of its guardrail's spread over the candidates, so that no guardrail
@@ -94,10 +95,10 @@ def violation(slack: Array) -> Array:
 
 def _singles(
     form: NormalForm,
-    means: Array,
-    blended: Array,
+    means: FloatArray,
+    blended: FloatArray,
     value: float,
-    tolerances: Array,
+    tolerances: FloatArray,
     active: NDArray[np.bool_] | None,
 ) -> tuple[int | None, float | None, Gain]:
     """The best single candidate, and what the blend gains over it or over the least-violating one."""
@@ -118,7 +119,7 @@ def _singles(
     return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)
 
 
-def _shown(vector: Array, objective: Objective) -> dict[str, float]:
+def _shown(vector: FloatArray, objective: Objective) -> dict[str, float]:
     """Raw metrics and ratios, by name."""
     shown = dict(zip(objective.metrics, vector.tolist(), strict=True))
     for ratio in objective.ratios:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.estimate import Kernel
 
-Array = NDArray[np.float64]
 WAVES = 512
 """Random waves that a kernel's functions are drawn with."""
 
@@ -20,20 +19,20 @@ class SearchPath:
 
     kernel: Kernel
     mean: float
-    frequencies: Array
+    frequencies: FloatArray
     """(dimensions, waves)."""
-    phases: Array
+    phases: FloatArray
     """(waves,)."""
-    heights: Array
+    heights: FloatArray
     """(draws, waves)."""
-    features: Array
+    features: FloatArray
     """(candidates, dimensions)."""
-    bends: Array
+    bends: FloatArray
     """(draws, candidates)."""
 
     @classmethod
     def through(
-        cls, kernel: Kernel, origin: float, features: Array, truths: Array, rng: np.random.Generator
+        cls, kernel: Kernel, origin: float, features: FloatArray, truths: FloatArray, rng: np.random.Generator
     ) -> SearchPath:
         """Functions from the kernel's own distribution, given their values (draws, candidates) at the candidates.
 
@@ -61,7 +60,7 @@ class SearchPath:
         path.bends[:] = np.linalg.solve(kernel.covariance(features), errors.T).T
         return path
 
-    def at(self, points: Array) -> Array:
+    def at(self, points: FloatArray) -> FloatArray:
         """The draws' values, (draws, points)."""
         waves = np.cos(points @ self.frequencies + self.phases)
         return self.mean + self.heights @ waves.T + self.bends @ self.kernel.between(self.features, points)
@@ -74,18 +73,23 @@ class ColumnProspect:
     paths: tuple[SearchPath, ...]
     """One a metric."""
     draw: int
-    prices: Array
+    prices: FloatArray
     """(metrics,): what a unit of each metric is worth."""
     bar: float
     """What the best candidate is worth, and a little: a point worth more would improve the blend."""
 
-    def worth(self, points: Array) -> Array:
+    def worth(self, points: FloatArray) -> FloatArray:
         """What points (points, dimensions) are worth there, (points,)."""
         return np.asarray(self.prices @ np.array([path.at(points)[self.draw] for path in self.paths]))
 
 
 def generate_columns(
-    kernels: tuple[Kernel, ...], origin: Array, features: Array, truths: Array, priced: Array, rng: np.random.Generator
+    kernels: tuple[Kernel, ...],
+    origin: FloatArray,
+    features: FloatArray,
+    truths: FloatArray,
+    priced: FloatArray,
+    rng: np.random.Generator,
 ) -> list[ColumnProspect]:
     """Each posterior draw, `truths` (draws, metrics, candidates) with its prices `priced` (draws, metrics), continued.
 

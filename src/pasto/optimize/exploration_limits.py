@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.estimate import Posterior
 from pasto.objective import NormalForm
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class ExplorationLimits:
         return self.cap is not None or self.entry is not None or bool(self.budget)
 
 
-def cap_shares(shares: Array, most: Array, refuge: Array) -> Array:
+def cap_shares(shares: FloatArray, most: FloatArray, refuge: FloatArray) -> FloatArray:
     """Shares cut down to their limits; what is cut off goes to the others as far as they may take it, then to refuge.
 
     >>> import numpy as np
@@ -68,8 +66,8 @@ def cap_shares(shares: Array, most: Array, refuge: Array) -> Array:
 
 
 def lower_bounds(
-    form: NormalForm, belief: Posterior, shares: Array, offsets: Array, baseline: int | None, z: float
-) -> Array:
+    form: NormalForm, belief: Posterior, shares: FloatArray, offsets: FloatArray, baseline: int | None, z: float
+) -> FloatArray:
     """What each guardrail's slack is at least, z deviations below its mean, (guardrails,)."""
     mean = form.rows @ (belief.mean @ shares) - form.at
     spreads = np.empty(len(mean))
@@ -87,11 +85,11 @@ class ShareBounds:
 
     form: NormalForm
     belief: Posterior
-    offsets: Array
+    offsets: FloatArray
     baseline: int | None
     limits: ExplorationLimits
 
-    def holds(self, shares: Array) -> bool:
+    def holds(self, shares: FloatArray) -> bool:
         """Whether the lower bound of every budgeted guardrail is within its loss."""
         form = self.form
         known = [place for place, name in enumerate(form.names) if name in self.limits.budget]
@@ -100,12 +98,12 @@ class ShareBounds:
         allowed = losses * units + form.tolerances(self.belief.mean)[known]
         return bool((self.lower(shares)[known] >= -allowed).all())
 
-    def lower(self, shares: Array) -> Array:
+    def lower(self, shares: FloatArray) -> FloatArray:
         """What each guardrail's slack is at least."""
         z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
         return lower_bounds(self.form, self.belief, shares, self.offsets, self.baseline, z)
 
-    def ballast(self) -> Array:
+    def ballast(self) -> FloatArray:
         """The candidate that leaves most room above the guardrail it has least room above, for sure, as a policy."""
         z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
         slack = self.form.rows @ self.belief.mean - self.form.at[:, None]
@@ -114,7 +112,7 @@ class ShareBounds:
         return np.asarray(np.arange(slack.shape[1]) == np.argmax((room / steps).min(axis=0)), dtype=float)
 
 
-def limit_to_budget(shares: Array, refuges: Sequence[Array], bounds: ShareBounds) -> Array:
+def limit_to_budget(shares: FloatArray, refuges: Sequence[FloatArray], bounds: ShareBounds) -> FloatArray:
     """The policy nearest to shares that keeps every budget, by mixing in the refuge that leaves most of shares.
 
     The first refuge is home: it is served where nothing else keeps the budgets. The lower bound of a guardrail is

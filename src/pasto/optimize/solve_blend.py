@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, is_text, read_columns, read_rows, read_table
 from pasto.errors import MeansError, OptionError, PastoWarning
-from pasto.objective import Array, NormalForm, Objective, Ratio, Utility
+from pasto.objective import NormalForm, Objective, Ratio, Utility
 from pasto.objective.objective import check_objective
 from pasto.objective.useless_bounds import warn_useless_bounds
 from pasto.optimize.blend_summary import summarize_form
@@ -30,7 +31,7 @@ class MeansInput:
 
     metrics: tuple[str, ...]
     """The objective's own metrics in its order, then any others."""
-    means: Array
+    means: FloatArray
     names: tuple[str, ...]
 
     @classmethod
@@ -104,7 +105,7 @@ class MeansInput:
 
 def _from_table(
     table: DataTable, objective: Objective, names: Sequence[str] | str | None
-) -> tuple[tuple[str, ...], Array, Sequence[str] | None]:
+) -> tuple[tuple[str, ...], FloatArray, Sequence[str] | None]:
     """Read each metric from the column of its name; the rows are the candidates."""
     columns = table.columns
     if missing := [name for name in objective.metrics if name not in columns]:
@@ -140,7 +141,7 @@ def _transposed(table: DataTable, objective: Objective) -> str:
     return ""
 
 
-def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Array]:
+def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], FloatArray]:
     means = _numbers(given, "the truth")
     wanted = objective.metrics
     if means.ndim != 2 or len(means) != len(wanted):
@@ -157,7 +158,7 @@ def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], Arra
     return wanted, means
 
 
-def _numbers(given: Any, what: str) -> Array:
+def _numbers(given: Any, what: str) -> FloatArray:
     try:
         plain = np.asarray(given)
         if is_text(given):
@@ -213,7 +214,7 @@ def solve(
     return summarize_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
 
 
-def _warn_toothless(objective: Objective, form: NormalForm, means: Array, baseline: int) -> None:
+def _warn_toothless(objective: Objective, form: NormalForm, means: FloatArray, baseline: int) -> None:
     """Warn of a penalty under which losing a metric altogether costs less than the candidates differ in the goal."""
     spread: float | None = None
     for rail in objective.guardrails:

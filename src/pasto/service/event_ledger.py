@@ -250,7 +250,7 @@ class EventLedger:
         book = self.books.versions[version]
         assigned: Counter[str | None] = Counter()
         dropped: Counter[str | None] = Counter()
-        for tally in self._store.list_tallies(self._study, version):
+        for tally in self._store.list_sender_counts(self._study, version):
             assigned.update(json.loads(tally.assigned))
             dropped.update(json.loads(tally.dropped))
         if not version:  # served without any policy, so under names that nobody here knows

@@ -10,30 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pasto.durations import YEAR_SECONDS, describe_durations, format_duration, parse_duration
 from pasto.errors import OptionError
-
-
-class SettingRange(float):
-    """A length of time in seconds, from a number of them or as people write it.
-
-    >>> SettingRange("7d"), Span("90"), Span(60)
-    (604800.0, 90.0, 60.0)
-    """
-
-    def __new__(cls, given: str | float) -> SettingRange:
-        """Read it; ValueError where it is none."""
-        text = str(given).strip()
-        unit = text[-1:] if text[-1:] in _SECONDS else ""
-        return super().__new__(cls, float(text.removesuffix(unit)) * _SECONDS.get(unit, 1.0))
-
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_CENTURY = 100 * 366 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table.
+    """Row of the settings table: a name, the values it takes, and its default.
 
     >>> setting = SETTINGS["body_limit"]
     >>> setting.variable, setting.flag, setting.default
@@ -44,71 +27,86 @@ class Setting:
     kind: type
     default: Any
     meaning: str
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     choices: tuple[str, ...]
+    is_duration: bool
+    """The value is in seconds, and is written as a duration such as 30min."""
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """Environment variable that sets it."""
         return f"PASTO_{self.name.upper()}"
 
     @property
     def flag(self) -> str:
-        """The flag of `pasto serve` that sets it."""
+        """Flag of `pasto serve` that sets it."""
         return "--" + self.name.replace("_", "-")
 
     @property
-    def word(self) -> str:
-        """What to write, in a word."""
+    def placeholder(self) -> str:
+        """Word for the value in `pasto serve --help`."""
         if self.choices:
             return "|".join(self.choices)
-        return {int: "N", float: "SECONDS", SettingRange: "TIME", bool: "yes|no"}.get(self.kind, "TEXT")
+        if self.is_duration:
+            return "TIME"
+        return {int: "N", float: "NUMBER", bool: "yes|no"}.get(self.kind, "TEXT")
 
     @property
-    def shown(self) -> str:
-        """The default as one would write it."""
+    def written_default(self) -> str:
+        """Default as a user would write it."""
+        if self.is_duration:
+            return format_duration(self.default)
         if self.kind is bool:
             return "yes" if self.default else "no"
-        return f"{self.default:g}" if issubclass(self.kind, float) else str(self.default) or "none"
+        return f"{self.default:g}" if self.kind is float else str(self.default) or "none"
 
-    def read(self, given: object, where: str) -> Any:
-        """The value, checked; `where` names what the user typed.
+    def read(self, given: object, source: str) -> Any:
+        """Return the checked value; `source` is the flag or variable that the user typed.
 
-        >>> SETTINGS["port"].read("80", "--port")
-        80
+        >>> SETTINGS["port"].read("80", "--port"), SETTINGS["keep_alive"].read("2min", "--keep-alive")
+        (80, 120)
         """
-        value = self._converted(given)
+        value = self._convert(str(given).strip())
         if value is None:
-            raise OptionError(f"{where} needs {self._needed()}, got {given!r}")
+            raise OptionError(f"{source} needs {self._describe_values()}, got {given!r}")
         return value
 
-    def _converted(self, given: object) -> Any:
-        text = str(given).strip()
+    def _convert(self, text: str) -> Any:
+        """Return the value of a text, or None if it is not possible."""
         if self.kind is bool:
             return {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}.get(text.lower())
         if self.kind is str:
             return text if not self.choices or text in self.choices else None
         try:
-            number = self.kind(text)
-        except ValueError:
+            number = parse_duration(text) if self.is_duration else self.kind(text)
+            if self.kind(number) != number:  # a fraction of a second where whole seconds are needed
+                return None
+        except (ValueError, OverflowError):
             return None
-        return number if math.isfinite(number) and self.least <= number <= self.most else None
+        return self.kind(number) if self.minimum <= number <= self.maximum else None
 
-    def _needed(self) -> str:
+    def _describe_values(self) -> str:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
             return "yes or no"
-        if self.kind is SettingRange:
-            return "a length of time, such as 12h or 7d"
-        return f"{'a whole number' if self.kind is int else 'a number'} from {self.least:,.10g} to {self.most:,.10g}"
+        if self.is_duration:
+            return describe_durations(self.minimum, self.maximum)
+        return f"a whole number from {self.minimum:,.10g} to {self.maximum:,.10g}"
 
 
 def _setting(
-    default: Any, meaning: str, least: float = 0, most: float = math.inf, choices: tuple[str, ...] = ()
+    default: Any, meaning: str, minimum: float = 0, maximum: float = math.inf, choices: tuple[str, ...] = ()
 ) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "least": least, "most": most, "choices": choices})
+    limits = {"minimum": minimum, "maximum": maximum, "choices": choices, "is_duration": False}
+    return field(default=default, metadata={"meaning": meaning, **limits})
+
+
+def _duration(seconds: float, meaning: str, minimum: float, maximum: float) -> Any:
+    """Return a setting in seconds; whole seconds if the default is an integer."""
+    limits = {"minimum": minimum, "maximum": maximum, "choices": (), "is_duration": True}
+    return field(default=seconds, metadata={"meaning": meaning, **limits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ class Settings:
         "pasto-data", "Where records rest: a directory, postgresql://… for several nodes, or memory: to try things out."
     )
     host: str = _setting("127.0.0.1", "The address to listen on; beyond loopback only when the store holds a key.")
-    port: int = _setting(8300, "The port to listen on; 0 takes a free one.", most=65535)
+    port: int = _setting(8300, "The port to listen on; 0 takes a free one.", maximum=65535)
     keys_required: bool = _setting(False, "Ask every caller for a key, also on loopback in a store without keys.")
     allowed_hosts: str = _setting(
         "", "Names that callers may use for this service beside localhost while no key exists, with commas between."
@@ -131,8 +129,8 @@ class Settings:
     public_metrics: bool = _setting(False, "Let callers without a key read /metrics, also when there are keys.")
     log_level: str = _setting("info", "The least that is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("json", "One JSON object a line, or text for people.", choices=("json", "text"))
-    poll: float = _setting(
-        1.0, "How often to look for rounds to close, and for policies and keys of other nodes.", 0.05, 60
+    poll: float = _duration(
+        1.0, "Time between two checks for rounds to close, and for policies and keys of other nodes.", 0.05, 60
     )
     ofrep_exposures: str = _setting(
         "single",
@@ -149,15 +147,17 @@ class Settings:
         "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
     )
     archive: str = _setting("", "The archive's folder; none is `archive` in the store's own directory.")
-    archive_after: SettingRange = _setting(  # noqa: RUF009 -- a number, which nobody can change
-        SettingRange(0),
-        "How long after a round was learned its events go to the archive, such as 7d; 0 leaves them in the store.",
-        most=_CENTURY,
+    archive_after: float = _duration(
+        0.0,
+        "Time after a round was learned until its events go to the archive, such as 7d; 0 leaves them in the store.",
+        0,
+        100 * YEAR_SECONDS,
     )
-    archive_keep: SettingRange = _setting(  # noqa: RUF009 -- a number, which nobody can change
-        SettingRange(0),
-        "How long after a round was closed its archived events are kept, such as 400d; 0 keeps them.",
-        most=_CENTURY,
+    archive_keep: float = _duration(
+        0.0,
+        "Time after a round was closed until its archived events are deleted, such as 400d; 0 never deletes them.",
+        0,
+        100 * YEAR_SECONDS,
     )
     kafka_servers: str = _setting("", "Kafka brokers to read events from, such as kafka-1:9092,kafka-2:9092.")
     kafka_topic: str = _setting(
@@ -175,13 +175,13 @@ class Settings:
     )
     depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)
     inflate_ratio: int = _setting(20, "How many times larger a gzip body may become, once it is beyond 1 MB.", 1, 1100)
-    request_timeout: float = _setting(
-        30.0, "For a request to arrive, and for its answer; waiting for a policy not counted.", 0.1, 3600
+    request_timeout: float = _duration(
+        30.0, "Time for a request to arrive, and for its answer; waiting for a policy is not counted.", 0.1, 3600
     )
-    keep_alive: int = _setting(30, "Seconds that an idle connection is kept.", 1, 3600)
+    keep_alive: int = _duration(30, "Time after which an idle connection is closed, in whole seconds.", 1, 3600)
     max_concurrent: int = _setting(1_000, "Requests in work at once; more are asked to come back.", 1, 1_000_000)
     max_waiters: int = _setting(10_000, "Callers waiting for a policy to change at once.", 1, 1_000_000)
-    retry_after: int = _setting(1, "Seconds after which a caller is asked to come back.", 1, 3600)
+    retry_after: int = _duration(1, "Time after which a caller is asked to come back, in whole seconds.", 1, 3600)
     threads: int = _setting(
         8, "Threads for events; as many for changes of studies and keys, and as many for other slow requests.", 1, 256
     )
@@ -189,7 +189,7 @@ class Settings:
         2, "Threads for questions that take long: reports, what-if, trade-offs and replays.", 1, 64
     )
     max_questions: int = _setting(32, "Questions that wait for a thread; more are asked to come back.", 0, 10_000)
-    shutdown_timeout: int = _setting(10, "Seconds that running requests are given to end on shutdown.", 0, 3600)
+    shutdown_timeout: int = _duration(10, "Time for running requests to end on shutdown, in whole seconds.", 0, 3600)
 
     @property
     def loopback(self) -> bool:

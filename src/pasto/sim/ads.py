@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array, Objective, maximize, ratio
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize, ratio
 from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
@@ -110,7 +111,7 @@ class Ads:
         pages = fields.reshape(users, PAGES, -1).sum(axis=1)
         return VisitBatch(np.arange(users), pages.astype(np.int64))
 
-    def expected(self, users: int, rng: np.random.Generator) -> Array:
+    def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
         """What each user does on average, given the ads that there are for him."""
         worth, click = _pools(users, rng)
         parts = (_price(worth, click) * click, click, np.broadcast_to(FRESHNESS, worth.shape), np.ones_like(worth))
@@ -157,7 +158,7 @@ def ads() -> Ads:
     return Ads(candidates, objective, candidates.find(TODAY))
 
 
-def _pools(users: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _pools(users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """The ads that there are for each request: what they are worth, and the chance of a click; (requests, pool)."""
     requests, own, module = users * PAGES, len(MODULES) * DEPTH, OF_MODULE
     taste = np.repeat(np.exp(TASTE * rng.standard_normal((users, len(MODULES)))), PAGES, axis=0)
@@ -168,11 +169,11 @@ def _pools(users: int, rng: np.random.Generator) -> tuple[Array, Array]:
     return worth, click
 
 
-def _price(worth: Array, click: Array) -> Array:
+def _price(worth: FloatArray, click: FloatArray) -> FloatArray:
     """Cents for a click: an ad that is clicked seldom pays more for it."""
     return np.asarray(CENTS * OBVIOUS_CLICKED * worth / click)
 
 
-def _auction(worth: Array, brought: NDArray[np.bool_]) -> Indices:
+def _auction(worth: FloatArray, brought: NDArray[np.bool_]) -> Indices:
     """The ads shown, (requests, slots)."""
     return np.argpartition(np.where(brought, -worth, np.inf), SLOTS, axis=1)[:, :SLOTS]

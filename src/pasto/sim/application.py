@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.objective import Array, Objective
+from pasto.objective import Objective
 from pasto.optimize import solve
 from pasto.records import Blend
 from pasto.space import Candidates
@@ -96,7 +97,7 @@ class Application(Protocol):
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
         """Serve one user each of these candidates, (users,); `mood` is what the hour does to all of them alike."""
 
-    def expected(self, users: int, rng: np.random.Generator) -> Array:
+    def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
         """What each of some users would do under every candidate, on average, (users, candidates, columns)."""
 
 
@@ -122,9 +123,9 @@ class KnownMeans:
     """
 
     application: Application
-    means: Array
+    means: FloatArray
     """(columns, candidates)."""
-    covariance: Array
+    covariance: FloatArray
     """(columns · candidates, columns · candidates), of the means as one row."""
 
     def level(self, metric: str, shares: ArrayLike) -> float:
@@ -147,7 +148,7 @@ class KnownMeans:
         """Every metric's lift over the baseline."""
         return {name: self.lift(name, shares) for name in self.application.measures}
 
-    def alone(self, candidate: int) -> Array:
+    def alone(self, candidate: int) -> FloatArray:
         """One candidate as a blend."""
         shares = np.zeros(self.means.shape[1])
         shares[candidate] = 1.0
@@ -159,7 +160,7 @@ class KnownMeans:
         rows = dict(zip(self.application.columns, self.means.tolist(), strict=True))
         return solve(rows, asked, names=self.application.candidates.names, baseline=self.application.baseline)
 
-    def _part(self, measure: SimulatedMetric, shares: Array) -> tuple[float, Array]:
+    def _part(self, measure: SimulatedMetric, shares: FloatArray) -> tuple[float, FloatArray]:
         """A metric, and its slope in every mean, as one row."""
         slope = np.zeros(self.means.shape)
         above = float(self.means[measure.numerator] @ shares)
@@ -176,8 +177,8 @@ class KnownMeans:
 def known_means(application: Application, users: int = USERS, seed: int = 0) -> KnownMeans:
     """Simulate that many users under every candidate; an application that was simulated before is remembered."""
     rng = np.random.default_rng([seed, users])
-    total: Array | None = None
-    square: Array | None = None
+    total: FloatArray | None = None
+    square: FloatArray | None = None
     for start in range(0, users, AT_ONCE):
         seen = application.expected(min(AT_ONCE, users - start), rng)
         rows = seen.transpose(0, 2, 1).reshape(len(seen), -1)

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from pasto.objective import Array, Objective, maximize
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize
 from pasto.optimize.exact.solver import solve_exact
 from pasto.records import Value
 from pasto.space import Integer, Real, Space
 
-Function = Callable[[Mapping[str, NDArray[np.generic]]], Array]
+Function = Callable[[Mapping[str, NDArray[np.generic]]], FloatArray]
 """From points, an array a parameter, to their values, (points,)."""
 
 LOOKS = 1024
@@ -57,10 +58,10 @@ def _climbed(space: Space, function: Function, row: dict[str, Value]) -> dict[st
     if not reals:
         return row
 
-    def at(point: Array) -> dict[str, Value]:
+    def at(point: FloatArray) -> dict[str, Value]:
         return {**row, **dict(zip(reals, point.tolist(), strict=True))}
 
-    def depth(point: Array) -> float:
+    def depth(point: FloatArray) -> float:
         return -float(_values(function, [at(point)])[0])
 
     found = minimize(
@@ -72,7 +73,7 @@ def _climbed(space: Space, function: Function, row: dict[str, Value]) -> dict[st
     return at(found.x)
 
 
-def _values(function: Function, rows: list[dict[str, Value]]) -> Array:
+def _values(function: Function, rows: list[dict[str, Value]]) -> FloatArray:
     return function({name: np.array([row[name] for row in rows]) for name in rows[0]})
 
 
@@ -107,23 +108,23 @@ class Landscape:
     name: str
     space: Space
     objective: Objective
-    function: Callable[[Columns], Array]
+    function: Callable[[Columns], FloatArray]
     """From points to their metrics, (metrics, points)."""
     noise: float
     """The standard deviation of one measurement, the same for every metric."""
     lines: tuple[Mapping[str, Sequence[Value]], ...]
     """Grids that the optimum lies on; a parameter whose best value is the same for every metric needs no more."""
 
-    def means(self, rows: Sequence[Row]) -> Array:
+    def means(self, rows: Sequence[Row]) -> FloatArray:
         """The true metrics, (metrics, rows)."""
         return self.function({name: np.array([row[name] for row in rows]) for name in self.space.parameters})
 
-    def draw(self, rows: Sequence[Row], rng: np.random.Generator) -> Array:
+    def draw(self, rows: Sequence[Row], rng: np.random.Generator) -> FloatArray:
         """What each row measures once, (rows, metrics)."""
         means = self.means(rows).T
         return np.asarray(means + self.noise * rng.standard_normal(means.shape))
 
-    def value(self, metrics: Array, prices: Array) -> Array:
+    def value(self, metrics: FloatArray, prices: FloatArray) -> FloatArray:
         """f(y), (...), where missing a hard guardrail costs twice its price at the optimum for each unit.
 
         Nothing beats the optimum in it, and blends that miss a guardrail by a hair can be compared with it.
@@ -138,7 +139,7 @@ class Landscape:
         shares = solve_exact(self.objective.form(), self.means(rows)).probabilities
         return self._mixture(rows, shares)
 
-    def best(self, starts: int = 8, seed: int = 0) -> tuple[Mixture, Array]:
+    def best(self, starts: int = 8, seed: int = 0) -> tuple[Mixture, FloatArray]:
         """The best blend of all points and its prices (guardrails,), by column generation on the true functions.
 
         Solve the blend of the points at hand, look for the point worth most at its prices by numerical optimisation
@@ -155,7 +156,7 @@ class Landscape:
                 return self._mixture(rows, solved.probabilities), solved.duals
             rows.append(row)
 
-    def single(self, prices: Array, starts: int = 8, seed: int = 0) -> tuple[Row, float]:
+    def single(self, prices: FloatArray, starts: int = 8, seed: int = 0) -> tuple[Row, float]:
         """The best single point, and what it is worth; a hard guardrail that it must miss is priced, not refused."""
         return highest(
             self.space,
@@ -164,10 +165,10 @@ class Landscape:
             np.random.default_rng(seed),
         )
 
-    def _priced(self, slope: Array) -> Callable[[Columns], Array]:
+    def _priced(self, slope: FloatArray) -> Callable[[Columns], FloatArray]:
         return lambda columns: slope @ self.function(columns)
 
-    def _mixture(self, rows: Sequence[Row], shares: Array) -> Mixture:
+    def _mixture(self, rows: Sequence[Row], shares: FloatArray) -> Mixture:
         kept = np.flatnonzero(shares > 1e-9).tolist()
         value = float(self.objective.form().smooth(self.means(rows) @ shares))
         return Mixture(tuple(rows[k] for k in kept), tuple(shares[kept].tolist()), value)
@@ -176,7 +177,7 @@ class Landscape:
 def valley(noise: float = 0.1) -> Landscape:
     """One dimension: the goal peaks at one end, the hard guardrail's metric at the other, and between is a valley."""
 
-    def function(columns: Columns) -> Array:
+    def function(columns: Columns) -> FloatArray:
         return np.array([_bump(columns, a=(0.25, 0.12)), _bump(columns, a=(0.75, 0.12))])
 
     return Landscape(
@@ -192,7 +193,7 @@ def valley(noise: float = 0.1) -> Landscape:
 def peaks(noise: float = 0.1) -> Landscape:
     """Two dimensions and two soft guardrails: three peaks, one a metric, and a blend of all three."""
 
-    def function(columns: Columns) -> Array:
+    def function(columns: Columns) -> FloatArray:
         return np.array(
             [
                 _bump(columns, a=(0.2, 0.18), b=(0.25, 0.18)),
@@ -230,7 +231,7 @@ def mixed(noise: float = 0.1) -> Landscape:
     goals = {"bold": 0.3, "plain": 0.1, "careful": 0.0}
     keeps = {"bold": 0.0, "plain": 0.1, "careful": 0.3}
 
-    def function(columns: Columns) -> Array:
+    def function(columns: Columns) -> FloatArray:
         loss = (
             0.8 * (columns["b"].astype(float) - 0.6) ** 2
             + 0.3 * (columns["c"].astype(float) - 0.2) ** 2
@@ -258,7 +259,7 @@ def mixed(noise: float = 0.1) -> Landscape:
 LANDSCAPES: tuple[Callable[[float], Landscape], ...] = (valley, peaks, apart, mixed)
 
 
-def _bump(columns: Columns, **peaks: tuple[float, float]) -> Array:
+def _bump(columns: Columns, **peaks: tuple[float, float]) -> FloatArray:
     """A Gaussian hill of height one, from the centre and width in each parameter."""
     squares = [((columns[name].astype(float) - centre) / width) ** 2 for name, (centre, width) in peaks.items()]
     return np.asarray(np.exp(-0.5 * np.sum(squares, axis=0)))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeansError, OptionError
-from pasto.objective import Array
 from pasto.sim.world import World
 
 
@@ -27,21 +27,21 @@ class DriftingWorld(World):
            [-2.,  2.]])
     """
 
-    amplitude: Array
+    amplitude: FloatArray
     """(metrics, candidates)."""
     period: float
     """Rounds in one wave."""
-    phase: Array
+    phase: FloatArray
     """(metrics, candidates): in radians."""
-    ramp: Array
+    ramp: FloatArray
     """(metrics, candidates): change a round."""
 
-    def means(self, round: int) -> Array:
+    def means(self, round: int) -> FloatArray:
         """μ_t, (metrics, candidates)."""
         wave = np.sin(2.0 * np.pi * round / self.period + self.phase)
         return np.asarray(self.truth + self.amplitude * wave + self.ramp * round)
 
-    def running(self, round: int) -> Array:
+    def running(self, round: int) -> FloatArray:
         """V_t = (1/t) Σ μ_s over s ≤ t, in closed form."""
         half = np.pi / self.period
         wave = np.sin(round * half) / (round * np.sin(half)) * np.sin((round + 1) * half + self.phase)
@@ -74,7 +74,7 @@ def drift(
     )
 
 
-def _spread(given: Any, world: World, name: str) -> Array:
+def _spread(given: Any, world: World, name: str) -> FloatArray:
     try:
         values = np.broadcast_to(np.array(given, dtype=float), world.truth.shape)
     except (TypeError, ValueError) as error:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array, Objective, maximize, ratio
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize, ratio
 from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
@@ -122,7 +123,7 @@ class Feed:
         fields = np.stack([whole, likes.sum(axis=1), shares.sum(axis=1), seen.sum(axis=1)], axis=1)
         return VisitBatch(unit, fields.astype(np.int64))
 
-    def expected(self, users: int, rng: np.random.Generator) -> Array:
+    def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
         """What each user does on average, given his taste and the clips in his pools."""
         unit, tired, watched, liked, shared = _sessions(users, rng)
         found = np.zeros((users, len(self.candidates), len(self.columns)))
@@ -130,7 +131,7 @@ class Feed:
             shown, jumps, stay = _order(_score(watched, liked, shared, like_weight, share_weight), tired)
             reach = np.ones(shown.shape)
             reach[:, 1:] = np.cumprod(stay, axis=1)
-            parts: tuple[Array, ...] = (
+            parts: tuple[FloatArray, ...] = (
                 np.take_along_axis(watched, shown, axis=1) * (1.0 - JUMP_WATCHES * jumps),
                 np.take_along_axis(liked, shown, axis=1),
                 np.take_along_axis(shared, shown, axis=1),
@@ -140,7 +141,7 @@ class Feed:
                 found[:, candidate, column] = np.bincount(unit, (reach * part).sum(axis=1), minlength=users)
         return found
 
-    def _weights(self) -> Array:
+    def _weights(self) -> FloatArray:
         """(candidates, 2)."""
         return np.array([[float(row["like_weight"]), float(row["share_weight"])] for row in self.candidates])
 
@@ -160,7 +161,9 @@ def feed() -> Feed:
     return Feed(candidates, objective, candidates.find(TODAY))
 
 
-def _sessions(users: int, rng: np.random.Generator) -> tuple[Indices, NDArray[np.bool_], Array, Array, Array]:
+def _sessions(
+    users: int, rng: np.random.Generator
+) -> tuple[Indices, NDArray[np.bool_], FloatArray, FloatArray, FloatArray]:
     """Who comes, whether he has been here before, and the clips in each pool: seconds, likes and shares predicted."""
     again = rng.random(users) < AGAIN
     unit = np.repeat(np.arange(users), 1 + again)
@@ -173,8 +176,12 @@ def _sessions(users: int, rng: np.random.Generator) -> tuple[Indices, NDArray[np
 
 
 def _score(
-    watched: Array, liked: Array, shared: Array, like_weight: Array | float, share_weight: Array | float
-) -> Array:
+    watched: FloatArray,
+    liked: FloatArray,
+    shared: FloatArray,
+    like_weight: FloatArray | float,
+    share_weight: FloatArray | float,
+) -> FloatArray:
     """The queues mixed, each in units of a typical clip."""
     return np.asarray(
         WATCH_WEIGHT / WATCHED.mean() * watched
@@ -183,7 +190,7 @@ def _score(
     )
 
 
-def _order(score: Array, tired: NDArray[np.bool_]) -> tuple[Indices, NDArray[np.bool_], Array]:
+def _order(score: FloatArray, tired: NDArray[np.bool_]) -> tuple[Indices, NDArray[np.bool_], FloatArray]:
     """The clips shown from the top, where they jump to another kind, and the chance to go on to each but the first."""
     shown = np.argsort(-score, axis=1)[:, :SLOTS]
     kinds = POOL[shown]

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 
 AHEAD = 2_048
 """At most how many numbers are drawn ahead for one run and kind: enough to make the generator's own call cheap."""
@@ -20,7 +20,7 @@ AHEAD_TOGETHER = 2_000_000
 class RandomDraws(Protocol):
     """What chance brings to a set of runs."""
 
-    def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
+    def rounds(self, count: int) -> Iterator[tuple[FloatArray, FloatArray]]:
         """For each round, uniforms (runs, parallel) and standard normals (runs, parallel, metrics)."""
         ...
 
@@ -38,7 +38,7 @@ class RandomStreams:
     parallel: int
     metrics: int
 
-    def rounds(self, count: int) -> Iterator[tuple[Array, Array]]:
+    def rounds(self, count: int) -> Iterator[tuple[FloatArray, FloatArray]]:
         """For each round, uniforms (runs, parallel) and standard normals (runs, parallel, metrics)."""
         each = self.parallel * self.metrics
         block = min(count, max(1, min(AHEAD, AHEAD_TOGETHER // len(self.runs)) // each))
@@ -62,7 +62,7 @@ def stream(seed: int, run: int, purpose: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, run, PURPOSES.index(purpose)])))
 
 
-def pick(probabilities: Array, uniforms: Array) -> NDArray[np.intp]:
+def pick(probabilities: FloatArray, uniforms: FloatArray) -> NDArray[np.intp]:
     """Draw candidates (runs, draws) from policies (runs, candidates): the inverse of the cumulative sum, by bisection.
 
     >>> import numpy as np

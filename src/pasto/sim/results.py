@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.objective import Array
 
 
 class Progress(Protocol):
@@ -47,19 +47,19 @@ class LearningTrace:
     seed: int
     checkpoints: NDArray[np.intp]
     """(checkpoints,): rounds, counted from 1."""
-    answer: Array
+    answer: FloatArray
     """(runs, checkpoints): f(μ p̄_t), the blend to deploy if learning stopped there."""
-    served: Array
+    served: FloatArray
     """(runs, checkpoints): f(μ p_t), the policy served in that round."""
-    probabilities: Array
+    probabilities: FloatArray
     """(runs, candidates): p̄_T."""
-    optimum: Array
+    optimum: FloatArray
     """(runs,): f at the exact best blend."""
-    single: Array
+    single: FloatArray
     """(runs,): f at the best single candidate."""
-    measures: Mapping[str, Array] = field(default_factory=dict)
+    measures: Mapping[str, FloatArray] = field(default_factory=dict)
     """(runs, checkpoints) each: what `monte_carlo(measures=)` asked for."""
-    totals: Mapping[str, Array] = field(default_factory=dict)
+    totals: Mapping[str, FloatArray] = field(default_factory=dict)
     """(runs, checkpoints) each: what `monte_carlo(totals=)` asked for, summed over all rounds so far."""
 
     @property
@@ -73,18 +73,18 @@ class LearningTrace:
         return int(self.checkpoints[-1])
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> FloatArray:
         """(checkpoints,): the mean of f(μ p̄_t) over runs."""
         return np.asarray(self.answer.mean(axis=0))
 
     @property
-    def error(self) -> Array:
+    def error(self) -> FloatArray:
         """(checkpoints,): the standard error of `mean`; NaN for a single run."""
         if self.runs == 1:
             return np.full(len(self.checkpoints), np.nan)
         return np.asarray(self.answer.std(axis=0, ddof=1) / np.sqrt(self.runs))
 
-    def at(self, round: int) -> Array:
+    def at(self, round: int) -> FloatArray:
         """(runs,): f(μ p̄_t) at one checkpoint."""
         places = np.flatnonzero(self.checkpoints == round)
         if not len(places):
@@ -132,13 +132,13 @@ class RelativeGains:
     (array([0.9877]), array([0.]))
     """
 
-    ratio: Array
+    ratio: FloatArray
     """(checkpoints,): Σ (f(p̄) − f(single)) / Σ (f* − f(single)) over all runs."""
-    error: Array
+    error: FloatArray
     """(checkpoints,): its standard error, by resampling runs."""
-    mean: Array
+    mean: FloatArray
     """(checkpoints,): the mean of the runs' own ratios, over runs with a gap of at least `gap`."""
-    deviation: Array
+    deviation: FloatArray
     """(checkpoints,): the standard deviation of the runs' own ratios, over the same runs."""
     kept: int
     """How many runs have such a gap."""
@@ -172,7 +172,7 @@ def relative_gain(trace: LearningTrace, *, gap: float = 0.02, resamples: int = 4
     )
 
 
-def _ratios(tops: Array, bottoms: Array) -> Array:
+def _ratios(tops: FloatArray, bottoms: FloatArray) -> FloatArray:
     """Each row over its bottom, NaN where there is nothing to gain."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(bottoms[:, None] > 0.0, tops / bottoms[:, None], np.nan)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError, UnsupportedError
 from pasto.estimate import Sample
-from pasto.objective import Array, NormalForm
+from pasto.objective import NormalForm
 from pasto.optimize import solve, solve_exact
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult
 from pasto.optimize.learners import learner as named
@@ -38,7 +39,7 @@ class RunRound:
 
     round: int
     """t, counted from 1."""
-    served: Array
+    served: FloatArray
     """(runs, candidates): p_t."""
     state: MirrorAscentState
     """After the round; changed in place by the next one, so copy what is kept."""
@@ -47,23 +48,23 @@ class RunRound:
     form: NormalForm
 
     @property
-    def answer(self) -> Array:
+    def answer(self) -> FloatArray:
         """(runs, candidates): p̄_t."""
         return np.asarray(self.state.served / self.round)
 
     @property
-    def estimate(self) -> Array:
+    def estimate(self) -> FloatArray:
         """(runs, metrics, candidates): V̂_t = (V̂_0 + Σ Û_s)/(t + 1), as Algorithm 1 keeps it."""
         return np.asarray(self.state.total / (self.round + 1))
 
     @property
-    def running(self) -> Array:
+    def running(self) -> FloatArray:
         """(runs or 1, metrics, candidates): V_t, the running mean of the truth; μ where it stands still."""
         if all(world is self.worlds[0] for world in self.worlds):
             return self.worlds[0].running(self.round)[None]
         return np.array([world.running(self.round) for world in self.worlds])
 
-    def value(self, means: Array, probabilities: Array) -> Array:
+    def value(self, means: FloatArray, probabilities: FloatArray) -> FloatArray:
         """(runs,): f(means · p), for means (runs or 1, metrics, candidates)."""
         return self.form.smooth((means * probabilities[:, None, :]).sum(axis=-1))
 
@@ -83,7 +84,7 @@ class _Measured:
         else:
             self.noise = self._rows([np.broadcast_to(world.noise, (metrics, count)) for world in self.worlds])
 
-    def at(self, round: int, chosen: NDArray[np.intp], normals: Array) -> Array:
+    def at(self, round: int, chosen: NDArray[np.intp], normals: FloatArray) -> FloatArray:
         """(runs, draws, metrics): û."""
         if self.moving:
             self.means = self._rows([world.means(round) for world in self.worlds])
@@ -93,7 +94,7 @@ class _Measured:
         return np.asarray(seen)
 
     @staticmethod
-    def _rows(tables: Sequence[Array]) -> Array:
+    def _rows(tables: Sequence[FloatArray]) -> FloatArray:
         return np.concatenate([one.T for one in tables])
 
 
@@ -124,7 +125,7 @@ def run_learner(
         yield RunRound(number, served, state, worlds, form)
 
 
-Measure = Callable[[RunRound], Array]
+Measure = Callable[[RunRound], FloatArray]
 """Something to record of every run at a moment, (runs,)."""
 
 WORKING_SET = 500_000
@@ -249,7 +250,7 @@ def _alike(worlds: Sequence[World], first: World) -> None:
             )
 
 
-def _exact(worlds: Sequence[World], rounds: int) -> tuple[Array, Array]:
+def _exact(worlds: Sequence[World], rounds: int) -> tuple[FloatArray, FloatArray]:
     """(runs,) each: f at the best blend and at the best single candidate."""
     found: dict[int, tuple[float, float]] = {}
     for world in worlds:

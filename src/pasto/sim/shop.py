@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from pasto.objective import Array, Objective, maximize
+from pasto.arrays import FloatArray
+from pasto.objective import Objective, maximize
 from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
@@ -130,7 +131,7 @@ class Shop:
         unit = np.flatnonzero(fields.any(axis=1))
         return VisitBatch(unit, fields[unit])
 
-    def expected(self, users: int, rng: np.random.Generator) -> Array:
+    def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
         """Return what each visitor does on average, given the kinds of products he prefers."""
         taste = TASTE * rng.standard_normal((users, 3))
         found = np.zeros((users, len(self.candidates), len(self.columns)))
@@ -141,7 +142,7 @@ class Shop:
             found[:, candidate, 2] = shares @ HIDDEN
         return found
 
-    def _weights(self) -> Array:
+    def _weights(self) -> FloatArray:
         """Weight of each kind in the score, (candidates, 3)."""
         rows = [[float(row["popularity_weight"]), float(row["price_weight"])] for row in self.candidates]
         return np.array([[*row, RELEVANCE_WEIGHT] for row in rows])
@@ -161,14 +162,14 @@ def shop() -> Shop:
     return Shop(candidates, objective, candidates.find(TODAY))
 
 
-def _pages(weights: Array, taste: Array) -> tuple[Array, Array]:
+def _pages(weights: FloatArray, taste: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the shares of the kinds on each visitor's page, (users, 3), and what the page's coherence leaves of 1."""
     scores = np.exp((weights + taste) / TEMPERATURE)
     shares = scores / scores.sum(axis=1, keepdims=True)
     return shares, 1.0 - 1.5 * MIXING_LOSS * (1.0 - (shares**2).sum(axis=1))
 
 
-def _mean_dollars() -> Array:
+def _mean_dollars() -> FloatArray:
     """Return the mean value of an order of each kind: a log-normal, cut at its largest value."""
     deviations = np.log(MAX_DOLLARS / MEDIAN_DOLLARS) / SIGMA
     below = MEDIAN_DOLLARS * np.exp(SIGMA**2 / 2.0) * ndtr(deviations - SIGMA)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pasto.arrays import FloatArray
 from pasto.errors import MeansError
-from pasto.objective import Array, Objective
+from pasto.objective import Objective
 from pasto.optimize.solve_blend import MeansInput
 from pasto.space import Candidates
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
-Noise = float | Sequence[float] | Mapping[str, float] | Array
+Noise = float | Sequence[float] | Mapping[str, float] | FloatArray
 """Standard deviations: one for all, one for each metric, or an array (metrics, candidates)."""
 
 
@@ -38,10 +39,10 @@ class World:
     True
     """
 
-    truth: Array
+    truth: FloatArray
     """(metrics, candidates): μ."""
     objective: Objective
-    noise: Array
+    noise: FloatArray
     """(metrics, candidates), or (metrics, 1) where it is the same for every candidate: standard deviations."""
     names: tuple[str, ...]
     """The candidates' names."""
@@ -56,20 +57,20 @@ class World:
         """The candidates as a study takes them, each with its own name as its one parameter."""
         return Candidates.from_rows([{"candidate": name} for name in self.names], names=self.names)
 
-    def means(self, round: int) -> Array:
+    def means(self, round: int) -> FloatArray:
         """μ_t, (metrics, candidates): what is measured in that round, counted from 1, but for the noise."""
         return self.truth
 
-    def running(self, round: int) -> Array:
+    def running(self, round: int) -> FloatArray:
         """V_t = (1/t) Σ μ_s over s ≤ t, (metrics, candidates)."""
         return self.truth
 
-    def value(self, probabilities: ArrayLike) -> Array:
+    def value(self, probabilities: ArrayLike) -> FloatArray:
         """f(μ p), for one distribution or an array (..., candidates) of them."""
         form = self.objective.form()
         return form.value(np.asarray(probabilities, dtype=float) @ self.truth.T, form.tolerances(self.truth))
 
-    def draw(self, candidates: ArrayLike, rng: np.random.Generator, round: int = 1) -> Array:
+    def draw(self, candidates: ArrayLike, rng: np.random.Generator, round: int = 1) -> FloatArray:
         """What each of n candidates measures once, (n, metrics).
 
         >>> import numpy as np
@@ -87,7 +88,7 @@ class World:
 
 
 def table(
-    means: Mapping[str, Any] | IntoDataFrame | Sequence[Sequence[float]] | Array,
+    means: Mapping[str, Any] | IntoDataFrame | Sequence[Sequence[float]] | FloatArray,
     noise: Noise,
     objective: Objective,
     names: Sequence[str] | None = None,
@@ -104,7 +105,7 @@ def table(
     return World(truth, objective, deviations(noise, objective.metrics, truth.shape[1]), read.names)
 
 
-def deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> Array:
+def deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> FloatArray:
     """Standard deviations as an array (metrics, 1) or (metrics, candidates), checked."""
     given: Any = noise
     if isinstance(noise, Mapping):

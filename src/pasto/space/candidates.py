@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.data_frames import read_table
 from pasto.errors import OptionError, SpaceError, StateError
 from pasto.records import Value
-from pasto.space.parameters import Array, Choice, plain, plain_column, refuse_mixed, text, whole
+from pasto.space.parameters import Choice, plain, plain_column, refuse_mixed, text, whole
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -198,7 +199,7 @@ class Candidates:
                 raise OptionError(f"no candidate has {parameter}={text(value)}; it takes {shown}")
         raise OptionError(f"no candidate has {_shown(self.parameters, row)} together; add it first, by add([{{...}}])")
 
-    def features(self) -> Array:
+    def features(self) -> FloatArray:
         """The candidates as points, (candidates, columns): numbers scaled to [0, 1], strings one-hot, constants out.
 
         >>> import pasto

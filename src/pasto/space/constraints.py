@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
-from pasto.space.parameters import Array
 
 _TOLERANCE = 1e-12
 """Of the terms' total size: forgives 0.1 + 0.2 <= 0.3, and stays exact for integers up to 10**12."""
@@ -69,12 +69,14 @@ class Constraint:
         size = sum(max(abs(first), abs(last)) for first, last in ends)
         return sum(map(min, ends)), sum(map(max, ends)), _TOLERANCE * (size + abs(self.bound))
 
-    def within(self, totals: Array, sizes: Array, ahead: tuple[float, float] = (0.0, 0.0)) -> NDArray[np.bool_]:
+    def within(
+        self, totals: FloatArray, sizes: FloatArray, ahead: tuple[float, float] = (0.0, 0.0)
+    ) -> NDArray[np.bool_]:
         """Whether sums of terms with this total size meet the constraint, once something in `ahead` is added."""
         slack = _TOLERANCE * (sizes + abs(self.bound))
         return (totals + ahead[0] <= self.high + slack) & (totals + ahead[1] >= self.low - slack)
 
-    def holds(self, columns: Mapping[str, Array]) -> NDArray[np.bool_]:
+    def holds(self, columns: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
         """Whether each of many points meets the constraint; one column of numbers a parameter."""
         terms = [weight * columns[name] for name, weight in self.weights.items()]
         return self.within(sum(terms, np.zeros(1)), sum(map(np.abs, terms), np.zeros(1)))

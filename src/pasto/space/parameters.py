@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
 from pasto.records import Value
 
@@ -109,8 +110,6 @@ def _misreadable(value: str) -> bool:
     return True
 
 
-Array = NDArray[np.float64]
-
 T = TypeVar("T")
 
 _EXACT = 2**53
@@ -165,7 +164,7 @@ class Real:
         """Whether a plain value lies in the range."""
         return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
-    def draw(self, units: Array) -> NDArray[Any]:
+    def draw(self, units: FloatArray) -> NDArray[Any]:
         """Numbers in [0, 1) spread over the range, rounded to about a millionth of it so that names stay readable."""
         span = self.high - self.low
         decimals = 6 - int(np.floor(np.log10(span)))
@@ -183,7 +182,7 @@ class Real:
             return Real(low, high)
         return Choice((min(max(low, self.low), self.high),)) if low - high <= slack else None
 
-    def features(self, values: Sequence[Value]) -> Array:
+    def features(self, values: Sequence[Value]) -> FloatArray:
         """Values scaled to [0, 1], as one column."""
         return _scaled(values, *self.bounds)
 
@@ -231,7 +230,7 @@ class Integer:
         """Whether a plain value is a whole number in the range; 3.0 counts as 3."""
         return is_number(value) and self.low <= value <= self.high and value == int(value)  # type: ignore[operator]
 
-    def draw(self, units: Array) -> NDArray[Any]:
+    def draw(self, units: FloatArray) -> NDArray[Any]:
         """Numbers in [0, 1) spread evenly over the whole numbers of the range."""
         count = self.high - self.low + 1
         return self.low + np.minimum(units * count, count - 1).astype(np.int64)
@@ -241,7 +240,7 @@ class Integer:
         least, most = math.ceil(max(low - slack, self.low)), math.floor(min(high + slack, self.high))
         return Integer(least, most) if least <= most else None
 
-    def features(self, values: Sequence[Value]) -> Array:
+    def features(self, values: Sequence[Value]) -> FloatArray:
         """Values scaled to [0, 1], as one column; none where there is only one value."""
         return _scaled(values, *self.bounds)
 
@@ -293,7 +292,7 @@ class Choice:
         """Whether a plain value is one of the options; True is not 1."""
         return any(option == value and isinstance(option, bool) == isinstance(value, bool) for option in self.options)
 
-    def draw(self, units: Array) -> NDArray[Any]:
+    def draw(self, units: FloatArray) -> NDArray[Any]:
         """Numbers in [0, 1) spread evenly over the options."""
         options = np.empty(len(self.options), dtype=object)  # filled, not converted: NumPy would make 1 and "a" strings
         options[:] = self.options
@@ -304,7 +303,7 @@ class Choice:
         kept = tuple(option for option in self.options if low - slack <= float(option) <= high + slack)
         return Choice(kept) if kept else None
 
-    def features(self, values: Sequence[Value]) -> Array:
+    def features(self, values: Sequence[Value]) -> FloatArray:
         """Numbers scaled to [0, 1] as one column, or one column an option where some are strings."""
         if self.bounds is not None:
             return _scaled(values, *self.bounds)
@@ -369,7 +368,7 @@ def gather(door: str, given: Iterable[str | Mapping[str, T]], named: Mapping[str
     return texts, gathered
 
 
-def _scaled(values: Sequence[Value], low: float, high: float) -> Array:
+def _scaled(values: Sequence[Value], low: float, high: float) -> FloatArray:
     if low == high:
         return np.empty((len(values), 0))
     if not is_numeric(values):

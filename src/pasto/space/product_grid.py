@@ -9,11 +9,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
 from pasto.records import Value
 from pasto.space.candidates import LIMIT, Candidates, default_names
 from pasto.space.constraints import Constraint
-from pasto.space.parameters import Array, Choice, Integer, Real, gather, whole
+from pasto.space.parameters import Choice, Integer, Real, gather, whole
 
 _CELLS = 1 << 16
 """How many combinations are tried at once."""
@@ -113,7 +114,7 @@ def combinations(levels: Mapping[str, Choice], constraints: Sequence[Constraint]
             stack.append((np.column_stack([picks[parents[keep]], places[keep]]), totals[keep], sizes[keep]))
 
 
-def _terms(name: str, choice: Choice, constraints: Sequence[Constraint]) -> Array:
+def _terms(name: str, choice: Choice, constraints: Sequence[Constraint]) -> FloatArray:
     """What each level adds to each constraint's sum, (levels, constraints)."""
     terms = np.zeros((len(choice.options), len(constraints)))
     for column, constraint in enumerate(constraints):
@@ -122,7 +123,7 @@ def _terms(name: str, choice: Choice, constraints: Sequence[Constraint]) -> Arra
     return terms
 
 
-def _still_to_come(terms: Sequence[Array], best: Callable[..., Array]) -> list[Array]:
+def _still_to_come(terms: Sequence[FloatArray], best: Callable[..., FloatArray]) -> list[FloatArray]:
     """For each parameter, the sum over those after it of their best terms, (constraints,) each."""
     after = [np.zeros(terms[0].shape[1])]
     for later in reversed(terms[1:]):
@@ -130,8 +131,8 @@ def _still_to_come(terms: Sequence[Array], best: Callable[..., Array]) -> list[A
     return after[::-1]
 
 
-def _largest(terms: Array, axis: int) -> Array:
-    largest: Array = np.max(np.abs(terms), axis=axis)
+def _largest(terms: FloatArray, axis: int) -> FloatArray:
+    largest: FloatArray = np.max(np.abs(terms), axis=axis)
     return largest
 
 

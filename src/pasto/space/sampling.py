@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import SpaceError
 from pasto.records import Value
 from pasto.space.constraints import Constraint
-from pasto.space.parameters import Array, Choice, Parameter, Real
+from pasto.space.parameters import Choice, Parameter, Real
 from pasto.space.product_grid import combinations
 
 BLOCK = 1 << 16
@@ -39,7 +40,7 @@ def tighten(parameters: Mapping[str, Parameter], constraints: Sequence[Constrain
 
 
 def feasible(
-    box: Mapping[str, Parameter], constraints: Sequence[Constraint], units: Array
+    box: Mapping[str, Parameter], constraints: Sequence[Constraint], units: FloatArray
 ) -> Iterator[tuple[Value, ...]]:
     """The rows that points of the unit cube, (n, parameters), stand for, without those that break a constraint."""
     columns = {name: parameter.draw(units[:, axis]) for axis, (name, parameter) in enumerate(box.items())}

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import SpaceError, StateError
 from pasto.records import Value
 from pasto.space import sampling
 from pasto.space.candidates import LIMIT, Candidates, default_names, fit, ordered
 from pasto.space.constraints import Constraint
-from pasto.space.parameters import Array, Choice, Given, Integer, Parameter, Real, gather, plain_column, read, whole
+from pasto.space.parameters import Choice, Given, Integer, Parameter, Real, gather, plain_column, read, whole
 from pasto.space.product_grid import product
 
 _KINDS: dict[str, type[Real] | type[Integer] | type[Choice]] = {"real": Real, "integer": Integer, "choice": Choice}
@@ -148,7 +149,7 @@ class Space:
             for constraint in self.constraints
         )
 
-    def features(self, rows: Iterable[Mapping[str, object]]) -> Array:
+    def features(self, rows: Iterable[Mapping[str, object]]) -> FloatArray:
         """Settings as points, (rows, columns): ranges scaled to [0, 1], string options one-hot, constants left out.
 
         >>> import pasto

@@ -20,7 +20,7 @@ from pasto.store.rows import (
     RejectedPositions,
     RejectionReason,
     Rejections,
-    SenderTally,
+    SenderCounts,
     StoreSize,
     StudyRow,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "RejectedPositions",
     "RejectionReason",
     "Rejections",
-    "SenderTally",
+    "SenderCounts",
     "Store",
     "StoreSize",
     "StudyRow",

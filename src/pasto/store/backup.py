@@ -31,7 +31,7 @@ TABLES: Final = {
     "archived_source_counts": "study, source, events, first_position, last_position",
     "archived_sender_counts": "study, key_prefix, source, kind, events",
     "latest_exposures": "study, unit, version, arm, candidate, sequence",
-    "sender_tallies": "study, version, source, position, assigned, dropped",
+    "sender_counts": "study, version, source, position, assigned, dropped",
     "rejections_by_reason": "study, kind, reason, events, first_at",
     "rejections_by_source": "study, source, events, first_position, last_position",
     "rejections_by_key": "study, key_prefix, events",

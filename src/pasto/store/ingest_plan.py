@@ -18,7 +18,7 @@ from pasto.store.rows import (
     AppendResult,
     EventRow,
     Rejections,
-    SenderTally,
+    SenderCounts,
 )
 
 Row = tuple[Any, ...]
@@ -34,7 +34,7 @@ class EventBatch:
 
     study: int
     events: Sequence[EventRow]
-    tallies: Sequence[SenderTally] = ()
+    tallies: Sequence[SenderCounts] = ()
     rejections: Rejections = NO_REJECTIONS
     key: str | None = None
     """Prefix of the API key that sent it."""

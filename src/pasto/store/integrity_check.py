@@ -92,7 +92,7 @@ _JSON: Final = {
     "audit_log": ("detail",),
     "api_keys": ("scopes",),
     "events": ("fields",),
-    "sender_tallies": ("assigned", "dropped"),
+    "sender_counts": ("assigned", "dropped"),
 }
 """Columns that hold JSON, by table."""
 
@@ -210,7 +210,7 @@ _STRAYS: Final = {
         "events",
         "archived_spans",
         "latest_exposures",
-        "sender_tallies",
+        "sender_counts",
     )
 } | {
     "audit_log": (

@@ -20,7 +20,7 @@ from pasto.store.rows import (
     RejectedPositions,
     RejectionReason,
     Rejections,
-    SenderTally,
+    SenderCounts,
     StoreSize,
     StudyRow,
 )
@@ -123,7 +123,7 @@ class Store(Protocol):
         self,
         study: int,
         events: Sequence[EventRow],
-        tallies: Sequence[SenderTally] = (),
+        tallies: Sequence[SenderCounts] = (),
         rejections: Rejections = NO_REJECTIONS,
         key: str | None = None,
     ) -> Future[AppendResult]:
@@ -187,7 +187,7 @@ class Store(Protocol):
         """
         ...
 
-    def list_tallies(self, study: int, version: int) -> list[SenderTally]:
+    def list_sender_counts(self, study: int, version: int) -> list[SenderCounts]:
         """The latest tally of each sender for one policy."""
         ...
 

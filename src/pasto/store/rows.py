@@ -123,7 +123,7 @@ class EventRow(NamedTuple):
     """In that stream."""
 
 
-class SenderTally(NamedTuple):
+class SenderCounts(NamedTuple):
     """What one sender says it decided under one policy, so far: the other side of the books."""
 
     source: str

@@ -29,7 +29,7 @@ from pasto.store.rows import (
     RejectedPositions,
     RejectionReason,
     Rejections,
-    SenderTally,
+    SenderCounts,
     StoreSize,
     StudyRow,
 )
@@ -328,7 +328,7 @@ class SqlStore(LettingGo):
         self,
         study: int,
         events: Sequence[EventRow],
-        tallies: Sequence[SenderTally] = (),
+        tallies: Sequence[SenderCounts] = (),
         rejections: Rejections = NO_REJECTIONS,
         key: str | None = None,
     ) -> Future[AppendResult]:
@@ -340,9 +340,9 @@ class SqlStore(LettingGo):
         """How many events are waiting to be written."""
         return self._writer.waiting
 
-    def list_tallies(self, study: int, version: int) -> list[SenderTally]:
+    def list_sender_counts(self, study: int, version: int) -> list[SenderCounts]:
         """The latest tally of each sender for one policy."""
-        return sorted(SenderTally(*row) for row in self._all(statements.TALLIES, (study, version)))
+        return sorted(SenderCounts(*row) for row in self._all(statements.TALLIES, (study, version)))
 
     def list_rejections_by_reason(self, study: int) -> list[RejectionReason]:
         """Why events of a study were rejected, and how many for each reason."""

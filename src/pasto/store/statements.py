@@ -72,13 +72,13 @@ ADD_KEY: Final = (
 REVOKE_KEY: Final = "UPDATE api_keys SET revoked_at = ? WHERE prefix = ? AND (revoked_at IS NULL OR revoked_at > ?)"
 
 TALLIES: Final = (
-    "SELECT source, version, position, assigned, dropped FROM sender_tallies WHERE study = ? AND version = ?"
+    "SELECT source, version, position, assigned, dropped FROM sender_counts WHERE study = ? AND version = ?"
 )
 SET_TALLY: Final = (
-    "INSERT INTO sender_tallies (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
+    "INSERT INTO sender_counts (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, version, source) DO UPDATE SET "
     "position = excluded.position, assigned = excluded.assigned, dropped = excluded.dropped "
-    "WHERE excluded.position > sender_tallies.position"
+    "WHERE excluded.position > sender_counts.position"
 )
 
 REJECTED_REASONS: Final = "SELECT kind, reason, events, first_at FROM rejections_by_reason WHERE study = ?"

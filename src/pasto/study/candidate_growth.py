@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.records import Value
 from pasto.space import Candidates, Choice, Integer, Space
 from pasto.space.sampling import feasible
@@ -43,7 +43,10 @@ def first_points(space: Space, seed: int) -> Candidates:
 
 
 def best_point(
-    space: Space, worth: Callable[[Array], Array], leading: Iterable[Mapping[str, Value]], rng: np.random.Generator
+    space: Space,
+    worth: Callable[[FloatArray], FloatArray],
+    leading: Iterable[Mapping[str, Value]],
+    rng: np.random.Generator,
 ) -> tuple[Row, float]:
     """The point worth most, and what: looks all over the space, then closer and closer around the best so far.
 

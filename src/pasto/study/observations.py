@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, read_columns, read_table
 from pasto.errors import MeasurementError
 from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners import RoundResult
-from pasto.optimize.learners.base import Array
 from pasto.records import Observation, Policy
 from pasto.space import Candidates
 
@@ -147,7 +147,7 @@ LARGEST = 1e15
 
 def vectors(
     told: Any, metrics: tuple[str, ...], count: int, what: str, assignments: Sequence[Labels] | None = None
-) -> Array:
+) -> FloatArray:
     """(count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
     if isinstance(told, Mapping):
         if assignments is not None and any(_is_column(value) for value in told.values()):
@@ -180,7 +180,7 @@ def vectors(
     return numbers
 
 
-def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> Array:
+def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> FloatArray:
     """Return how many units are behind each of `count` assignments, from one number for all or one for each."""
     if (table := read_table(units, MeasurementError)) is not None:
         counted = [name for name in table.columns if name not in table.text_columns()]
@@ -249,7 +249,7 @@ def _not_a_number(told: Any, values: Any) -> str:
     return f"{values.dtype} values"
 
 
-def _finite(numbers: Array, metrics: tuple[str, ...], what: str) -> None:
+def _finite(numbers: FloatArray, metrics: tuple[str, ...], what: str) -> None:
     bad = ~(np.abs(numbers) <= LARGEST)  # catches NaN as well
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])

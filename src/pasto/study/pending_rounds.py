@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import AlreadyAnsweredError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
-from pasto.optimize.learners.base import Array, RoundResult
+from pasto.optimize.learners.base import RoundResult
 from pasto.records import Policy
 
 
@@ -119,14 +120,14 @@ def _control(slots: list[PendingAssignment]) -> ControlMeans | None:
     return ControlMeans(shares @ metrics, covariance, float(len(slots) if units is None else units.sum()))
 
 
-def _covariances(slots: list[PendingAssignment]) -> Array | None:
+def _covariances(slots: list[PendingAssignment]) -> FloatArray | None:
     """Return diagonal covariances from the slots' standard errors; None unless every slot has them."""
     if any(slot.errors is None for slot in slots):
         return None
     return np.array([np.diag(np.square(slot.errors)) for slot in slots if slot.errors is not None])
 
 
-def _units(slots: list[PendingAssignment]) -> Array | None:
+def _units(slots: list[PendingAssignment]) -> FloatArray | None:
     """Return the number of units of each slot; None unless every slot has it."""
     units = [slot.units for slot in slots]
     return None if any(count is None for count in units) else np.array(units, dtype=float)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import (
     AlreadyAnsweredError,
     MeasurementError,
@@ -18,7 +19,7 @@ from pasto.errors import (
     StateError,
     UnsupportedError,
 )
-from pasto.objective import Array, Objective, objective_document, read_objective_document
+from pasto.objective import Objective, objective_document, read_objective_document
 from pasto.objective.objective import check_objective
 from pasto.objective.useless_bounds import warn_useless_bounds
 from pasto.optimize.exploration_limits import ExplorationLimits
@@ -389,7 +390,7 @@ class Study:
         answer = self._learner.answer(self._problem, self._state)
         return answer if self.space is None else self._gathered(self.space, answer)
 
-    def truths(self, draws: int = 0) -> Array:
+    def truths(self, draws: int = 0) -> FloatArray:
         """What is believed of every candidate's means, (1 + draws, metrics, candidates).
 
         First the expected means, in the order of `objective.metrics`; then draws of what else they may be, the same

@@ -18,8 +18,10 @@ def table() -> str:
     """The page's table, from the settings themselves."""
     rows = ["| setting | flag | variable | default | meaning |", "|---|---|---|---|---|"]
     for each in SETTINGS.values():
-        kind = each.word.replace("|", "\\|")
-        rows.append(f"| `{each.name}` | `{each.flag} {kind}` | `{each.variable}` | `{each.shown}` | {each.meaning} |")
+        kind = each.placeholder.replace("|", "\\|")
+        rows.append(
+            f"| `{each.name}` | `{each.flag} {kind}` | `{each.variable}` | `{each.written_default}` | {each.meaning} |"
+        )
     return "\n".join(rows)
 
 
@@ -47,8 +49,11 @@ def test_flags_go_before_variables_and_variables_before_defaults() -> None:
     [
         ({"port": "65536"}, "--port needs a whole number from 0 to 65,535, got '65536'"),
         ({"port": "1.5"}, "--port needs a whole number"),
-        ({"poll": "nan"}, "--poll needs a number from 0.05 to 60, got 'nan'"),
-        ({"poll": "inf"}, "--poll needs a number"),
+        (
+            {"poll": "nan"},
+            "--poll needs a duration from 0.05s to 1min",
+        ),
+        ({"poll": "inf"}, "--poll needs a duration"),
         ({"log_format": "xml"}, "--log-format needs one of json, text, got 'xml'"),
         ({"keys_required": "maybe"}, "--keys-required needs yes or no, got 'maybe'"),
     ],

@@ -10,9 +10,9 @@ import json
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import pasto
+from pasto.arrays import FloatArray
 from pasto.optimize.learners import Thompson
 from pasto.records import Observation
 from pasto.service.rounds.late_events import build_correction
@@ -21,7 +21,6 @@ from pasto.study import Study
 
 MEAN, DEVIATION = 0.5, 1.0
 UNITS, ROUNDS, LATEST, SHARE = 6_000, 2, 3, 0.3
-Array = NDArray[np.float64]
 
 
 class Round:
@@ -36,7 +35,7 @@ class Round:
 
     def at(self, now: int) -> RoundObservations:
         """What is known of it when a round ends."""
-        known: Array = np.where(self.number + self.delays <= now, self.values, 0.0)
+        known: FloatArray = np.where(self.number + self.delays <= now, self.values, 0.0)
         seen = [
             Observation(self.number - 1, k, UNITS, (float(row.mean()),), ((float(row.var() / UNITS),),))
             for k, row in enumerate(known)
@@ -44,7 +43,7 @@ class Round:
         return RoundObservations(self.number, tuple(seen))
 
 
-def known_of(rng: np.random.Generator, seed: int, *, window: int) -> Array:
+def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
     """What a study believes of both candidates in the end; `window` is how many rounds stay open to correction."""
     study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), learner=Thompson(draws=2), seed=seed)
     text = initial_update(study).text
@@ -59,7 +58,7 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> Array:
         told = build_correction(open_, open_, due, stay, known.__getitem__)
         text = update_learner(text, [rounds[number].at(now) for number in due], told).text
         open_ = stay
-    believed: Array = Study.from_state(json.loads(text)).truths()[0, 0]
+    believed: FloatArray = Study.from_state(json.loads(text)).truths()[0, 0]
     return believed
 
 

@@ -1,4 +1,4 @@
-"""Shares, lengths of time and levels as people write them."""
+"""Shares and levels as people write them."""
 
 from __future__ import annotations
 
@@ -8,35 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pasto.durations import parse_duration
 from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss, read_share
 from pasto.validation import ProblemList
-
-
-@pytest.mark.parametrize(
-    ("given_", "seconds"),
-    [
-        ("90s", 90),
-        ("1h", 3600),
-        ("2d", 172800),
-        ("30m", 1800),
-        ("30 min", 1800),
-        ("1.5h", 5400),
-        (45, 45),
-        ("1w", 604800),
-    ],
-)
-def test_lengths_of_time(given_: Any, seconds: float) -> None:
-    assert parse_duration(ProblemList(), "x", given_) == seconds
-
-
-@pytest.mark.parametrize(
-    "given_", ["1", "h", "-1h", "1 fortnight", "", None, True, float("nan"), float("inf"), -1, "9999d", [1]]
-)
-def test_what_is_no_length_of_time(given_: Any) -> None:
-    problems = ProblemList()
-    assert parse_duration(problems, "rounds.every", given_) is None
-    assert "such as '90s', '30m', '1h' or '2d'" in problems.found["rounds.every"]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> 
     with pytest.raises(StudyFileError) as told:
         parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "90m"}))
     assert told.value.problems == {
-        "metrics.watch.window": "of 2h is longer than rounds.maturity of 90m: units that come at a round's end would "
+        "metrics.watch.window": "of 2h is longer than rounds.maturity of 90min: units that come at a round's end would "
         "be measured before their window is over; raise rounds.maturity to 2h, or shorten the window"
     }
     late = {"ratio": [{"event": "like"}, {"event": "view", "window": "3h"}]}
@@ -337,13 +337,13 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(traffic={"explore": 0}), "traffic.explore", "above 0"),
     (study(traffic={"cap": 30}), "traffic.cap", "write '30%'"),
     (study(traffic={"cap": "10%"}), "traffic.cap", "raise it to at least 0.1667"),
-    (study(rounds={"every": "0s"}), "rounds.every", "from 1 s"),
+    (study(rounds={"every": "0s"}), "rounds.every", "from 1s"),
     (study(rounds={"every": "1h", "exposures": 9}), "rounds.exposures", "keep one"),
     (study(rounds={"exposures": 0}), "rounds.exposures", "whole number"),
     (study(rounds={"exposures": 1.5}), "rounds.exposures", "whole number"),
-    (study(rounds={"maturity": "soon"}), "rounds.maturity", "length of time"),
+    (study(rounds={"maturity": "soon"}), "rounds.maturity", "must be a duration"),
     (study(rounds={"every": "1m", "maturity": "500m"}), "rounds.maturity", "shorten it to 29940 s"),
-    (study(rounds={"late": "never"}), "rounds.late", "length of time"),
+    (study(rounds={"late": "never"}), "rounds.late", "must be a duration"),
     (study(rounds={"every": "1m", "late": "500m"}), "rounds.late", "shorten it to 29940 s"),
     (study(learner="thomson"), "learner", "did you mean 'thompson'?"),
     (study(learner={"draws": 3}), "learner.name", "must be one of thompson"),
@@ -358,7 +358,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({**rails({"at_least": 1}), "learner": "pasto"}, "learner", "has none; give that guardrail a penalty="),
     (study(confidence=0.4), "confidence", "from 0.5 to below 1"),
     (study(confidence="100%"), "confidence", "from 0.5 to below 1"),
-    (study(expires_after=0), "expires_after", "from 1 s"),
+    (study(expires_after=0), "expires_after", "from 1s"),
 ]
 
 

@@ -165,7 +165,7 @@ CREATE TABLE "round_closes" (
     PRIMARY KEY (study, round)
 ) STRICT;
 INSERT INTO "round_closes" VALUES(1,1,1,9,'[]','',1,1700000002.0,373370957);
-CREATE TABLE "sender_tallies" (
+CREATE TABLE "sender_counts" (
     study INTEGER NOT NULL,
     version INTEGER NOT NULL,
     source TEXT NOT NULL,
@@ -174,7 +174,7 @@ CREATE TABLE "sender_tallies" (
     dropped TEXT NOT NULL,
     PRIMARY KEY (study, version, source)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "sender_tallies" VALUES(1,1,'s',5,'{"a": 5}','{}');
+INSERT INTO "sender_counts" VALUES(1,1,'s',5,'{"a": 5}','{}');
 CREATE TABLE studies (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,

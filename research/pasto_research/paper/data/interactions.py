@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array
 
 Codes = NDArray[np.int32]
 Block = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]
@@ -34,7 +34,7 @@ class Interactions:
     """(events,): from 0."""
     user_count: int
     item_count: int
-    worth: Mapping[str, Array] = field(default_factory=dict)
+    worth: Mapping[str, FloatArray] = field(default_factory=dict)
     """(items,) each: a price, or 1 for the items of a genre; NaN where it is not known."""
     rows: int = 0
     """Read from the files, before anything was left out."""

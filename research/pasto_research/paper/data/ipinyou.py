@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array
 from pasto_research.paper.data.readers import Source, numbers
 
 
@@ -18,10 +18,10 @@ class Log:
     """Impressions that one campaign won, (impressions,) each."""
 
     campaign: str
-    clicks: Array
-    prices: Array
+    clicks: FloatArray
+    prices: FloatArray
     """What the winner paid for a thousand impressions, in fen."""
-    rates: Array
+    rates: FloatArray
     """Predicted click rates."""
 
     @property

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array
 from pasto_research.paper.data.readers import Columns, columns
 
 FEED = 1
@@ -36,9 +36,9 @@ class Impressions:
     """Impressions of one file, sorted by user and time."""
 
     users: NDArray[np.int64]
-    features: Array
+    features: FloatArray
     """(impressions, features)."""
-    feedback: dict[str, Array]
+    feedback: dict[str, FloatArray]
     """(impressions,) each: seconds watched, and zeros and ones."""
 
 
@@ -123,7 +123,7 @@ def _counted(values: NDArray[np.int64]) -> dict[int, int]:
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _looked(known: dict[int, float], identities: NDArray[np.int64]) -> Array:
+def _looked(known: dict[int, float], identities: NDArray[np.int64]) -> FloatArray:
     return np.array([known.get(one, np.nan) for one in identities.tolist()])
 
 

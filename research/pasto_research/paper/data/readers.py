@@ -14,8 +14,8 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError, MissingExtraError
-from pasto.objective import Array
 
 SIZE = 8 << 20
 """Bytes a block, before it is cut at its last line."""
@@ -85,7 +85,7 @@ def find(directory: str | Path, *names: str, deep: bool = True) -> Source | None
     return _among(near, names) or _among(below, names)
 
 
-def numbers(block: bytes, columns: int, source: Source, delimiter: bytes = b",") -> Array:
+def numbers(block: bytes, columns: int, source: Source, delimiter: bytes = b",") -> FloatArray:
     r"""A block of lines of plain numbers, (lines, columns).
 
     >>> numbers(b"1::20::5::978300760\n", 4, Source(Path("ratings.dat")), b"::").tolist()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import MissingExtraError
-from pasto.objective import Array
 from pasto_research.paper.data.kuairand import FEEDBACK, Impressions
 
 TREES: dict[str, Any] = {
@@ -26,7 +26,7 @@ SMALLEST = 1e-6
 class Predicted:
     """What was predicted of the later impressions, and how well."""
 
-    scores: dict[str, Array]
+    scores: dict[str, FloatArray]
     """(impressions,) each: seconds, or probabilities."""
     quality: dict[str, float]
     """The area under the ROC curve; for watch time, the correlation of ranks."""
@@ -38,7 +38,7 @@ def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicte
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     except ImportError as error:
         raise MissingExtraError("these models need scikit-learn", "process") from error
-    scores: dict[str, Array] = {}
+    scores: dict[str, FloatArray] = {}
     for kind in FEEDBACK:
         if kind == "watch":
             seconds = HistGradientBoostingRegressor(**TREES, random_state=seed)
@@ -56,7 +56,7 @@ def predict(earlier: Impressions, later: Impressions, seed: int = 1) -> Predicte
     return Predicted(scores, quality)
 
 
-def area_under_curve(scores: Array, truth: Array) -> float:
+def area_under_curve(scores: FloatArray, truth: FloatArray) -> float:
     """The chance that a yes scores higher than a no, ties counted half.
 
     >>> area_under_curve(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0.0, 0, 1, 1]))
@@ -69,11 +69,11 @@ def area_under_curve(scores: Array, truth: Array) -> float:
     return float((ranks[yes].sum() - count * (count + 1) / 2) / (count * others))
 
 
-def _ranks_agree(scores: Array, truth: Array) -> float:
+def _ranks_agree(scores: FloatArray, truth: FloatArray) -> float:
     return float(np.corrcoef(_ranks(scores), _ranks(truth))[0, 1])
 
 
-def _ranks(values: Array) -> Array:
+def _ranks(values: FloatArray) -> FloatArray:
     """From 1; equals share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array
 from pasto.sim import Progress
 
 TOP = 20
@@ -34,7 +34,7 @@ def batches(count: int, size: int = ROWS) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-def gains(scores: Scores, known: csr_array, wanted: csr_array, top: int = TOP) -> Array:
+def gains(scores: Scores, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
     """Each user's wanted weights among the first `top`, over min(top, wanted items); NaN for users who want nothing.
 
     Known items are never ranked. With weights of one this is R@20; with prices it is REV@20, the mean price that a
@@ -62,13 +62,13 @@ def edge(scores: Scores, top: int = TOP) -> Scores:
     return np.asarray(np.partition(scores, -top, axis=1)[:, -top])
 
 
-def reached(scores: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Array:
+def reached(scores: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
     """As `gains`, where the score of the last place is known already."""
     users = np.repeat(np.arange(wanted.shape[0]), np.diff(wanted.indptr))
     return counted(scores[users, wanted.indices], last, wanted, top)
 
 
-def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Array:
+def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> FloatArray:
     """As `reached`, of the scores of the wanted pairs alone, (pairs,)."""
     sizes = np.diff(wanted.indptr)
     users = np.repeat(np.arange(wanted.shape[0]), sizes)
@@ -79,7 +79,7 @@ def counted(own: Scores, last: Scores, wanted: csr_array, top: int = TOP) -> Arr
         return np.asarray(np.where(sizes > 0, hits / np.minimum(top, sizes), np.nan))
 
 
-def weighted(pairs: csr_array, worth: Array) -> csr_array:
+def weighted(pairs: csr_array, worth: FloatArray) -> csr_array:
     """The pairs with their items' worth as weights; pairs worth nothing are left out.
 
     >>> import numpy as np
@@ -92,7 +92,7 @@ def weighted(pairs: csr_array, worth: Array) -> csr_array:
     return found
 
 
-def rate(score: Scorer, known: csr_array, wanted: csr_array, top: int = TOP) -> Array:
+def rate(score: Scorer, known: csr_array, wanted: csr_array, top: int = TOP) -> FloatArray:
     """Each user's gain under a model, (users,), a batch of users at a time."""
     parts = [gains(score(known[rows]), known[rows], wanted[rows], top) for rows in batches(known.shape[0])]
     return np.concatenate(parts)
@@ -192,15 +192,20 @@ class Lists:
     """(impressions,): from 0, sorted."""
     starts: NDArray[np.intp]
     """(users,): each user's first impression."""
-    logs: dict[str, Array]
+    logs: dict[str, FloatArray]
     """(impressions,) each: ln of the predictions."""
-    truth: dict[str, Array]
+    truth: dict[str, FloatArray]
     """(impressions,) each: what came of an impression."""
     top: int
 
     @classmethod
     def of(
-        cls, users: NDArray[np.int64], scores: Mapping[str, Array], truth: Mapping[str, Array], least: int, top: int
+        cls,
+        users: NDArray[np.int64],
+        scores: Mapping[str, FloatArray],
+        truth: Mapping[str, FloatArray],
+        least: int,
+        top: int,
     ) -> Lists:
         """Of users with at least so many impressions, who must come sorted."""
         _, places, counts = np.unique(users, return_inverse=True, return_counts=True)
@@ -216,7 +221,7 @@ class Lists:
             top,
         )
 
-    def shown(self, weights: Mapping[str, float]) -> Array:
+    def shown(self, weights: Mapping[str, float]) -> FloatArray:
         """What each user's first impressions bring on average if ranked so, (kinds, users)."""
         score = sum((weight * self.logs[name] for name, weight in weights.items()), np.zeros(len(self.users)))
         order = np.lexsort((-score, self.users))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import PastoWarning
 from pasto.estimate import Sample
-from pasto.objective import Array, Objective
+from pasto.objective import Objective
 from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult
 from pasto.sim import Progress
 from pasto.sim.random_streams import pick
@@ -35,20 +36,20 @@ class Learned:
     learner: str
     marks: tuple[int, ...]
     """Rounds."""
-    answers: Array
+    answers: FloatArray
     """(repeats, marks, candidates): distributions."""
 
-    def metrics(self, truth: Array) -> Array:
+    def metrics(self, truth: FloatArray) -> FloatArray:
         """(repeats, marks, metrics): what the answers are worth on all users."""
         return np.asarray(self.answers @ truth.T)
 
-    def last(self, truth: Array) -> tuple[Array, Array]:
+    def last(self, truth: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Means and standard errors of the metrics over repeats, (metrics,) each, after the last round."""
         final = self.metrics(truth)[:, -1]
         return final.mean(axis=0), standard_error(final)
 
 
-def standard_error(values: Array) -> Array:
+def standard_error(values: FloatArray) -> FloatArray:
     """Of the mean over the first axis; NaN for a single value.
 
     >>> float(standard_error(np.array([1.0, 3.0])))
@@ -73,9 +74,9 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self.squares: list[Array] = []
+        self.squares: list[FloatArray] = []
 
-    def add(self, errors: Array) -> Array:
+    def add(self, errors: FloatArray) -> FloatArray:
         """The common errors, with this round's (folds, metrics) counted in."""
         self.squares.append(np.square(errors).mean(axis=0))
         common = np.sqrt(np.mean(self.squares, axis=0))
@@ -148,7 +149,7 @@ def learn_by_default(
     return Learned("default learner", wanted, answers)
 
 
-def _uniforms(seed: int, repeats: int, rounds: int) -> Iterator[Array]:
+def _uniforms(seed: int, repeats: int, rounds: int) -> Iterator[FloatArray]:
     """For each round, (repeats, PARALLEL + 1): what decides the candidates, and last the split."""
     chances = [np.random.default_rng([seed, repeat]) for repeat in range(repeats)]
     for start in range(0, rounds, AHEAD):
@@ -172,7 +173,7 @@ class Course:
     learner: str
     marks: tuple[int, ...]
     """Rounds."""
-    values: Array
+    values: FloatArray
     """(repeats, marks): f, or the goal where a guardrail is hard."""
     kept: NDArray[np.bool_] | None = None
     """(repeats, marks): whether a hard guardrail is kept."""
@@ -203,7 +204,7 @@ class Course:
         return f"{self._means[place]:.{self.digits}f}, after {self.marks[place]:,} rounds"
 
     @property
-    def _means(self) -> Array:
+    def _means(self) -> FloatArray:
         return np.asarray(self.values.mean(axis=0))
 
     @property

@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import InputError
-from pasto.objective import Array
 
 Places = NDArray[np.intp]
 
@@ -34,7 +34,7 @@ class Crowd:
     """(metrics, users): who has it."""
 
     @classmethod
-    def of(cls, metrics: Sequence[str], values: Array | NDArray[np.float32]) -> Self:
+    def of(cls, metrics: Sequence[str], values: FloatArray | NDArray[np.float32]) -> Self:
         """From values that are NaN, under every candidate alike, where a user has no such metric."""
         missing = np.isnan(values)
         if not (missing == missing[:, :1]).all():
@@ -55,13 +55,13 @@ class Crowd:
         return len(self.present[0])
 
     @property
-    def truth(self) -> Array:
+    def truth(self) -> FloatArray:
         """(metrics, candidates)."""
         sums = self.values.sum(axis=2, dtype=np.float64)
         return np.asarray(sums / self.present.sum(axis=1)[:, None])
 
     @property
-    def errors(self) -> Array:
+    def errors(self) -> FloatArray:
         """(metrics, candidates): standard errors of the truth, if these users are a sample of others like them."""
         counts = self.present.sum(axis=1)[:, None]
         squares = np.square(self.values).sum(axis=2, dtype=np.float64) / counts
@@ -75,7 +75,7 @@ class Crowd:
         """Some of the users."""
         return Crowd(self.metrics, self.values[:, :, users], self.present[:, users])
 
-    def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[Array, Array]:
+    def measure(self, candidates: Sequence[int] | Places, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Split the users at random into as many folds as candidates, and measure each candidate on one fold.
 
         Means and their standard errors, (candidates, metrics) each. Folds are of equal size; users left over, fewer
@@ -143,7 +143,7 @@ class Splits:
             means[start : start + len(sums)] = np.swapaxes(sums / counts, 2, 3)
         return cls(means)
 
-    def measure(self, chosen: Places, which: Places) -> Array:
+    def measure(self, chosen: Places, which: Places) -> FloatArray:
         """Of several repeats, the j-th candidate in the j-th fold of a split, (repeats, folds, metrics).
 
         Candidates are (repeats, folds), splits (repeats,).

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pasto.objective import Array, Objective
+from pasto.arrays import FloatArray
+from pasto.objective import Objective
 from pasto.optimize import solve
 from pasto.records import Blend
 from pasto_research.paper.replay.users import Crowd
@@ -17,13 +18,13 @@ from pasto_research.paper.replay.users import Crowd
 class Halves:
     """Blend and single candidate chosen on a random half of the users, both measured on the other half."""
 
-    blend: Array
+    blend: FloatArray
     """(splits, metrics): of the blend, on the other half."""
-    single: Array
+    single: FloatArray
     """(splits, metrics): of the single candidate."""
-    promised: Array
+    promised: FloatArray
     """(splits,): how much more f the blend had on the half that chose it."""
-    kept: Array
+    kept: FloatArray
     """(splits,): how much more f it had on the other half, by that half's own thresholds.
 
     What misses a hard guardrail there is charged its price, as it was where the blend was chosen: a blend sits right at
@@ -31,7 +32,7 @@ class Halves:
     """
 
     @property
-    def difference(self) -> Array:
+    def difference(self) -> FloatArray:
         """(splits, metrics): the blend's lead."""
         return self.blend - self.single
 
@@ -73,7 +74,7 @@ def halves(
     return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised), np.array(kept))
 
 
-def _priced(wanted: Objective, answer: Blend) -> Callable[[Array], float]:
+def _priced(wanted: Objective, answer: Blend) -> Callable[[FloatArray], float]:
     """f, where missing a hard guardrail costs its price instead of everything."""
     form = wanted.form()
     prices = np.where(form.hard, [answer.prices[name] for name in wanted.names], 0.0)

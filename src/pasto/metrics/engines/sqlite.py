@@ -19,8 +19,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.metrics.definitions import Column, Condition
-from pasto.metrics.moments import Array, Moments, build_moments
+from pasto.metrics.moments import Moments, build_moments
 from pasto.metrics.request import MeasureRequest, sender_label
 
 AT_ONCE = 2_000
@@ -37,7 +38,7 @@ _TICK = f"CAST(received_at * {TICKS} AS INTEGER)"
 _NUMBERS = frozenset({int, float, bool, type(None)})
 Parameters = list[object]
 Places = NDArray[np.intp]
-Picked = tuple[Places, Array, Array | None]
+Picked = tuple[Places, FloatArray, FloatArray | None]
 """For one column's events: whose, the number, and what says which is the latest."""
 _read = msgspec.json.Decoder(list).decode
 
@@ -119,7 +120,7 @@ class ColumnPick:
 
     units: Places
     """Whose, by where each unit was met."""
-    pairs: Array | None
+    pairs: FloatArray | None
     """Number, and key if there is one, NaN where one is not there; None where each event counts."""
     ticks: Places | None
     """When, where that matters."""
@@ -219,12 +220,12 @@ def _whole(text: str) -> Places:
     return np.array(_read(text), dtype=np.intp)
 
 
-def _reader(column: Column) -> Callable[[str], Array]:
+def _reader(column: Column) -> Callable[[str], FloatArray]:
     """Reads an event's number off its fields, and its key if it has one; what is text, or not there, is NaN."""
     names = [name for name in (column.value, column.by) if name is not None]
     decode, picks = _picking(names)
 
-    def read(text: str) -> Array:
+    def read(text: str) -> FloatArray:
         events = decode(text)
         if column.value is None:
             return np.array([math.nan if event is None else 1.0 for event in events]).reshape(-1, 1)
@@ -334,7 +335,9 @@ def _path(field: str) -> str:
     return f'$."{field}"'
 
 
-def _per_unit(column: Column, size: int, units: NDArray[np.intp], numbers: Array, keys: Array | None) -> Array:
+def _per_unit(
+    column: Column, size: int, units: NDArray[np.intp], numbers: FloatArray, keys: FloatArray | None
+) -> FloatArray:
     """One number for each unit, 0 where it has no event; from sorted numbers, so that arrival does not matter."""
     if column.per_unit in ("count", "any"):
         counts = np.bincount(units, minlength=size).astype(np.float64)

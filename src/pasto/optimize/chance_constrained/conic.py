@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.interior_point import InteriorPoint
 from pasto.optimize.chance_constrained.program import TINY, ChanceProgram, expected_penalty, hazard
 
@@ -97,7 +97,7 @@ class ConicModel:
         left = -float(found.obj_val) - program.at(shares).value
         return InteriorPoint(shares, np.maximum(gaps, 0.0), prices, np.zeros(len(prices)), float(duals[0]), left)
 
-    def cut(self, shares: Array) -> None:
+    def cut(self, shares: FloatArray) -> None:
         """Add the tangent planes at the shares."""
         program, width, soft = self.program, len(self.program.goal), self.soft
         place = program.at(shares)
@@ -115,7 +115,7 @@ class ConicModel:
             self.flat.append(sparse.csr_matrix(np.concatenate([-slope, np.zeros(2 * len(soft)), [1.0]])[None]))
             self.limits.append(np.array([program.curve.value(shares) - float(slope @ shares)]))
 
-    def _cone(self, rail: int) -> tuple[Any, Array]:
+    def _cone(self, rail: int) -> tuple[Any, FloatArray]:
         """A guardrail's spread below its level where it is hard, below an unknown of its own where it is soft."""
         program, width = self.program, len(self.program.goal)
         across: Any = (

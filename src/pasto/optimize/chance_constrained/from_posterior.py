@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.estimate import Posterior
-from pasto.objective import Array, NormalForm, UtilityGoal
+from pasto.objective import NormalForm, UtilityGoal
 from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SlackCurve
 
 
@@ -18,17 +19,19 @@ from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, Slack
 class UncertainSlack:
     """What a belief says of each guardrail's slack: slack · p in the mean, ‖factorᵀ p − anchor‖ either way."""
 
-    slack: Array
+    slack: FloatArray
     """(guardrails, candidates)."""
-    factor: Array
+    factor: FloatArray
     """(guardrails, candidates) where every guardrail's is diagonal, else (guardrails, candidates, rank)."""
-    anchor: Array
+    anchor: FloatArray
     """(guardrails, candidates) or (guardrails, rank): a relative guardrail's share of the baseline's own spread."""
     base: int | None
     """The baseline, where a guardrail is relative to it."""
 
     @classmethod
-    def of(cls, form: NormalForm, belief: Posterior, offsets: Array | None, baseline: int | None) -> UncertainSlack:
+    def of(
+        cls, form: NormalForm, belief: Posterior, offsets: FloatArray | None, baseline: int | None
+    ) -> UncertainSlack:
         """Look at a belief through the guardrails of a form built at its mean."""
         count, width = len(form.at), belief.mean.shape[1]
         shares = np.zeros(count) if offsets is None else np.asarray(offsets, dtype=float)
@@ -61,12 +64,12 @@ class UncertainSlack:
         """Whether candidates tell nothing of each other."""
         return self.factor.ndim == 2
 
-    def spread(self, probabilities: Array) -> Array:
+    def spread(self, probabilities: FloatArray) -> FloatArray:
         """The standard deviation of each guardrail's slack under a blend, (guardrails,)."""
         moved = self.factor * probabilities if self.diagonal else probabilities @ self.factor
         return np.asarray(np.sqrt(((moved - self.anchor) ** 2).sum(axis=1)))
 
-    def alone(self) -> Array:
+    def alone(self) -> FloatArray:
         """The same for each candidate alone, (guardrails, candidates)."""
         if self.diagonal:
             rest = (self.anchor**2).sum(axis=1)[:, None] - self.anchor**2
@@ -75,13 +78,13 @@ class UncertainSlack:
 
     def program(
         self,
-        goal: Array,
-        penalties: Array,
+        goal: FloatArray,
+        penalties: FloatArray,
         deviations: float,
         *,
-        caps: Array | None = None,
+        caps: FloatArray | None = None,
         curve: Callable[[float], SlackCurve] | None = None,
-    ) -> tuple[ChanceProgram, float, Array]:
+    ) -> tuple[ChanceProgram, float, FloatArray]:
         """The program for a goal (candidates,), hard guardrails being held with so many deviations to spare.
 
         With it come the units of the goal and of each guardrail, powers of two, so that nothing is rounded. A curve is
@@ -110,7 +113,7 @@ class UncertainSlack:
         return program, unit, units
 
 
-def _powers(sizes: Array) -> Array:
+def _powers(sizes: FloatArray) -> FloatArray:
     """The power of two above each size; 1 for a size of 0."""
     return np.where(sizes > 0.0, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
 
@@ -127,17 +130,17 @@ class SampledSlack:
     """
 
     goal: UtilityGoal
-    truths: Array
+    truths: FloatArray
     """(draws, metrics of the utility, columns)."""
     unit: float = 1.0
 
     @classmethod
-    def of(cls, goal: UtilityGoal, truths: Array) -> SampledSlack:
+    def of(cls, goal: UtilityGoal, truths: FloatArray) -> SampledSlack:
         """From truths (draws, metrics, candidates), held within the ranges on which the utility was checked."""
         low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
         return cls(goal, np.clip(truths[:, list(goal.columns)], low[:, None], high[:, None]))
 
-    def singles(self) -> Array:
+    def singles(self) -> FloatArray:
         """The average utility of each column alone, (columns,)."""
         return np.asarray(self.goal.function(self.truths.transpose(0, 2, 1)).mean(axis=0) / self.unit)
 
@@ -145,16 +148,16 @@ class SampledSlack:
         """The same in other units."""
         return replace(self, unit=unit)
 
-    def value(self, shares: Array) -> float:
+    def value(self, shares: FloatArray) -> float:
         """The average."""
         return float(np.mean(self.goal.function(self.truths @ shares))) / self.unit
 
-    def gradient(self, shares: Array) -> Array:
+    def gradient(self, shares: FloatArray) -> FloatArray:
         """Its gradient, (columns,)."""
         slopes = self.goal.derivative(self.truths @ shares)
         return np.asarray(np.einsum("nm,nmk->k", slopes, self.truths) / (len(self.truths) * self.unit))
 
-    def bend(self, shares: Array) -> Array:
+    def bend(self, shares: FloatArray) -> FloatArray:
         """The negative of its second derivatives, by differences of the utility's gradient inside its ranges."""
         low, high = (np.array([self.goal.over[name][side] for name in self.goal.over]) for side in (0, 1))
         vectors = self.truths @ shares

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.special import ndtr
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.program import TINY, ChanceProgram, SmoothedPoint, hazard, ratio_at
 
 ROUNDS = 80
@@ -35,13 +35,13 @@ BLUR = 0.001
 class InteriorPoint:
     """Where the path has come to."""
 
-    shares: Array
+    shares: FloatArray
     """x, (columns,)."""
-    gaps: Array
+    gaps: FloatArray
     """z, (columns,), by how much each column is priced too low; with caps (2 · columns,), and by how much too high."""
-    prices: Array
+    prices: FloatArray
     """π, (guardrails,)."""
-    room: Array
+    room: FloatArray
     """w, (guardrails,)."""
     level: float
     """The multiplier of mass · x = 1."""
@@ -135,7 +135,9 @@ class CentralPath:
         if not system.sound:
             return None
 
-        def towards(aim: Array | float, across: Array | float) -> tuple[Array, Array, Array, Array, float]:
+        def towards(
+            aim: FloatArray | float, across: FloatArray | float
+        ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]:
             """The changes that bring x z to aim and π w to across."""
             wanted = across / prices - room - rest
             pull = self._fold(aim / bounds, -1.0) - slope + (stiff[1 : 1 + rails] * wanted) @ rows[1 : 1 + rails]
@@ -145,7 +147,7 @@ class CentralPath:
             dz = (aim - z * self._both(dx)) / bounds - z
             return dx, dz, dp, dw, float(force[0])
 
-        def reach(dx: Array, dz: Array, dp: Array, dw: Array) -> float:
+        def reach(dx: FloatArray, dz: FloatArray, dp: FloatArray, dw: FloatArray) -> float:
             """How far along these changes everything stays positive."""
             worst = max(float((-self._both(dx) / bounds).max()), float((-dz / z).max()))
             if rails:
@@ -165,14 +167,14 @@ class CentralPath:
         x, z, prices, room = x + size * dx, z + size * dz, prices + size * dp, room + size * dw
         return InteriorPoint(x, z, prices, room, point.level + size * dl, self._left(x, z, prices, room))
 
-    def _left(self, shares: Array, gaps: Array, prices: Array, room: Array) -> float:
+    def _left(self, shares: FloatArray, gaps: FloatArray, prices: FloatArray, room: FloatArray) -> float:
         return float(self._bounds(shares) @ gaps) + float(prices @ room)
 
-    def _spread(self, shares: Array, blur: float) -> tuple[Array, Array]:
+    def _spread(self, shares: FloatArray, blur: float) -> tuple[FloatArray, FloatArray]:
         away = self.program.deviations(shares)
         return away, np.sqrt(np.einsum("gr,gr->g", away, away) + blur + TINY)
 
-    def _weight(self, prices: Array, spread: Array) -> tuple[Array, Array, Array]:
+    def _weight(self, prices: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """t, Φ(−t), and the price of a unit of spread, for each guardrail."""
         ratio = np.ones(len(prices))
         soft = ~self.hard
@@ -181,19 +183,19 @@ class CentralPath:
         miss = ndtr(-ratio)
         return ratio, miss, np.where(self.hard, prices, 2.0 * self.penalties * spread * miss)
 
-    def _slope(self, shares: Array, prices: Array, spreading: Array) -> Array:
+    def _slope(self, shares: FloatArray, prices: FloatArray, spreading: FloatArray) -> FloatArray:
         slope = spreading - self.program.goal - prices @ self.program.slack
         return slope if self.program.curve is None else np.asarray(slope - self.program.curve.gradient(shares))
 
-    def _bounds(self, shares: Array) -> Array:
+    def _bounds(self, shares: FloatArray) -> FloatArray:
         """What must stay positive: the shares and, with caps, what is left up to them."""
         caps = self.program.caps
         return shares if caps is None else np.concatenate([shares, caps - shares])
 
-    def _both(self, change: Array) -> Array:
+    def _both(self, change: FloatArray) -> FloatArray:
         return change if self.program.caps is None else np.concatenate([change, -change])
 
-    def _fold(self, both: Array, sign: float) -> Array:
+    def _fold(self, both: FloatArray, sign: float) -> FloatArray:
         """What each share adds, and what is left up to its cap, taken together."""
         width = len(self.program.goal)
         return both if self.program.caps is None else np.asarray(both[:width] + sign * both[width:])
@@ -206,7 +208,9 @@ class Boundary:
     columns that bend least among them, which to divide by would lose every digit.
     """
 
-    def __init__(self, rows: Array, stiff: Array, apart: NDArray[np.intp], block: Array, diagonal: Array) -> None:
+    def __init__(
+        self, rows: FloatArray, stiff: FloatArray, apart: NDArray[np.intp], block: FloatArray, diagonal: FloatArray
+    ) -> None:
         count = len(rows)
         self.rows, self.apart, self.count = rows, apart, count
         self.divided = rows / diagonal
@@ -223,7 +227,7 @@ class Boundary:
         self.factor, self.pivots, singular = dgetrf(matrix)
         self.sound = not singular and bool(np.isfinite(self.factor).all())
 
-    def solve(self, pull: Array, excess: float) -> tuple[Array, Array]:
+    def solve(self, pull: FloatArray, excess: float) -> tuple[FloatArray, FloatArray]:
         """Δx and the forces."""
         right = np.concatenate([self.weight * (self.divided @ pull), pull[self.apart]])
         right[0] += excess

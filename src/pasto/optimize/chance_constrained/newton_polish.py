@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.interior_point import InteriorPoint
 from pasto.optimize.chance_constrained.program import TINY, CertifiedPoint, ChanceProgram, hazard
 
@@ -49,8 +49,8 @@ def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPo
 
 
 def _newton(
-    program: ChanceProgram, shares: Array, prices: Array, level: float, moving: NDArray[np.bool_]
-) -> tuple[Array, Array, float] | None:
+    program: ChanceProgram, shares: FloatArray, prices: FloatArray, level: float, moving: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray, float] | None:
     """Shares, prices and level at the optimum over the moving columns, the other shares staying as they are."""
     kept = moving | (shares > 0.0)
     if program.base is not None:
@@ -109,14 +109,16 @@ def _newton(
     return everywhere, prices, level
 
 
-def _part(shares: Array, change: Array, moving: NDArray[np.bool_]) -> float:
+def _part(shares: FloatArray, change: FloatArray, moving: NDArray[np.bool_]) -> float:
     """How much of a change keeps every share: neighbours are much alike, and one must leave at a time."""
     falling = change < 0.0
     parts = shares[moving][falling] / -change[falling]
     return 1.0 if not len(parts) or parts.min() >= 1.0 else float(parts.min()) * (1.0 + 1e-12)
 
 
-def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Array, Array]:
+def _by_matrix(
+    bend: FloatArray, border: FloatArray, wrong: FloatArray, off: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """The change that makes bend · change − borderᵀ turn = wrong and border · change = off."""
     count = len(wrong)
     system = np.zeros((count + len(off), count + len(off)))
@@ -137,8 +139,8 @@ def _by_matrix(bend: Array, border: Array, wrong: Array, off: Array) -> tuple[Ar
 
 
 def _by_structure(
-    diagonal: Array, rows: Array, core: Array, border: Array, wrong: Array, off: Array
-) -> tuple[Array, Array]:
+    diagonal: FloatArray, rows: FloatArray, core: FloatArray, border: FloatArray, wrong: FloatArray, off: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """The same for bend = diagonal + rowsᵀ core rows, through rows · change."""
     diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
     count, both = len(rows), np.vstack([rows, border])

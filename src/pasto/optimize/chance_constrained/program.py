@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 
 TINY = 1e-150
 """Below every spread that matters, and still a divisor."""
 
 
-def expected_penalty(level: Array, spread: Array) -> Array:
+def expected_penalty(level: FloatArray, spread: FloatArray) -> FloatArray:
     """E min(0, S)² for S ~ N(level, spread²).
 
     >>> import numpy as np
@@ -33,7 +33,7 @@ def expected_penalty(level: Array, spread: Array) -> Array:
     return np.asarray(np.maximum((level**2 + spread**2) * miss - level * spread * hazard(ratio) * miss, 0.0))
 
 
-def hazard(ratio: Array) -> Array:
+def hazard(ratio: FloatArray) -> FloatArray:
     """φ(t) / Φ(−t): how near a standard normal that exceeds t is expected to be to it.
 
     >>> import numpy as np
@@ -43,7 +43,7 @@ def hazard(ratio: Array) -> Array:
     return np.asarray(np.sqrt(2.0 / np.pi) / erfcx(ratio / np.sqrt(2.0)))
 
 
-def ratio_at(shortfall: Array) -> Array:
+def ratio_at(shortfall: FloatArray) -> FloatArray:
     """The t at which a standard normal is expected to fall short by this much: φ(t) − t Φ(−t) = shortfall > 0.
 
     >>> import numpy as np
@@ -72,15 +72,15 @@ FLAT = 1e-9
 class SlackCurve(Protocol):
     """A concave function of the shares that is added to the goal."""
 
-    def value(self, shares: Array) -> float:
+    def value(self, shares: FloatArray) -> float:
         """The function."""
         ...
 
-    def gradient(self, shares: Array) -> Array:
+    def gradient(self, shares: FloatArray) -> FloatArray:
         """Its gradient, (columns,)."""
         ...
 
-    def bend(self, shares: Array) -> Array:
+    def bend(self, shares: FloatArray) -> FloatArray:
         """The negative of its second derivatives, (columns, columns)."""
         ...
 
@@ -94,17 +94,17 @@ class Evaluation:
     """A problem's value, gradient and guardrails at one point."""
 
     value: float
-    slope: Array
+    slope: FloatArray
     """(columns,)."""
-    level: Array
+    level: FloatArray
     """(guardrails,)."""
-    away: Array
+    away: FloatArray
     """(guardrails, rank): the spread is its length."""
-    spread: Array
+    spread: FloatArray
     """(guardrails,)."""
-    ratio: Array
+    ratio: FloatArray
     """(guardrails,): level / spread."""
-    miss: Array
+    miss: FloatArray
     """(guardrails,): the chance that the slack is negative."""
 
 
@@ -112,7 +112,7 @@ class Evaluation:
 class SmoothedPoint:
     """Shares near by, with spreads blurred: where a spread is zero, its slope is taken from there."""
 
-    shares: Array
+    shares: FloatArray
     """(columns,)."""
     blur: float
 
@@ -121,11 +121,11 @@ class SmoothedPoint:
 class CertifiedPoint:
     """Shares with what is proved of them."""
 
-    shares: Array
+    shares: FloatArray
     """(columns,)."""
-    prices: Array
+    prices: FloatArray
     """(guardrails,): of the hard guardrails, zero for soft ones."""
-    priced: Array
+    priced: FloatArray
     """(columns,): what a bit more of each column is worth, guardrails' prices counted in."""
     gap: float
     """By how much the optimum can exceed the value at the shares, beside the larger of one and the prices."""
@@ -138,23 +138,23 @@ class CertifiedPoint:
 class ChanceProgram:
     """Maximise goal · x + curve(x) − Σ λ_g E min(0, S_g)² over shares x ≥ 0 with mass · x = 1, hard guardrails held."""
 
-    goal: Array
+    goal: FloatArray
     """(columns,)."""
-    mass: Array
+    mass: FloatArray
     """(columns,): one for a candidate, zero for a column that takes no share of the traffic."""
-    slack: Array
+    slack: FloatArray
     """(guardrails, columns)."""
-    factor: Array
+    factor: FloatArray
     """(guardrails, columns) where every guardrail's is diagonal, else (guardrails, columns, rank)."""
-    anchor: Array
+    anchor: FloatArray
     """(guardrails, columns) or (guardrails, rank)."""
-    penalties: Array
+    penalties: FloatArray
     """(guardrails,): λ, infinite for a hard guardrail."""
-    tight: Array
+    tight: FloatArray
     """(guardrails,): a hair that hard guardrails are tightened by."""
     base: int | None = None
     """The column on whose own truth the anchors rest, where there are any."""
-    caps: Array | None = None
+    caps: FloatArray | None = None
     """(columns,): the largest share of each."""
     most: float = 0.0
     """Above what a column without mass can reach."""
@@ -170,13 +170,13 @@ class ChanceProgram:
         """Whether candidates tell nothing of each other, so that every sum over pairs is a sum over candidates."""
         return self.factor.ndim == 2
 
-    def deviations(self, shares: Array) -> Array:
+    def deviations(self, shares: FloatArray) -> FloatArray:
         """factorᵀ x − anchor, (guardrails, rank): its length is the spread."""
         if self.diagonal:
             return np.asarray(self.factor * shares - self.anchor)
         return np.asarray(shares @ self.factor - self.anchor)
 
-    def lifted(self, weights: Array) -> Array:
+    def lifted(self, weights: FloatArray) -> FloatArray:
         """factor · weights, (guardrails, columns), for weights (guardrails, rank)."""
         if self.diagonal:
             return np.asarray(self.factor * weights)
@@ -186,7 +186,7 @@ class ChanceProgram:
         """The same problem with its factors written out as matrices."""
         return replace(self, factor=self.factor[:, :, None] * np.eye(len(self.goal))) if self.diagonal else self
 
-    def bend(self, across: Array, along: Array, unit: Array) -> Array:
+    def bend(self, across: FloatArray, along: FloatArray, unit: FloatArray) -> FloatArray:
         """How a price on the spreads bends, (columns, columns), written out so that nothing large cancels.
 
         Σ across · factor (1 − u uᵀ) factorᵀ + along · factor u uᵀ factorᵀ, with weights across and along (guardrails,)
@@ -219,7 +219,7 @@ class ChanceProgram:
             curve=None if self.curve is None else self.curve.take(columns),
         )
 
-    def at(self, shares: Array) -> Evaluation:
+    def at(self, shares: FloatArray) -> Evaluation:
         """Everything there is to know at one point."""
         level, away = self.slack @ shares, self.deviations(shares)
         spread = np.sqrt(np.einsum("gr,gr->g", away, away))
@@ -235,7 +235,7 @@ class ChanceProgram:
             slope = slope + self.curve.gradient(shares)
         return Evaluation(value, slope, level, away, spread, ratio, miss)
 
-    def prove(self, shares: Array, prices: Array, near: SmoothedPoint) -> CertifiedPoint:
+    def prove(self, shares: FloatArray, prices: FloatArray, near: SmoothedPoint) -> CertifiedPoint:
         """How good shares are, by prices (guardrails,) ≥ 0 of the hard guardrails.
 
         A price with a pull = −price · deviation / spread is a point of the dual cone: price · (level − tight) + pull ·
@@ -252,24 +252,24 @@ class ChanceProgram:
         off = abs(float(self.mass @ shares) - 1.0)
         return CertifiedPoint(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
 
-    def hopeless(self, shares: Array, prices: Array) -> bool:
+    def hopeless(self, shares: FloatArray, prices: FloatArray) -> bool:
         """Whether these prices, with the slope of the spreads at these shares, prove that no shares hold every one."""
         prices = np.where(self.hard, prices, 0.0)
         worth, rest = self._dual(prices, self._unit(SmoothedPoint(shares, 0.0)))
         return self._most(worth) + rest < -1e-9 * float(prices.max(initial=0.0))
 
-    def _unit(self, near: SmoothedPoint) -> Array:
+    def _unit(self, near: SmoothedPoint) -> FloatArray:
         """Each guardrail's deviations over its blurred spread, (guardrails, rank), no longer than one."""
         away = self.deviations(near.shares)
         return np.asarray(away / np.sqrt(np.einsum("gr,gr->g", away, away) + near.blur**2 + TINY)[:, None])
 
-    def _dual(self, prices: Array, unit: Array) -> tuple[Array, float]:
+    def _dual(self, prices: FloatArray, unit: FloatArray) -> tuple[FloatArray, float]:
         """What each column adds to priced guardrails, (columns,), and what is added whatever the shares."""
         pulls = -prices[:, None] * unit
         worth = prices @ self.slack + self.lifted(pulls).sum(axis=0)
         return worth, -float(prices @ self.tight) - float((pulls * self.anchor).sum())
 
-    def _most(self, priced: Array) -> float:
+    def _most(self, priced: FloatArray) -> float:
         """The largest priced · x over all shares."""
         light = self.mass == 0.0
         extra = self.most * float(np.maximum(priced[light], 0.0).sum())

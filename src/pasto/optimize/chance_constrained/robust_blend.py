@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from pasto.arrays import FloatArray
 from pasto.errors import OptionError, SolverError, UnsupportedError
 from pasto.estimate import Posterior
-from pasto.objective import Array, LinearGoal, NormalForm, RatioGoal, UtilityGoal
+from pasto.objective import LinearGoal, NormalForm, RatioGoal, UtilityGoal
 from pasto.optimize.chance_constrained.from_posterior import SampledSlack, UncertainSlack
 from pasto.optimize.chance_constrained.program import expected_penalty
 from pasto.optimize.chance_constrained.solver import solve_or_safest
@@ -36,11 +37,11 @@ class RobustBlend:
     True
     """
 
-    probabilities: Array
+    probabilities: FloatArray
     """(candidates,)."""
     value: float
     """The expected f: the goal less the soft guardrails' expected penalties. For a ratio, that of the expectations."""
-    duals: Array
+    duals: FloatArray
     """(guardrails,): by how much the value rises as a unit is added to a hard guardrail's slack; 0 for soft ones."""
     certified: bool
     """Whether each hard guardrail holds with the confidence asked for; where no blend does, this is the safest."""
@@ -51,7 +52,7 @@ def solve_robust(
     belief: Posterior,
     *,
     confidence: float = 0.95,
-    offsets: Array | None = None,
+    offsets: FloatArray | None = None,
     baseline: int | None = None,
     caps: ArrayLike | None = None,
     rng: np.random.Generator | None = None,
@@ -93,8 +94,12 @@ def solve_robust(
 
 
 def holding_probabilities(
-    form: NormalForm, belief: Posterior, probabilities: Array, offsets: Array | None = None, baseline: int | None = None
-) -> Array:
+    form: NormalForm,
+    belief: Posterior,
+    probabilities: FloatArray,
+    offsets: FloatArray | None = None,
+    baseline: int | None = None,
+) -> FloatArray:
     """The probability that each guardrail holds under a blend, (guardrails,).
 
     >>> import numpy as np, pasto
@@ -112,7 +117,7 @@ def holding_probabilities(
     return np.where(sure, level >= -tolerances, ndtr(level / np.where(sure, 1.0, spread)))
 
 
-def intervals(belief: Posterior, probabilities: Array, rows: Array, confidence: float = 0.95) -> Array:
+def intervals(belief: Posterior, probabilities: FloatArray, rows: FloatArray, confidence: float = 0.95) -> FloatArray:
     """The range in which row · truth · p lies with the confidence asked for, low and high, (rows, 2).
 
     >>> import numpy as np
@@ -134,7 +139,7 @@ class _Question:
     belief: Posterior
     unsure: UncertainSlack
     deviations: float
-    caps: Array | None
+    caps: FloatArray | None
 
     @property
     def sure(self) -> bool:
@@ -178,7 +183,9 @@ class _Question:
         found = self._solve(average.singles(), average)
         return self._nearest(average) if found is None else self._answer(*found, average)
 
-    def _solve(self, goal: Array, average: SampledSlack | None = None) -> tuple[Array, Array, bool] | None:
+    def _solve(
+        self, goal: FloatArray, average: SampledSlack | None = None
+    ) -> tuple[FloatArray, FloatArray, bool] | None:
         """Shares, duals and whether certified; None where no blend meets the hard guardrails even in the mean."""
         curve = None if average is None else average.counted_in
         program, unit, units = self.unsure.program(
@@ -190,7 +197,7 @@ class _Question:
         shares, prices, certified = found
         return self._clean(shares), prices * unit / units, certified
 
-    def _clean(self, shares: Array) -> Array:
+    def _clean(self, shares: FloatArray) -> FloatArray:
         """Without the dust, within the caps, summing to one."""
         clean = np.where(shares < DUST, 0.0, shares if self.caps is None else np.minimum(shares, self.caps))
         return np.asarray(clean / clean.sum())
@@ -210,7 +217,9 @@ class _Question:
             raise SolverError("the blend that misses the hard guardrails least was not found")
         return self._answer(self._clean(found[0]), np.zeros(len(hard)), False, average)
 
-    def _answer(self, shares: Array, duals: Array, certified: bool, average: SampledSlack | None = None) -> RobustBlend:
+    def _answer(
+        self, shares: FloatArray, duals: FloatArray, certified: bool, average: SampledSlack | None = None
+    ) -> RobustBlend:
         blended = self.belief.mean @ shares
         goal = float(self.form.goal.value(blended)) if average is None else average.value(shares)
         soft = ~self.form.hard
@@ -218,7 +227,7 @@ class _Question:
         return RobustBlend(shares, goal - float(self.form.penalties[soft] @ costs[soft]), duals, certified)
 
 
-def _limits(caps: ArrayLike | None, width: int) -> Array | None:
+def _limits(caps: ArrayLike | None, width: int) -> FloatArray | None:
     """The caps as one number for each candidate; None where they limit nothing."""
     if caps is None:
         return None

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError
-from pasto.objective import Array
 from pasto.optimize.chance_constrained.conic import solve_conic
 from pasto.optimize.chance_constrained.interior_point import InteriorPoint, follow_central_path
 from pasto.optimize.chance_constrained.newton_polish import ENOUGH, polish_solution
@@ -30,7 +30,7 @@ BATCH = 12
 """So many enter at first, and twice as many each time."""
 
 
-def solve_chance_program(program: ChanceProgram, start: Array | None = None) -> CertifiedPoint | None:
+def solve_chance_program(program: ChanceProgram, start: FloatArray | None = None) -> CertifiedPoint | None:
     """The best shares, or None where none are found that hold every hard guardrail; start, where given, are some.
 
     >>> import numpy as np
@@ -103,7 +103,7 @@ def _swept(program: ChanceProgram, point: InteriorPoint) -> CertifiedPoint | Non
     return program.prove(shares, np.where(program.hard, point.prices, 0.0), point.near)
 
 
-def _by_columns(program: ChanceProgram, start: Array | None) -> CertifiedPoint | None:
+def _by_columns(program: ChanceProgram, start: FloatArray | None) -> CertifiedPoint | None:
     """The best shares, a few columns being carried and the others priced: those worth most enter, the idle leave."""
     always = program.mass == 0.0
     if program.base is not None:
@@ -133,7 +133,7 @@ def _first(program: ChanceProgram, always: NDArray[np.bool_]) -> NDArray[np.intp
     even = program.mass / program.mass.sum()
     own = program.factor if program.diagonal else np.sqrt(np.einsum("gkr,gkr->gk", program.factor, program.factor))
     safe = program.slack - own
-    scores: list[Array] = [
+    scores: list[FloatArray] = [
         program.goal if program.curve is None else program.curve.gradient(even),
         *safe,
         safe[program.hard].min(axis=0, initial=np.inf),
@@ -152,7 +152,7 @@ FEW = 2000
 """With more candidates than these, the second method is too slow."""
 
 
-def solve_or_safest(program: ChanceProgram) -> tuple[Array, Array, bool] | None:
+def solve_or_safest(program: ChanceProgram) -> tuple[FloatArray, FloatArray, bool] | None:
     """The best shares, the hard guardrails' prices, and True; or the safest shares where none are safe, and False.
 
     None where no shares hold every hard guardrail even in the mean.
@@ -188,14 +188,14 @@ def solve_or_safest(program: ChanceProgram) -> tuple[Array, Array, bool] | None:
     return (shares, np.zeros(len(hard)), False) if found is None else (found.shares, found.prices, False)
 
 
-def _holds(program: ChanceProgram, shares: Array) -> bool:
+def _holds(program: ChanceProgram, shares: FloatArray) -> bool:
     """Whether the hard guardrails hold to within rounding, and those of hardly any spread in proportion to it."""
     place = program.at(shares)
     rounding = np.minimum(ROUNDING, 1e-7 * place.spread + 1e-12)
     return bool((place.level - place.spread >= -rounding)[program.hard].all())
 
 
-def _thin(program: ChanceProgram, room: Array) -> tuple[Array, Array, bool]:
+def _thin(program: ChanceProgram, room: FloatArray) -> tuple[FloatArray, FloatArray, bool]:
     """The best shares where hardly any hold the hard guardrails, room being some that do."""
     program = replace(program, tight=np.zeros(len(program.hard)))
     found = solve_by_cones(program, rounding=ROUNDING) if len(program.goal) <= FEW else None
@@ -204,7 +204,7 @@ def _thin(program: ChanceProgram, room: Array) -> tuple[Array, Array, bool]:
     return found.shares, found.prices, True
 
 
-def find_roomiest(program: ChanceProgram, units: Array | None = None) -> Array | None:
+def find_roomiest(program: ChanceProgram, units: FloatArray | None = None) -> FloatArray | None:
     """The shares that leave most room to the hard guardrail with the least, counted in units (guardrails,).
 
     It is a chance program with one column more, which takes no share of the traffic and the same room from each.
@@ -246,12 +246,12 @@ def ease_constraints(program: ChanceProgram, fraction: float) -> ChanceProgram:
     return replace(program, factor=factor, anchor=program.anchor * part[:, None])
 
 
-def find_safest(program: ChanceProgram) -> tuple[Array, float] | None:
+def find_safest(program: ChanceProgram) -> tuple[FloatArray, float] | None:
     """The shares that hold all hard guardrails at the largest fraction of their deviations, and that fraction.
 
     None where no shares hold even the levels.
     """
-    best: tuple[Array, float] | None = None
+    best: tuple[FloatArray, float] | None = None
     shares = find_roomiest(ease_constraints(program, 0.0))
     for _ in range(30):
         if shares is None:
@@ -269,7 +269,7 @@ def find_safest(program: ChanceProgram) -> tuple[Array, float] | None:
     return best
 
 
-def held_fraction(level: Array, spread: Array) -> float:
+def held_fraction(level: FloatArray, spread: FloatArray) -> float:
     """How many spreads the levels are above zero at least; negative where one is below.
 
     >>> import numpy as np

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 
 STEPS = 500
 TINY = 1e-13
@@ -33,11 +33,11 @@ class ActiveSet:
     """Where a climb stands."""
 
     support: list[int]
-    shares: Array
+    shares: FloatArray
     """(support,)."""
     held: list[int] = field(default_factory=list)
     """Guardrails at their limit (hard) or missed (soft)."""
-    duals: Array = field(default_factory=lambda: np.zeros(0))
+    duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(guardrails,)."""
     done: bool = False
     """Whether the optimum was reached; False where the steps ran out."""
@@ -47,16 +47,16 @@ class ActiveSet:
 class _Move:
     """Where to go next: to the optimum of the state, or without end along a direction that moves no held guardrail."""
 
-    direction: Array
-    target: Array | None = None
+    direction: FloatArray
+    target: FloatArray | None = None
     level: float = 0.0
     """v, what each candidate of the support is worth at the target."""
-    multipliers: Array = field(default_factory=lambda: np.zeros(0))
+    multipliers: FloatArray = field(default_factory=lambda: np.zeros(0))
     """π of the held guardrails at the target."""
 
 
 def solve_active_set(
-    goal: Array, slack: Array, give: Array, start: ActiveSet, *, springs: NDArray[np.bool_]
+    goal: FloatArray, slack: FloatArray, give: FloatArray, start: ActiveSet, *, springs: NDArray[np.bool_]
 ) -> ActiveSet:
     """Walk from a stand that meets every hard guardrail to the optimum.
 
@@ -106,7 +106,9 @@ def solve_active_set(
     return stand
 
 
-def _move(goal: Array, columns: Array, give: Array, stand: ActiveSet, hard: list[bool], released: int | None) -> _Move:
+def _move(
+    goal: FloatArray, columns: FloatArray, give: FloatArray, stand: ActiveSet, hard: list[bool], released: int | None
+) -> _Move:
     """The next move of a stand whose newest candidate has just entered, or which has just released a guardrail."""
     held = stand.held
     rows, width = 1 + len(held), len(goal)
@@ -125,7 +127,7 @@ def _move(goal: Array, columns: Array, give: Array, stand: ActiveSet, hard: list
     return _Move(flat if lean >= 0.0 else -flat)
 
 
-def _to_optimum(goal: Array, matrix: Array, give: Array, shares: Array) -> _Move | None:
+def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: FloatArray) -> _Move | None:
     """Straight to the optimum of the state, or None where the goal rises along a direction that holds the rows."""
     rows, width = matrix.shape
     size = rows + width
@@ -150,7 +152,7 @@ def _to_optimum(goal: Array, matrix: Array, give: Array, shares: Array) -> _Move
     return _Move(target - shares, target, -unit * float(found[width]), unit * found[width + 1 :])
 
 
-def _flat(matrix: Array) -> Array:
+def _flat(matrix: FloatArray) -> FloatArray:
     """A direction that keeps the shares' sum and every held guardrail where they are."""
     rows, width = matrix.shape
     if width == rows + 1:
@@ -161,7 +163,7 @@ def _flat(matrix: Array) -> Array:
 
 
 def _first_event(
-    columns: Array, move: _Move, stand: ActiveSet, lasting: list[bool]
+    columns: FloatArray, move: _Move, stand: ActiveSet, lasting: list[bool]
 ) -> tuple[float, tuple[str, int] | None]:
     """How far the move can go, and what stops it: a candidate's place to leave, or a guardrail to hold or release."""
     reach = np.inf if move.target is None else 1.0

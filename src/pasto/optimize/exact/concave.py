@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError
-from pasto.objective import Array, NormalForm, UtilityGoal
+from pasto.objective import NormalForm, UtilityGoal
 from pasto.optimize.exact.linear import solve_linear, solve_with_two_sided_penalties
 from pasto.optimize.exact.program import Program, Solution
 
@@ -20,8 +21,8 @@ CUTS = 400
 
 
 def solve_by_cuts(
-    smooth: NormalForm, means: Array, limits: Array, start: Array, *, gap: float, scale: float = 1.0
-) -> tuple[Array, Array]:
+    smooth: NormalForm, means: FloatArray, limits: FloatArray, start: FloatArray, *, gap: float, scale: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
     """Shares within gap · scale of the best, and the multipliers of limits (hard guardrails, candidates) · p ≥ 0.
 
     smooth is a form without hard guardrails, whose values spread over about scale; start are shares that meet the
@@ -80,7 +81,7 @@ GAP = 1e-8
 """The largest gap to the optimum that is accepted, relative to the spread of f over the candidates."""
 
 
-def solve_utility(form: NormalForm, goal: UtilityGoal, means: Array) -> Solution:
+def solve_utility(form: NormalForm, goal: UtilityGoal, means: FloatArray) -> Solution:
     """The blend with the best utility, to a gap of a hundred-millionth of its spread over the candidates.
 
     >>> import numpy as np, pasto
@@ -131,13 +132,13 @@ def _soft_only(form: NormalForm) -> NormalForm:
     return NormalForm(form.goal, names, form.rows[soft], form.at[soft], form.penalties[soft], form.relief[soft])
 
 
-def _scale(values: Array, even: float) -> float:
+def _scale(values: FloatArray, even: float) -> float:
     """Return the spread of f over the candidates (candidates,) and their even blend, or its size if it has none."""
     spread = max(float(np.ptp(values)), even - float(values.min()))
     return spread or float(np.abs(values).max()) or 1.0
 
 
-def _curvature(goal: UtilityGoal, vector: Array) -> Array:
+def _curvature(goal: UtilityGoal, vector: FloatArray) -> FloatArray:
     """Rows R (rank, metrics) with RᵀR = −∇²U, from differences of the gradient inside the checked ranges."""
     places = list(goal.columns)
     low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
@@ -157,7 +158,7 @@ def _curvature(goal: UtilityGoal, vector: Array) -> Array:
     return rows
 
 
-def _line_search(smooth: NormalForm, here: Array, there: Array) -> float:
+def _line_search(smooth: NormalForm, here: FloatArray, there: FloatArray) -> float:
     """How far towards there f rises, in [0, 1]."""
     from scipy.optimize import brentq  # slow to load, and needed by utilities only
 
@@ -171,7 +172,7 @@ def _line_search(smooth: NormalForm, here: Array, there: Array) -> float:
     return float(brentq(rise, 0.0, 1.0, xtol=1e-15))
 
 
-def _sparse(probabilities: Array, rows: Array) -> Array:
+def _sparse(probabilities: FloatArray, rows: FloatArray) -> FloatArray:
     """The same rows · p from as few candidates as it takes."""
     thin = probabilities.copy()
     while True:

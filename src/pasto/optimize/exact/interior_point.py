@@ -15,12 +15,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from pasto.objective import Array
+from pasto.arrays import FloatArray
 
 
 def round_to_vertex(
-    goal: Array, slack: Array, give: Array, strength: Array, held: NDArray[np.bool_]
-) -> tuple[NDArray[np.bool_], Array, Array]:
+    goal: FloatArray, slack: FloatArray, give: FloatArray, strength: FloatArray, held: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
     """Which guesses are right, and the shares (problems, candidates) and multipliers (problems, guardrails) they give.
 
     strength (problems, candidates) is above 1 for candidates that take part; held (problems, guardrails).
@@ -75,23 +75,23 @@ class InteriorSolution:
     """Problems under way; every array's first axis runs over them."""
 
     index: NDArray[np.intp]
-    goal: Array
+    goal: FloatArray
     """(problems, candidates)."""
-    rows: Array
+    rows: FloatArray
     """(problems, 1 + guardrails, candidates): ones, then slack."""
-    give: Array
+    give: FloatArray
     """(problems, 1 + guardrails): 0, then give."""
-    shares: Array
+    shares: FloatArray
     """p, (problems, candidates)."""
-    gaps: Array
+    gaps: FloatArray
     """z, (problems, candidates)."""
-    duals: Array
+    duals: FloatArray
     """−v, then π: (problems, 1 + guardrails)."""
-    room: Array
+    room: FloatArray
     """w, (problems, guardrails)."""
 
     @classmethod
-    def begin(cls, goal: Array, slack: Array, give: Array) -> InteriorSolution:
+    def begin(cls, goal: FloatArray, slack: FloatArray, give: FloatArray) -> InteriorSolution:
         """Start from the even blend."""
         count, width = goal.shape
         room = np.maximum(slack.mean(axis=2), 0.1)
@@ -159,7 +159,7 @@ class InteriorSolution:
         """Which problems are still made of finite numbers."""
         return np.asarray(np.isfinite(self.shares.sum(axis=1) + self.gaps.sum(axis=1) + self.duals.sum(axis=1)))
 
-    def left(self) -> Array:
+    def left(self) -> FloatArray:
         """What is left to gain, once p is on the simplex: Σ p z + Σ π w."""
         return np.asarray((self.shares * self.gaps).sum(axis=1) + (self.duals[:, 1:] * self.room).sum(axis=1))
 
@@ -169,19 +169,21 @@ class InteriorSolution:
         firm[:, 0] = 0.0
         return np.asarray(self._priced(firm).max(axis=1) < -1e-9 * firm.max(axis=1))
 
-    def _priced(self, duals: Array) -> Array:
+    def _priced(self, duals: FloatArray) -> FloatArray:
         return np.asarray((duals[:, None, :] @ self.rows)[:, 0])
 
-    def _blended(self, shares: Array) -> Array:
+    def _blended(self, shares: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("bgk,bk->bg", self.rows, shares))
 
-    def _solve(self, system: Array, missing: Array, drift: Array, across: Array) -> Array:
+    def _solve(self, system: FloatArray, missing: FloatArray, drift: FloatArray, across: FloatArray) -> FloatArray:
         right = missing - self._blended(drift)
         right[:, 1:] += across
         return np.asarray(np.linalg.solve(system, right[:, :, None])[:, :, 0])
 
 
-def interior_point(goal: Array, slack: Array, give: Array, *, leave: int = 0) -> tuple[Array, Array, NDArray[np.bool_]]:
+def interior_point(
+    goal: FloatArray, slack: FloatArray, give: FloatArray, *, leave: int = 0
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
     """Shares (problems, candidates), multipliers (problems, guardrails), and which problems were solved exactly.
 
     The others are left where they stand: at one of many optima, broken down, shown to be infeasible, or among the last

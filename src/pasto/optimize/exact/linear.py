@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError
-from pasto.objective import Array
 from pasto.objective.normal_form import TOLERANCE
 from pasto.optimize.exact.active_set import ActiveSet, solve_active_set
 from pasto.optimize.exact.interior_point import interior_point
@@ -46,8 +46,8 @@ def solve_with_two_sided_penalties(program: Program, springs: NDArray[np.bool_])
 
 
 def _maximum(
-    goal: Array, slack: Array, give: Array, start: ActiveSet, springs: NDArray[np.bool_] | None = None
-) -> tuple[Array, Array]:
+    goal: FloatArray, slack: FloatArray, give: FloatArray, start: ActiveSet, springs: NDArray[np.bool_] | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Shares and multipliers whose duality gap proves them best; from the interior where the climb goes astray."""
     both = np.zeros(len(give), dtype=bool) if springs is None else springs
     stand = solve_active_set(goal, slack, give, start, springs=both)
@@ -69,7 +69,14 @@ def _maximum(
     return shares, duals
 
 
-def _gap(goal: Array, slack: Array, give: Array, both: NDArray[np.bool_], shares: Array, duals: Array) -> float:
+def _gap(
+    goal: FloatArray,
+    slack: FloatArray,
+    give: FloatArray,
+    both: NDArray[np.bool_],
+    shares: FloatArray,
+    duals: FloatArray,
+) -> float:
     """By how much the optimum can exceed the value at shares, or a hard guardrail is missed, whichever is more."""
     levels, hard = slack @ shares, give == 0.0
     breach = np.where(both, levels, np.minimum(levels, 0.0))
@@ -79,7 +86,7 @@ def _gap(goal: Array, slack: Array, give: Array, both: NDArray[np.bool_], shares
     return max((bound - float(goal @ shares) + cost) / scale, -float(levels[hard].min(initial=0.0)))
 
 
-def _start(scaled: ScaledProgram) -> tuple[ActiveSet, Array]:
+def _start(scaled: ScaledProgram) -> tuple[ActiveSet, FloatArray]:
     """A stand that meets every hard guardrail, and by how much each had to be lowered so that one exists."""
     slack, hard = scaled.slack, scaled.hard
     rows = slack[hard]
@@ -100,13 +107,13 @@ def _start(scaled: ScaledProgram) -> tuple[ActiveSet, Array]:
     return ActiveSet(support, shares[support], held), allowance
 
 
-def spreads(slack: Array) -> Array:
+def spreads(slack: FloatArray) -> FloatArray:
     """Return the range of each guardrail's slack over the candidates, or its size if they are all the same."""
     spread, size = np.ptp(slack, axis=1), np.abs(slack).max(axis=1, initial=0.0)
     return np.where(spread > TOLERANCE * size, spread, np.where(size > 0.0, size, 1.0))
 
 
-def _independent(columns: Array, rails: list[int]) -> list[int]:
+def _independent(columns: FloatArray, rails: list[int]) -> list[int]:
     """As many of these guardrails as can be held at once by shares of these columns."""
     held: list[int] = []
     matrix = np.ones((1, columns.shape[1]))
@@ -117,7 +124,7 @@ def _independent(columns: Array, rails: list[int]) -> list[int]:
     return held
 
 
-def _cleaned(shares: Array) -> Array:
+def _cleaned(shares: FloatArray) -> FloatArray:
     """Without the dust, summing to one."""
     clean = np.where(shares < 1e-12, 0.0, shares)
     total = float(clean.sum())

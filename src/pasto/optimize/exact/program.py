@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import UnsupportedError
-from pasto.objective import Array, LinearGoal, NormalForm
+from pasto.objective import LinearGoal, NormalForm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,15 +25,15 @@ class Program:
     array([[-3.,  1.]])
     """
 
-    goal: Array
+    goal: FloatArray
     """(..., candidates)."""
-    slack: Array
+    slack: FloatArray
     """(..., guardrails, candidates)."""
-    penalties: Array
+    penalties: FloatArray
     """(guardrails,): λ, infinite for a hard guardrail."""
 
     @classmethod
-    def of(cls, form: NormalForm, means: Array) -> Program:
+    def of(cls, form: NormalForm, means: FloatArray) -> Program:
         """The program of a form with a linear goal over means (..., metrics, candidates)."""
         if not isinstance(form.goal, LinearGoal):
             raise UnsupportedError(
@@ -42,7 +43,7 @@ class Program:
         goal = form.goal.row @ means + form.goal.offset
         return cls(goal, form.rows @ means - form.at[:, None], form.penalties)
 
-    def value(self, probabilities: Array) -> Array:
+    def value(self, probabilities: FloatArray) -> FloatArray:
         """The goal less the soft penalties, (...), with no regard to hard guardrails."""
         soft = np.isfinite(self.penalties)
         value = (self.goal * probabilities).sum(axis=-1)
@@ -59,9 +60,9 @@ class Solution:
     array([0.5])
     """
 
-    probabilities: Array
+    probabilities: FloatArray
     """(candidates,)."""
-    duals: Array
+    duals: FloatArray
     """(guardrails,): π ≥ 0, by how much the value rises as a unit is added to a guardrail's slack."""
     feasible: bool
     """Whether some p meets every hard guardrail; where none does, p is the nearest miss."""
@@ -76,9 +77,9 @@ class Solutions:
     (2, 1)
     """
 
-    probabilities: Array
+    probabilities: FloatArray
     """(problems, candidates)."""
-    duals: Array
+    duals: FloatArray
     """(problems, guardrails)."""
     feasible: NDArray[np.bool_]
     """(problems,)."""
@@ -91,15 +92,15 @@ class ScaledProgram:
     Leading axes run over many problems, as in the program.
     """
 
-    goal: Array
+    goal: FloatArray
     """(..., candidates): the best is 0, the worst between −1/2 and −1."""
-    slack: Array
+    slack: FloatArray
     """(..., guardrails, candidates): the largest, either way, between 1/2 and 1."""
-    give: Array
+    give: FloatArray
     """(..., guardrails): 1/2λ, how far a guardrail gives way for a unit of multiplier."""
     hard: NDArray[np.bool_]
     """(guardrails,)."""
-    exchange: Array
+    exchange: FloatArray
     """(..., guardrails): what a multiplier of the scaled problem is worth in the program's own units."""
 
     @classmethod
@@ -124,6 +125,6 @@ class ScaledProgram:
         )
 
 
-def _powers(sizes: Array) -> Array:
+def _powers(sizes: FloatArray) -> FloatArray:
     """The power of two above each size; 1 for a size of 0, or so small that its square would be 0."""
     return np.where(sizes > 1e-100, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import SolverError
-from pasto.objective import Array, NormalForm, RatioGoal
+from pasto.objective import NormalForm, RatioGoal
 from pasto.optimize.exact.linear import solve_linear
 from pasto.optimize.exact.program import Program, Solution
 
 
-def solve_ratio(form: NormalForm, goal: RatioGoal, means: Array) -> Solution:
+def solve_ratio(form: NormalForm, goal: RatioGoal, means: FloatArray) -> Solution:
     """The blend with the best ratio of blended halves.
 
     >>> import numpy as np, pasto

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pasto.arrays import FloatArray
 from pasto.errors import UnsupportedError
-from pasto.objective import Array, LinearGoal, NormalForm, RatioGoal, UtilityGoal
+from pasto.objective import LinearGoal, NormalForm, RatioGoal, UtilityGoal
 from pasto.optimize.exact.concave import solve_utility
 from pasto.optimize.exact.linear import solve_linear
 from pasto.optimize.exact.program import Program, Solution
 from pasto.optimize.exact.ratio import solve_ratio
 
 
-def solve_exact(form: NormalForm, means: Array) -> Solution:
+def solve_exact(form: NormalForm, means: FloatArray) -> Solution:
     """The best blend of means (metrics, candidates), without names or records.
 
     >>> import numpy as np, pasto

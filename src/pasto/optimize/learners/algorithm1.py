@@ -8,8 +8,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.objective import NormalForm
-from pasto.optimize.learners.base import Array, RoundResult
+from pasto.optimize.learners.base import RoundResult
 from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState, Schedule, constant
 
 
@@ -37,7 +38,7 @@ class Algorithm1(MirrorAscent[MirrorAscentState]):
         """
         return cls(floor=Schedule(gradient_bound, limit=0.75), step=constant(1 / sqrt(horizon)))
 
-    def gradient(self, state: MirrorAscentState, round: RoundResult, form: NormalForm) -> Array:
+    def gradient(self, state: MirrorAscentState, round: RoundResult, form: NormalForm) -> FloatArray:
         """g_t = V̂ᵀ ∇f(V̂ p_t)."""
         scale = 1.0 / (state.rounds + 1)
         slope = form.gradient(scale * np.einsum("...mk,...k->...m", state.total, round.served))

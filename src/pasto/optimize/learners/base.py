@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.estimate import ControlMeans, Sample
 from pasto.objective import Objective
 from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.records import Blend
 
-Array = NDArray[np.float64]
 State = TypeVar("State")
 
 
@@ -24,7 +24,7 @@ class LearningProblem:
     objective: Objective
     names: tuple[str, ...]
     baseline: int | None = None
-    features: Array | None = None
+    features: FloatArray | None = None
     """(candidates, dimensions): where the candidates lie, where that is known."""
     retired: frozenset[int] = frozenset()
     """Candidates that are served and answered no more."""
@@ -53,12 +53,12 @@ class LearningProblem:
 class RoundResult:
     """One round as a learner sees it: what was served, and what was measured."""
 
-    served: Array
+    served: FloatArray
     """(..., candidates): p_t, the policy the draws came from."""
     sample: Sample
-    covariances: Array | None = None
+    covariances: FloatArray | None = None
     """(draws, metrics, metrics): of each measured mean, where known."""
-    units: Array | None = None
+    units: FloatArray | None = None
     """(draws,): units behind each measured mean; None is one each."""
     control: ControlMeans | None = None
     """What the round's control measured, where there was one."""
@@ -79,7 +79,7 @@ class Learner(Protocol[State]):
         """The state before the first round."""
         ...
 
-    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator) -> Array:
+    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator) -> FloatArray:
         """The next policy, (candidates,)."""
         ...
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.estimate import Overdispersion, Posterior
 from pasto.objective import NormalForm
 from pasto.optimize.blend_summary import summarize_blend
 from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, intervals, solve_robust
-from pasto.optimize.learners.base import Array, LearningProblem
+from pasto.optimize.learners.base import LearningProblem
 from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, within_reach, worth_of_metrics
 from pasto.records import Blend, Certificate, Move, Outlook
 
@@ -63,7 +64,7 @@ def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion:
     return replace(blend, certificate=certificate, single_holds=single_holds)
 
 
-def certified_shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> Array:
+def certified_shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> FloatArray:
     """The cautious blend alone, (candidates,)."""
     return _shares(problem, belief, form)[0]
 
@@ -72,7 +73,7 @@ def build_outlook(
     problem: LearningProblem,
     belief: Posterior,
     blend: Blend,
-    before: tuple[Array, Array] | None,
+    before: tuple[FloatArray, FloatArray] | None,
     rng: np.random.Generator,
 ) -> Outlook:
     """What could still be gained, what moved in the last round, and what to do."""
@@ -90,7 +91,7 @@ def build_outlook(
     return Outlook(gain, probability, worth, _advice(blend, gain, probability, worth), moves)
 
 
-def _shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> tuple[Array, Array, bool]:
+def _shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> tuple[FloatArray, FloatArray, bool]:
     """The cautious blend over the candidates in service."""
     active = np.flatnonzero(problem.active)
     known = belief if len(active) == len(problem.names) else belief.take(active)
@@ -108,7 +109,9 @@ def _shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> tu
     return shares, found.duals, found.certified
 
 
-def _regret(problem: LearningProblem, truth: Array, best: Array, shares: Array, means: Array) -> float:
+def _regret(
+    problem: LearningProblem, truth: FloatArray, best: FloatArray, shares: FloatArray, means: FloatArray
+) -> float:
     """What the best blend of a truth has over the answer there, in the goal and the soft guardrails."""
     form = form_at(problem, truth, means)
     reach = within_reach(form, truth)
@@ -116,7 +119,7 @@ def _regret(problem: LearningProblem, truth: Array, best: Array, shares: Array, 
 
 
 def _moves(
-    problem: LearningProblem, mean: Array, row: Array, mean_before: Array, row_before: Array
+    problem: LearningProblem, mean: FloatArray, row: FloatArray, mean_before: FloatArray, row_before: FloatArray
 ) -> tuple[Move, ...]:
     """The three candidates whose worth changed most, metric by metric."""
     count = mean_before.shape[1]

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, OptionError, StateError, UnsupportedError
 from pasto.estimate import add_samples
 from pasto.objective import NormalForm, RatioGoal
 from pasto.optimize.blend_summary import summarize_blend
-from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
+from pasto.optimize.learners.base import LearningProblem, RoundResult
 from pasto.records import Blend
 
 
@@ -58,11 +59,11 @@ class MirrorAscentState:
     """Where a mirror-ascent learner stands after `rounds` rounds."""
 
     rounds: int
-    log_weights: Array
+    log_weights: FloatArray
     """(..., candidates): ln w, shifted so that the largest is 0."""
-    total: Array
+    total: FloatArray
     """(..., metrics, candidates): V̂_0 + Σ Û."""
-    served: Array
+    served: FloatArray
     """(..., candidates): Σ p_t."""
 
     def copy(self) -> Self:
@@ -76,7 +77,7 @@ class MirrorAscentState:
 State = TypeVar("State", bound=MirrorAscentState)
 
 
-def smoothed(log_weights: Array, floor: float) -> Array:
+def smoothed(log_weights: FloatArray, floor: float) -> FloatArray:
     """p = (1 − ε) w/|w| + ε/K, from ln w.
 
     >>> import numpy as np
@@ -138,7 +139,7 @@ class MirrorAscent(Generic[State]):
         )
         return began
 
-    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator | None = None) -> Array:
+    def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator | None = None) -> FloatArray:
         """p_t: the weights, smoothed by the round's floor; no randomness is needed."""
         return smoothed(state.log_weights, self.floor.at(state.rounds + 1))
 
@@ -158,7 +159,7 @@ class MirrorAscent(Generic[State]):
         state.log_weights += self.pace(problem).at(state.rounds) * self.gradient(state, round, form)
         state.log_weights -= state.log_weights.max(axis=-1, keepdims=True)
 
-    def gradient(self, state: State, round: RoundResult, form: NormalForm) -> Array:
+    def gradient(self, state: State, round: RoundResult, form: NormalForm) -> FloatArray:
         """g_t, (..., candidates)."""
         raise NotImplementedError
 
@@ -177,7 +178,7 @@ class MirrorAscent(Generic[State]):
         except ObjectiveError:  # the baseline has not been drawn yet, or its estimate is still negative
             return None
 
-    def means(self, state: State) -> Array:
+    def means(self, state: State) -> FloatArray:
         """The truth as estimated so far, (..., metrics, candidates), without the bias that V̂_0 = 0 leaves in V̂."""
         return np.asarray(state.total / (state.rounds + (self.initial is not None)))
 

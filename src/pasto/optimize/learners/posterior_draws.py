@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError
 from pasto.objective import LinearGoal, NormalForm, Objective, UtilityGoal
 from pasto.optimize.exact.linear import solve_batch
 from pasto.optimize.exact.program import Program
 from pasto.optimize.exact.solver import solve_exact
-from pasto.optimize.learners.base import Array, LearningProblem
+from pasto.optimize.learners.base import LearningProblem
 
 
-def draw_blends(problem: LearningProblem, means: Array, truths: Array) -> tuple[Array, Array]:
+def draw_blends(problem: LearningProblem, means: FloatArray, truths: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The exact blend of each truth, (draws, candidates), and what a metric is worth there, (draws, metrics)."""
     active = np.flatnonzero(problem.active)
     if problem.objective.relative:
@@ -35,7 +36,7 @@ def draw_blends(problem: LearningProblem, means: Array, truths: Array) -> tuple[
     return shares, np.array(slopes)
 
 
-def worth_of_metrics(problem: LearningProblem, means: Array) -> Array:
+def worth_of_metrics(problem: LearningProblem, means: FloatArray) -> FloatArray:
     """What one unit of each metric is worth at the best blend of the means: the goal's slope and the prices."""
     form = form_at(problem, means, means)
     served = within_reach(form, means)[:, problem.active]
@@ -43,7 +44,7 @@ def worth_of_metrics(problem: LearningProblem, means: Array) -> Array:
     return np.asarray(form.goal.gradient(served @ solution.probabilities) + solution.duals @ form.rows)
 
 
-def form_at(problem: LearningProblem, truth: Array, fallback: Array) -> NormalForm:
+def form_at(problem: LearningProblem, truth: FloatArray, fallback: FloatArray) -> NormalForm:
     """The objective's normal form over a truth; percentages are over its own baseline, or the fallback's."""
     if not problem.objective.relative or problem.baseline is None:
         return problem.objective.form()
@@ -53,7 +54,7 @@ def form_at(problem: LearningProblem, truth: Array, fallback: Array) -> NormalFo
         return problem.objective.form(fallback[:, problem.baseline])
 
 
-def within_reach(form: NormalForm, truths: Array) -> Array:
+def within_reach(form: NormalForm, truths: FloatArray) -> FloatArray:
     """Truths (..., metrics, candidates) cut back to the ranges that a utility is known on; others as they are."""
     if not isinstance(form.goal, UtilityGoal):
         return truths
@@ -63,12 +64,12 @@ def within_reach(form: NormalForm, truths: Array) -> Array:
     return kept
 
 
-def offsets_of(objective: Objective) -> Array:
+def offsets_of(objective: Objective) -> FloatArray:
     """How much of the baseline's own uncertainty is in each guardrail: 1 + δ for y ≥ (1 + δ) y₀, none for y ≥ c."""
     return np.array([1.0 + rail.at / 100.0 if rail.relative else 0.0 for rail in objective.guardrails])
 
 
-def _stacked(forms: list[NormalForm], truths: Array) -> Program:
+def _stacked(forms: list[NormalForm], truths: FloatArray) -> Program:
     """The programs of many truths as one."""
     if all(form is forms[0] for form in forms):
         return Program.of(forms[0], truths)

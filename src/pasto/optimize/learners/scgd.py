@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.objective import NormalForm
-from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
+from pasto.optimize.learners.base import LearningProblem, RoundResult
 from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState, Schedule
 
 
@@ -16,7 +17,7 @@ from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentStat
 class ScgdState(MirrorAscentState):
     """A mirror state and y, the running estimate of the metrics being served."""
 
-    inner: Array = field(default_factory=lambda: np.zeros(0))
+    inner: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(..., metrics): y."""
 
 
@@ -39,7 +40,7 @@ class Scgd(MirrorAscent[ScgdState]):
         state.inner = np.zeros((*runs, problem.shape[0]))
         return state
 
-    def gradient(self, state: ScgdState, round: RoundResult, form: NormalForm) -> Array:
+    def gradient(self, state: ScgdState, round: RoundResult, form: NormalForm) -> FloatArray:
         """g_t = Ûᵀ ∇f(y), after y has moved toward Û p_t."""
         sample = round.sample
         columns = sample.columns

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import MissingExtraError, OptionError, StateError
 from pasto.estimate import (
     CandidateModel,
@@ -20,13 +21,13 @@ from pasto.estimate import (
 from pasto.estimate.gaussian_process import available, choose_kernels, fit_kernels
 from pasto.optimize.column_generation import ColumnProspect, generate_columns
 from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
-from pasto.optimize.learners.base import Array, LearningProblem, RoundResult
+from pasto.optimize.learners.base import LearningProblem, RoundResult
 from pasto.optimize.learners.certificate import build_outlook, certified_blend, certified_shares
 from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, worth_of_metrics
 from pasto.records import Blend
 
 
-def allocate(blends: Array, variances: Array, noise: float) -> Array:
+def allocate(blends: FloatArray, variances: FloatArray, noise: float) -> FloatArray:
     """Give each drawn blend's slot to the candidate whose observation takes most out of that blend's variance.
 
     `blends` (draws, candidates) are the exact answers of posterior draws, `variances` (candidates,) what is still
@@ -62,13 +63,13 @@ class ThompsonState:
 
     rounds: int
     model: CandidateModel
-    noise: Array
+    noise: FloatArray
     """(metrics, metrics): the covariance of one unit's measurement, as seen so far."""
     units: float
     """In the last round."""
     fitted: int
     """The round in which kernels were last looked for."""
-    before: tuple[Array, Array] | None = None
+    before: tuple[FloatArray, FloatArray] | None = None
     """What was believed before the last round, (metrics, candidates), and what a metric was worth, (metrics,)."""
 
 
@@ -164,7 +165,7 @@ class Thompson:
         """The posterior over the truth."""
         return state.model.posterior(problem.features)
 
-    def propose(self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator) -> Array:
+    def propose(self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator) -> FloatArray:
         """Slots where the blends of posterior draws learn most, within the limits, and the floor under all."""
         active = problem.active
         even = active / active.sum()
@@ -268,8 +269,8 @@ class Thompson:
         return known.share(fit(problem.features, estimates, noises), mixing)
 
     def _limited(
-        self, problem: LearningProblem, state: ThompsonState, shares: Array, belief: Posterior | None
-    ) -> Array:
+        self, problem: LearningProblem, state: ThompsonState, shares: FloatArray, belief: Posterior | None
+    ) -> FloatArray:
         """The policy within its caps and budgets."""
         limits = problem.limits
         if not limits.guarded:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from pasto.durations import describe_durations, parse_duration
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import Authenticator, identify_caller
 from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
@@ -145,6 +146,19 @@ class HttpRequest:
                 400, "bad_request", f"{name} is a whole number from {least} to {most}, got {text[:60]!r}", field=name
             )
         return int(text)
+
+    def duration(self, name: str, given: float | str, least: float, most: float) -> float:
+        """Return a field's duration in seconds."""
+        try:
+            seconds = parse_duration(given)
+        except ValueError:
+            seconds = -1.0
+        if not least <= seconds <= most:
+            got = given[:60] if isinstance(given, str) else given
+            raise ApiError(
+                400, "bad_request", f"{name} must be {describe_durations(least, most)}, got {got!r}", field=name
+            )
+        return seconds
 
     def page(self) -> tuple[int, int]:
         """Return after which sequence a page of a log begins, and how many lines it has at most."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.study import Study
 
-Array = NDArray[np.float64]
 DRAWS = 64
 """Of what the means may be, behind every interval."""
 
@@ -23,7 +23,7 @@ class CandidateEstimates:
     """Means of columns over candidates, as expected and as they may be."""
 
     columns: tuple[str, ...]
-    truths: Array
+    truths: FloatArray
     """(1 + draws, columns, candidates): the expected ones first."""
     names: tuple[str, ...]
     baseline: int | None
@@ -32,7 +32,7 @@ class CandidateEstimates:
     from_log: tuple[str, ...] = ()
     """Columns that the learner does not learn, and that were read from the rounds' own comparisons."""
 
-    def table(self, draw: int, columns: Sequence[str], chosen: Sequence[int]) -> Array:
+    def table(self, draw: int, columns: Sequence[str], chosen: Sequence[int]) -> FloatArray:
         """Means of some columns and candidates in one draw, (columns, candidates)."""
         places = [self.columns.index(name) for name in columns]
         return np.asarray(self.truths[draw][np.ix_(places, list(chosen))])
@@ -55,7 +55,7 @@ def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[Measured
 
 def _from_log(
     record: RoundRecord, places: Sequence[int], count: int, draws: int, seed: int
-) -> tuple[Array, NDArray[np.bool_]]:
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Candidates' means from their rounds' comparisons with the control, every round alike; and who had any."""
     cells, control, covariances = record.view("control", running=False)
     means, seen = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
@@ -79,7 +79,7 @@ def _from_log(
     return means + errors * noise, seen
 
 
-def ends(values: Sequence[float] | Array, confidence: float) -> tuple[float | None, float | None]:
+def ends(values: Sequence[float] | FloatArray, confidence: float) -> tuple[float | None, float | None]:
     """Between which the middle part of some draws lies; unknown where there are too few.
 
     >>> ends([float(k) for k in range(101)], 0.5)

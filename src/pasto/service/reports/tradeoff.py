@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pasto.arrays import FloatArray
 from pasto.errors import NotFittedError, PastoError, PastoWarning
 from pasto.objective import Objective, Ratio
 from pasto.optimize import solve, summarize_blend
@@ -21,7 +21,6 @@ from pasto.service.study_state import StudyState, blend_document
 from pasto.store import Store
 from pasto.study import Study
 
-Array = NDArray[np.float64]
 STEPS = 24
 """Limits that a curve tries."""
 DRAWN = 400
@@ -34,7 +33,7 @@ class PosteriorSamples:
 
     generation: int
     names: tuple[str, ...]
-    means: Array
+    means: FloatArray
     """(metrics, candidates), in the order of the objective's metrics; retired candidates are left out."""
     baseline: int | None
     objective: Objective
@@ -140,7 +139,7 @@ def _solved(belief: PosteriorSamples, objective: Objective) -> Blend | None:
         return None
 
 
-def _curve(belief: PosteriorSamples, objective: Objective, across: int, levels: Array) -> list[dict[str, float]]:
+def _curve(belief: PosteriorSamples, objective: Objective, across: int, levels: FloatArray) -> list[dict[str, float]]:
     """What the goal is at other limits: where each best blend lies."""
     found = []
     for limit in np.linspace(float(levels.min()), float(levels.max()), STEPS).tolist():
@@ -159,14 +158,14 @@ def _percent(belief: PosteriorSamples) -> bool:
     return all(float(row[belief.baseline]) > 0 for _, row in rows)
 
 
-def _goal_rows(belief: PosteriorSamples) -> list[tuple[float, Array]]:
+def _goal_rows(belief: PosteriorSamples) -> list[tuple[float, FloatArray]]:
     target = belief.objective.target
     if isinstance(target, Mapping):
         return [(weight, _row(belief, name)) for name, weight in target.items()]
     return [(1.0, _row(belief, source)) for source in belief.objective.shown]
 
 
-def _row(belief: PosteriorSamples, source: str | Ratio) -> Array:
+def _row(belief: PosteriorSamples, source: str | Ratio) -> FloatArray:
     place = belief.objective.metrics.index
     if isinstance(source, Ratio):
         under = belief.means[place(source.denominator)]
@@ -174,7 +173,7 @@ def _row(belief: PosteriorSamples, source: str | Ratio) -> Array:
     return np.asarray(belief.means[place(source)])
 
 
-def _goal_levels(belief: PosteriorSamples) -> Array:
+def _goal_levels(belief: PosteriorSamples) -> FloatArray:
     """The goal of every candidate alone: percent over the baseline where that is possible."""
     rows = _goal_rows(belief)
     if _percent(belief):
@@ -185,7 +184,7 @@ def _goal_levels(belief: PosteriorSamples) -> Array:
     return np.asarray(np.nan_to_num(np.sum(parts, axis=0)))
 
 
-def _rail_levels(belief: PosteriorSamples, place: int) -> Array:
+def _rail_levels(belief: PosteriorSamples, place: int) -> FloatArray:
     """A guardrail's metric for every candidate alone, in the unit of its limit."""
     rail = belief.objective.guardrails[place]
     row = _row(belief, rail.metric)
@@ -217,7 +216,7 @@ def _mixed(belief: PosteriorSamples, shares: Mapping[str, float]) -> dict[str, A
     return _point(belief, told)
 
 
-def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: Array) -> dict[str, Any]:
+def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: FloatArray) -> dict[str, Any]:
     rail, stated = objective.guardrails[place], belief.objective.guardrails[place]
     low, high = float(min(levels.min(), stated.at)), float(max(levels.max(), stated.at))
     margin = 0.05 * ((high - low) or max(1.0, abs(high)))
@@ -233,7 +232,7 @@ def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: 
     }
 
 
-def _drawn(goal: Array, baseline: int | None, best: int | None) -> list[int]:
+def _drawn(goal: FloatArray, baseline: int | None, best: int | None) -> list[int]:
     if len(goal) <= DRAWN:
         return list(range(len(goal)))
     top = np.argsort(-goal, kind="stable")[: DRAWN // 2].tolist()

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pasto.arrays import FloatArray
 from pasto.errors import ObjectiveError, OptionError, PastoError
 from pasto.objective import Objective, Ratio
 from pasto.objective.parsing import parse_objective
 from pasto.optimize import solve_exact, summarize_blend
 from pasto.records import Blend
-from pasto.service.reports.candidate_estimates import Array, CandidateEstimates, shown
+from pasto.service.reports.candidate_estimates import CandidateEstimates, shown
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.guardrail_bounds import bound_problem
@@ -111,7 +112,7 @@ def answer_question(
     return best, draws
 
 
-def solve_question(means: Array, objective: Objective, names: Sequence[str], baseline: int | None) -> Blend:
+def solve_question(means: FloatArray, objective: Objective, names: Sequence[str], baseline: int | None) -> Blend:
     """As `pasto.solve`, without its advice on penalties."""
     form = objective.form(None if baseline is None else means[:, baseline])
     found = solve_exact(form, means)

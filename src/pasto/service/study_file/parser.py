@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from pasto.durations import parse_duration
+from pasto.durations import read_duration
 from pasto.errors import MissingExtraError, PastoError, StudyFileError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
@@ -48,10 +48,10 @@ def read_traffic(problems: ProblemList, given: object) -> TrafficSpec:
 def read_rounds(problems: ProblemList, given: object) -> RoundsSpec:
     """When rounds end; what is not said takes its default."""
     fields = problems.fields("rounds", given, inside("rounds"))
-    maturity = parse_duration(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
-    late = parse_duration(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
+    maturity = read_duration(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
+    late = read_duration(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
     if "exposures" not in fields:
-        every = parse_duration(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
+        every = read_duration(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
         return RoundsSpec(every=every, maturity=maturity, late=late)
     exposures = fields["exposures"]
     if "every" in fields:
@@ -172,7 +172,7 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
     signed = _signed(problems, fields.get("exposures", {}), has_source=fields.get("source") is not None)
     check_times(problems, metrics, rounds.maturity, source)
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
-    expires_after = parse_duration(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
+    expires_after = read_duration(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
     if settings is not None and isinstance(settings.candidates, Candidates) and traffic.cap is not None:
         _room(problems, traffic.cap, len(settings.candidates))
     problems.refuse()

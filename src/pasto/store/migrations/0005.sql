@@ -22,7 +22,7 @@ ALTER TABLE keys RENAME TO api_keys;
 
 ALTER TABLE latest RENAME TO latest_exposures;
 
-ALTER TABLE tallies RENAME TO sender_tallies;
+ALTER TABLE tallies RENAME TO sender_counts;
 
 ALTER TABLE event_ids RENAME COLUMN content TO content_checksum;
 

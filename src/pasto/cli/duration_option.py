@@ -1,0 +1,27 @@
+"""Duration as the value of a command-line option: `--grace 30min`."""
+
+from __future__ import annotations
+
+import click
+
+from pasto.durations import YEAR_SECONDS, describe_durations, parse_duration
+
+
+class DurationType(click.ParamType[float]):
+    """Value of an option that is a duration; the command gets seconds."""
+
+    name = "time"
+
+    def __init__(self, low: float = 0.0, high: float = 100 * YEAR_SECONDS) -> None:
+        self.low = low
+        self.high = high
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the duration in seconds, or fail with the durations that are possible."""
+        try:
+            seconds = parse_duration(value)
+        except ValueError:
+            seconds = -1.0
+        if not self.low <= seconds <= self.high:
+            self.fail(f"needs {describe_durations(self.low, self.high)}, got {value!r}", param, ctx)
+        return seconds
