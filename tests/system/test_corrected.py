@@ -335,7 +335,7 @@ def test_replay_finds_a_correction_that_is_not_so(
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
 
-        def closes(self, study: int, **page: Any) -> list[Any]:
+        def list_closes(self, study: int, **page: Any) -> list[Any]:
             found = []
             for close in memory.list_closes(study, **page):
                 told = json.loads(close.record)
