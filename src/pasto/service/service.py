@@ -28,6 +28,7 @@ from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, trim_rows
+from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, check_confirmed, horizon_of, messages, prepare_close
 from pasto.service.rounds.held_rounds import resolve
 from pasto.service.rounds.replay import replay_study
@@ -470,7 +471,12 @@ class Service:
         spec = self.board.spec(row)
         try:
             turned = prepare_close(
-                self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number)
+                self.store,
+                spec,
+                row,
+                terms,
+                now=self._ages.now(row),
+                past=lambda: judged_rounds(self.store, row.number),
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)
@@ -484,7 +490,7 @@ class Service:
         spec = self.board.spec(row)
         if row.state != "confirming" or turned.look is None:
             return judge_confirmation(spec, None)
-        return self._trust.verdict(row, spec, *turned.look, now=self._ages.now(row))
+        return self._trust.verdict(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
 
     def _commit(
         self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
