@@ -18,7 +18,7 @@ from pasto.estimate import (
     RoundMeans,
     SufficientStatistics,
 )
-from pasto.estimate.gaussian_process import is_available, choose_kernels, fit_kernels
+from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, is_available
 from pasto.optimize.column_generation import ColumnProspect, generate_columns
 from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
 from pasto.optimize.learners.base import LearningProblem, RoundResult
