@@ -15,12 +15,12 @@ def test_a_reader_sees_what_is_written_and_writes_nothing(address: str) -> None:
     store = open_store(address)
     reader = open_store(address, read_only=True)
     try:
-        assert reader.folder == store.folder
-        store.set_note("a", "written")
-        assert reader.note("a") == "written"
+        assert reader.directory == store.directory
+        store.write_cache("a", "written")
+        assert reader.read_cache("a") == "written"
         with pytest.raises(StoreError, match=r"readonly|reading only"):
-            reader.set_note("a", "other")
-        assert store.note("a") == "written"
+            reader.write_cache("a", "other")
+        assert store.read_cache("a") == "written"
     finally:
         reader.close()
         store.close()

@@ -48,5 +48,5 @@ def fail(_: Service, **question: Any) -> HttpResponse:
 
 def write(service: Service) -> HttpResponse:
     """Write into the store."""
-    service.store.set_note("a", "b")
+    service.store.write_cache("a", "b")
     return HttpResponse(200)

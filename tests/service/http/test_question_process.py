@@ -116,11 +116,11 @@ def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site
     """A service with a question process, and a study that learned a round."""
     where = str(tmp_path_factory.mktemp("served"))
     site = serve_long(store=where, poll=60, pages=lambda service: Dashboard(service).routes)
-    seen = {"event": "seen", "per_unit": "sum", "range": [0, 9]}
+    seen = {"event": "seen", "aggregate": "sum", "range": [0, 9]}
     site.study(
         metrics={"x": {**seen, "value": "x"}, "y": {**seen, "value": "y"}},
         goal={"maximize": "x"},
-        guardrails=[{"keep": "y", "at_least": 1}],
+        guardrails=[{"metric": "y", "at_least": 1}],
         rounds={"every": "1h"},
     )
     units = [f"unit {number}" for number in range(400)]
@@ -144,7 +144,7 @@ def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site
 
 def test_answers_are_the_same_to_the_byte(learned: Site) -> None:
     service, client = learned.running.service, learned.client
-    question: dict[str, Any] = {"keep": ["y >= 2.5"]}
+    question: dict[str, Any] = {"metric": ["y >= 2.5"]}
     asked = client.post("/v1/studies/feed/what-if", json=question)
     assert (asked.status_code, asked.content) == (200, answer_what_if(service, "feed", question).body)
     asked = client.post("/v1/studies/feed/replay")
