@@ -44,12 +44,18 @@ Examples:
 )
 @click.argument("name", default="list")
 @click.option(
-    "--runs", type=click.IntRange(min=1), metavar="N", help="Independent runs; by default, the number of the experiment."
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Independent runs; by default, the number of the experiment.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds in each run; by default, the number of the experiment.")
 @click.option(
-    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Random seed."
+    "--rounds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rounds in each run; by default, the number of the experiment.",
 )
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Random seed.")
 @click.option("--quick", is_flag=True, help="Run a smaller size: less than a minute, or a few minutes on real data.")
 @click.option(
     "--out",

@@ -62,7 +62,7 @@ def open_writable_store(address: str, *, restoring: bool = False) -> Iterator[St
     """Open a store for writing, and close it at the end of the block."""
     from pasto.store import open_store
 
-    store = open_store(address, restoring=restoring)
+    store = open_store(address, is_restoring=restoring)
     try:
         yield store
     finally:
@@ -120,7 +120,7 @@ def warn_unserved(api: StudyApi, store: str) -> None:
     """
     from pasto.service.service import Service
 
-    if isinstance(api, Service) and api.store.folder is not None:
+    if isinstance(api, Service) and api.store.directory is not None:
         echo(
             f"note: no service runs on this store, so the study has no traffic yet; run `pasto serve --store {store}`, "
             "or name a running service with --url or PASTO_URL",

@@ -143,7 +143,10 @@ def plan(
     rows = [
         ["one look, at a time set beforehand", _rounds(power_plan.rounds_at_horizon, max_rounds)],
         ["a look after every round", _rounds(power_plan.rounds_at_any_look, max_rounds)],
-        ["the guardrail monitor, for a drop of this size below its stop level", _rounds(power_plan.rounds_of_breaker, max_rounds)],
+        [
+            "the guardrail monitor, for a drop of this size below its stop level",
+            _rounds(power_plan.rounds_of_breaker, max_rounds),
+        ],
     ]
     print_table(screen, ["", "rounds"], rows)
 

@@ -35,7 +35,7 @@ def backup(file: Path, store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as opened:
-        opened.backup(file)
+        opened.write_backup(file)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
@@ -48,7 +48,7 @@ def backup(file: Path, store: str) -> None:
 def restore(file: Path, store: str) -> None:
     """Restore a backup into an empty store."""
     with open_writable_store(store, restoring=True) as opened:
-        opened.restore(file)
+        opened.restore_backup(file)
     echo(f"restored {file} into {store}", err=True)
 
 
@@ -58,13 +58,15 @@ def check(store: str) -> None:
     """Check a store for damage, and print one line for each problem. The exit code is 1 if there is a problem.
 
     The command reads every row and compares it with its checksum. It also checks that no acknowledged event is missing
-    at the end of the store.
+    at the end of the store. PostgreSQL compares events with its own checksums; without these, a warning is printed.
     """
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
     with open_read_only(store) as opened:
-        problems = list(opened.check())
+        problems, risks = list(opened.check_integrity()), list(opened.find_risks())
+    for risk in risks:
+        echo(f"warning: {risk}", err=True)
     for problem in problems:
         echo(problem)
     if problems:
@@ -82,7 +84,7 @@ def show(store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as opened:
-        size = opened.size()
+        size = opened.measure_size()
     free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
     lines = [
         ("size", _megabytes(size.bytes)),
@@ -110,9 +112,9 @@ def compact(store: str) -> None:
     if store != "memory:" and "://" not in store and not Path(store).exists():
         raise InputError(f"there is no store in {store!r}; name another with --store")
     with open_writable_store(store) as opened:
-        before = opened.size().bytes
+        before = opened.measure_size().bytes
         opened.compact()
-        after = opened.size().bytes
+        after = opened.measure_size().bytes
     echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pasto.formatting import format_p_value, format_signed
+from pasto.formatting import format_number, format_p_value, format_signed
 
 
 def departure_text(departure: Mapping[str, Any]) -> str:
@@ -18,6 +18,10 @@ def departure_text(departure: Mapping[str, Any]) -> str:
     since = f"since round {departure['round']} (p = {format_p_value(departure['p_value'])})"
     if departure["test"] == "shares":
         return f"{who}: its shares of candidates are not the policy's, {since}"
+    if departure["test"] == "level":
+        mean, before = format_number(departure["effect"]), format_number(departure["others"])
+        change = f"{departure['metric']} is {mean} a unit, {before} before"
+        return f"{who}: {change}, and other senders did not change as much, {since}"
     effect, others = format_signed(departure["effect"]), format_signed(departure["others"])
     return (
         f"{who}: {departure['metric']} of {departure['candidate'] or 'a candidate'} is {effect} from its own mean, "
