@@ -166,7 +166,7 @@ export class Client {
       buffered: this.#outbox.pending,
       dropped: lines.reduce((sum, line) => sum + line.dropped, 0),
       droppedMetrics: this.#outbox.droppedMetrics,
-      refused: Object.fromEntries(this.#journal.refused),
+      rejected: Object.fromEntries(this.#journal.refused),
       errors: this.#journal.errors,
       lastError: this.#journal.lastError,
       accounts,

@@ -128,7 +128,7 @@ export interface Status {
   dropped: number;
   droppedMetrics: number;
   /** Events that will never arrive, counted by reason. */
-  refused: Record<string, number>;
+  rejected: Record<string, number>;
   errors: number;
   lastError: string | null;
   /** By version and candidate. */

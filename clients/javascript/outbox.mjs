@@ -76,8 +76,8 @@ export class Outbox {
         this.#tallies += 1;
         const dropped = [...book.lines].filter(([, line]) => line.dropped > 0);
         const wire = {
-          type: "tally",
-          id: `${this.source}-tally-${this.#tallies}`,
+          type: "exposure_counts",
+          id: `${this.source}-counts-${this.#tallies}`,
           source: this.source,
           sequence: this.#tallies,
           version,

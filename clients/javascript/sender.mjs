@@ -104,11 +104,11 @@ export class Sender {
   #learn(answer, { count, tallies }) {
     const told = accountOf(answer, count + tallies.length);
     if (told !== null) {
-      const refused = new Set(told.refused.map(({ index }) => index));
+      const refused = new Set(told.rejected.map(({ index }) => index));
       this.#outbox.settle(refused);
       this.#outbox.told(tallies);
       this.#limit = Math.min(BATCH, this.#limit * 2);
-      for (const { reason } of told.refused) this.#journal.refuse(String(reason));
+      for (const { reason } of told.rejected) this.#journal.refuse(String(reason));
     } else if (isAboutTheBatch(answer)) {
       this.#split(count, tallies, answer.status);
     } else {
@@ -135,8 +135,8 @@ export class Sender {
 function accountOf({ status, text }, events) {
   if (status !== 200 && status !== 422) return null;
   const told = parsed(text);
-  if (!isCount(told?.accepted) || !isCount(told.duplicates) || !Array.isArray(told.refused)) return null;
-  const places = new Set(told.refused.map((item) => item?.index));
+  if (!isCount(told?.accepted) || !isCount(told.duplicates) || !Array.isArray(told.rejected)) return null;
+  const places = new Set(told.rejected.map((item) => item?.index));
   const sound = [...places].every((place) => isCount(place) && place < events);
   return sound && told.accepted + told.duplicates + places.size === events ? told : null;
 }

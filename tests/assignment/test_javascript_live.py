@@ -82,7 +82,7 @@ def test_nothing_the_client_sends_is_refused_and_nothing_is_missing(address: str
     assert run.returncode == 0, run.stderr
     status = json.loads(run.stdout)
     assert status["arrived"] is True
-    assert (status["errors"], status["refused"], status["version"]) == (0, {}, 2)
+    assert (status["errors"], status["rejected"], status["version"]) == (0, {}, 2)
     accounting = ask(f"{address}/v1/studies/feed/report", "GET")["accounting"]
     first, second = accounting["versions"]
     assert (first["logged"], first["assigned"], first["gap"]) == (1501, 1501, 0)

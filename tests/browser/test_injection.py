@@ -72,7 +72,7 @@ def test_hostile_text_in_every_field_stays_text(site: Any, visit: Any) -> None:
     client.post("/v1/studies", json=document("hostile", candidates=rows)).raise_for_status()
     client.patch("/v1/studies/hostile", json={"action": "start", "reason": HOSTILE[0]}).raise_for_status()
     change = {"action": "pause", "reason": "\u202e<script>alert(1)</script>"}
-    assert client.patch("/v1/studies/hostile", json=change).json()["error"]["code"] == "bad_text"
+    assert client.patch("/v1/studies/hostile", json=change).json()["error"]["code"] == "invalid_text"
     for place, text in enumerate(text for text in HOSTILE if find_control(text) is None):
         action = "resume" if place % 2 else "pause"
         client.patch("/v1/studies/hostile", json={"action": action, "reason": text}).raise_for_status()
@@ -135,7 +135,7 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit
             fields = {"surface": texts[number % len(texts)]}
             events.append({"type": "metric", "id": f"w{at}", "name": "watch", "fields": fields, **drawn})
         told = client.post("/v1/studies/hostile/events", json=events).json()
-        assert told["refused"] == []
+        assert told["rejected"] == []
         client.post("/v1/studies/hostile/rounds/close", json={"reason": texts[round]}).raise_for_status()
     keys = []
     for text in [text for text in texts if len(text) <= 100]:

@@ -46,7 +46,7 @@ class Ledger:
 
     def note_batch(self, events: Sequence[Event], answer: dict[str, Any]) -> None:
         """Note the acknowledged events of a batch, and the reasons of the refused ones."""
-        refused = {refusal["index"]: refusal["reason"] for refusal in answer["refused"]}
+        refused = {refusal["index"]: refusal["reason"] for refusal in answer["rejected"]}
         with self._lock:
             self.refusals += refused.values()
             self.acknowledged |= {event["id"]: event for place, event in enumerate(events) if place not in refused}

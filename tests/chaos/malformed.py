@@ -183,7 +183,7 @@ EXAMPLES: dict[tuple[str, str], Any] = {
         {"type": "metric", "id": "text", "unit": "text", "name": "seen", "fields": {"x": 1.5, "y": "text"}}
     ],
     ("POST", "/v1/studies/{name}/assign"): {"unit": "text", "units": ["text"]},
-    ("POST", "/v1/studies/{name}/forget"): {"unit": "text", "reason": "text"},
+    ("POST", "/v1/studies/{name}/units/erase"): {"unit": "text", "reason": "text"},
     ("POST", "/v1/studies/{name}/events/archive"): {"delete_older": "text"},
     ("POST", "/v1/studies/{name}/rounds/resolve"): {"round": 999, "resolution": "learn", "reason": "text"},
     ("POST", "/v1/studies/{name}/what-if"): {"keep": ["text"], "only": ["text"], "maximize": ["text"]},

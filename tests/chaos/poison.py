@@ -88,7 +88,7 @@ def take_ids(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
                 told = answer.json()
                 outcome.acknowledged += int(told["accepted"])
                 outcome.lost += int(told["duplicates"])
-                conflicts |= {item["id"] for item in told["refused"] if "conflict" in item["reason"].lower()}
+                conflicts |= {item["id"] for item in told["rejected"] if "conflict" in item["reason"].lower()}
             missing = {event["id"] for event in taken} - conflicts
             outcome.require(not missing, f"{len(missing)} events with a taken id came back without a conflict")
             again = client.post(f"/v1/studies/{STUDY}/events", json=events[1::2]).json()

@@ -25,7 +25,7 @@ def test_an_acknowledged_event_that_is_not_known_any_more_is_a_loss() -> None:
         batch = json.loads(request.content)
         sent.extend(event["id"] for event in batch)
         unknown = sum(event["id"] in ("7", "11999") for event in batch)
-        return httpx.Response(200, json={"accepted": unknown, "duplicates": len(batch) - unknown, "refused": []})
+        return httpx.Response(200, json={"accepted": unknown, "duplicates": len(batch) - unknown, "rejected": []})
 
     with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://localhost") as client:
         assert count_unknown(client, events) == 2

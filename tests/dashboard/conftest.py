@@ -111,4 +111,4 @@ def _sent(service: Service, events: list[dict[str, Any]]) -> None:
     import json
 
     answer: Future[dict[str, Any]] = service.ingest("feed", service.decode(json.dumps(events).encode()))
-    assert answer.result()["refused"] == []
+    assert answer.result()["rejected"] == []

@@ -63,7 +63,7 @@ def test_programs_get_json_for_an_address_that_is_not_there(
 ) -> None:
     answer = browser.ask(method, path, headers={"accept": accept})
     assert answer.status_code == status
-    assert answer.json()["error"]["code"] == {404: "not_found", 405: "wrong_method"}[status]
+    assert answer.json()["error"]["code"] == {404: "not_found", 405: "method_not_allowed"}[status]
 
 
 def test_every_page_and_part_of_a_learning_study(browser: Any, learned: Service) -> None:

@@ -208,27 +208,27 @@ def test_what_the_dead_left_behind_is_removed(left_behind: Path) -> None:
 WRITER = """
 import os, signal, sys, time
 from pathlib import Path
-from pasto_sdk.policy_file import Kept, load, save
+from pasto_sdk.policy_file import SavedPolicy, load_policy, save_policy
 
 file, delays = Path(sys.argv[1]), [float(word) for word in sys.argv[2:]]
 texts = {letter * 300_000 for letter in "ab"}
-save(file, Kept("a" * 300_000, 0.0))
+save_policy(file, SavedPolicy("a" * 300_000, 0.0))
 for delay in delays:
     begun, begins = os.pipe()
     child = os.fork()
     if child == 0:
-        save(file, Kept("b" * 300_000, 1.0))
+        save_policy(file, SavedPolicy("b" * 300_000, 1.0))
         os.write(begins, b"x")
         while True:
             for text in texts:
-                save(file, Kept(text, 1.0))
+                save_policy(file, SavedPolicy(text, 1.0))
     os.read(begun, 1)  # it runs, and writes all the time from now on
     os.close(begun)
     os.close(begins)
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert load(file).text in texts
+    assert load_policy(file).text in texts
 print(len(list(file.parent.glob("*.part"))))
 """
 

@@ -213,7 +213,7 @@ def test_a_field_that_cannot_be_sent_is_refused_here(connect: Connect, service: 
     client.track("ann", "like")
     assert client.flush()
     assert [event["name"] for event in service.metrics] == ["like"]
-    assert sum(client.status()["refused"].values()) == 1
+    assert sum(client.status()["rejected"].values()) == 1
     assert "'seconds'" in client.status()["last_error"]
 
 
@@ -295,7 +295,7 @@ def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> Non
     for decision in seen:
         cell = service.policies[decision.version].draw(decision.unit)
         assert (cell.name, cell.propensity) == (decision.name, decision.propensity)
-    assert client.status()["refused"] == {}
+    assert client.status()["rejected"] == {}
     assert len({decision.version for decision in seen}) > 1
 
 

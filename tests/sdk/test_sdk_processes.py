@@ -167,9 +167,9 @@ def test_a_term_signal_that_ends_the_process_sends_what_is_left(server: Server) 
 def test_a_signal_handler_may_use_the_client_in_the_middle_of_it(service: FakeService) -> None:
     script = """
 import signal
-from pasto.sdk import Client, Rehearsal
+from pasto.sdk import Client, FakeService
 
-client = Client("http://x", study="feed", cache=None, background=False, transport=Rehearsal(), buffer=10**6)
+client = Client("http://x", study="feed", cache=None, background=False, transport=FakeService(), buffer=10**6)
 count = 0
 
 def handle(number, frame):

@@ -133,7 +133,7 @@ def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
 ) -> None:
     drive = Drive(service, clock)
     drive.run(30)
-    service.fault = answers(409, b'{"error": {"code": "out_of_date", "message": ""}}')
+    service.fault = answers(409, b'{"error": {"code": "conflict", "message": ""}}')
     drive.run(60)
     assert drive.holder.fresh()  # that is not what it says
     service.fault = answers(409, b'{"error": {"code": "wrong_state", "message": "it is archived"}}')

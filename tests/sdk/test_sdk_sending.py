@@ -60,9 +60,9 @@ def test_events_go_in_batches_in_their_order(connect: Connect, service: FakeServ
     for place in range(2 * BATCH + 50):
         client.assign(f"unit {place}").track("like")
     assert client.flush()
-    sizes = [len([event for event in post if event["type"] != "tally"]) for post in posts(service)]
+    sizes = [len([event for event in post if event["type"] != "exposure_counts"]) for post in posts(service)]
     assert sizes == [BATCH] * 4 + [100]
-    events = [event for event in service.events.values() if event["type"] != "tally"]
+    events = [event for event in service.events.values() if event["type"] != "exposure_counts"]
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
     assert {event["source"] for event in service.events.values()} == {client.status()["source"]}
     assert client.status()["buffered"] == 0
@@ -117,13 +117,13 @@ def test_what_was_not_answered_for_is_sent_again_with_the_same_ids(
     [
         Response(200, {}, b"welcome to the hotel's network"),
         Response(200, {}, b"{}"),
-        Response(200, {}, b'{"accepted": "all", "duplicates": 0, "refused": []}'),
-        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": []}'),
-        Response(200, {}, b'{"accepted": 1000000, "duplicates": 0, "refused": []}'),
-        Response(200, {}, b'{"accepted": -5, "duplicates": 5, "refused": []}'),
-        Response(200, {}, b'{"accepted": true, "duplicates": 0, "refused": []}'),
-        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 0, "reason": "no"}]}'),
-        Response(422, {}, b'{"accepted": 0, "duplicates": 0, "refused": [{"index": 9, "reason": "no"}]}'),
+        Response(200, {}, b'{"accepted": "all", "duplicates": 0, "rejected": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "rejected": []}'),
+        Response(200, {}, b'{"accepted": 1000000, "duplicates": 0, "rejected": []}'),
+        Response(200, {}, b'{"accepted": -5, "duplicates": 5, "rejected": []}'),
+        Response(200, {}, b'{"accepted": true, "duplicates": 0, "rejected": []}'),
+        Response(200, {}, b'{"accepted": 0, "duplicates": 0, "rejected": [{"index": 0, "reason": "no"}]}'),
+        Response(422, {}, b'{"accepted": 0, "duplicates": 0, "rejected": [{"index": 9, "reason": "no"}]}'),
         Response(200, {}, b""),
         Response(204),
         Response(302, {"Location": "http://elsewhere"}),
@@ -154,7 +154,7 @@ def test_only_an_account_of_the_batch_settles_it(
         clock.advance(0.1)
     assert len(service.requests) - before <= 31
     assert client.status()["buffered"] == 40
-    assert client.status()["refused"] == {}
+    assert client.status()["rejected"] == {}
     assert len([record for record in caplog.records if record.name == "pasto.sdk"]) == 1
     service.fault = None
     clock.advance(31)
@@ -173,7 +173,7 @@ def test_what_the_service_refuses_is_counted_with_its_reason(
     client.track("stranger", "like")
     assert client.flush()
     status = client.status()
-    assert status["refused"] == {"version is 1, which was never published": 4}  # Two exposures, and the books twice.
+    assert status["rejected"] == {"version is 1, which was never published": 4}  # Two exposures, and the books twice.
     assert status["dropped"] == 2
     assert status["buffered"] == 0
     assert len(service.metrics) == 1
@@ -189,7 +189,7 @@ def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Conne
         if request.method != "POST":
             return answer
         told = json.loads(answer.body)
-        told["refused"] = [{"index": one["index"], "reason": ""} for one in told["refused"]]
+        told["rejected"] = [{"index": one["index"], "reason": ""} for one in told["rejected"]]
         return Response(answer.status, {}, json.dumps(told).encode())
 
     client = connect(transport=transport)
@@ -197,7 +197,7 @@ def test_an_event_that_is_refused_without_a_reason_is_counted_too(connect: Conne
     client.assign("ann")
     assert client.flush()
     status = client.status()
-    assert status["refused"] == {"reason not listed by the service": 3}  # The exposure, and the books twice.
+    assert status["rejected"] == {"reason not listed by the service": 3}  # The exposure, and the books twice.
     assert (status["dropped"], status["buffered"]) == (1, 0)
 
 
@@ -221,7 +221,7 @@ def test_a_batch_that_is_too_large_is_cut_until_it_fits(connect: Connect, servic
     assert client.flush(60)
     assert len(service.exposures) == 300
     assert [event["name"] for event in service.metrics] == ["like"]
-    assert client.status()["refused"] == {"it is too large for the service": 1}
+    assert client.status()["rejected"] == {"it is too large for the service": 1}
     assert client.status()["dropped_metrics"] == 1
     assert next(iter(service.tallies.values()))["assigned"] == {name: n for (_, name), n in logged(service).items()}
     assert balanced(client)
@@ -250,7 +250,7 @@ def test_one_event_that_the_service_cannot_read_does_not_hold_up_the_others(
         client.flush()
         clock.advance(30)
     assert len(service.exposures) == 200
-    assert sum(client.status()["refused"].values()) == 1
+    assert sum(client.status()["rejected"].values()) == 1
     assert client.status()["buffered"] == 0
 
 
@@ -300,7 +300,7 @@ def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeS
             client.assign(f"unit {minute} {place}")
         client._link._sender.step()
         clock.advance(31)
-    assert len([post for post in posts(service) if post[-1]["type"] == "tally"]) >= 2
+    assert len([post for post in posts(service) if post[-1]["type"] == "exposure_counts"]) >= 2
     assert client.status()["buffered"] > 0
 
 
@@ -358,7 +358,7 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
     def refuse(request: Request) -> Response:
         packed = json.loads(request.body)
         refused = [{"index": place, "id": None, "reason": "no"} for place in range(0, len(packed), 2)]
-        return Response(200, {}, json.dumps({"accepted": 0, "duplicates": 0, "refused": refused}).encode())
+        return Response(200, {}, json.dumps({"accepted": 0, "duplicates": 0, "rejected": refused}).encode())
 
     client = Client(
         "http://x",
@@ -386,7 +386,7 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
             else:
                 service.fault = {"outage": lambda request: Response(503), "lose": lose, "refuse": refuse}.get(step)
             assert balanced(client)
-        refused = sum(client.status()["refused"].values())
+        refused = sum(client.status()["rejected"].values())
         service.fault = None
         now[0] += 31
         assert client.flush()

@@ -53,12 +53,12 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
         client.assign("looking", override=policy.baseline.name).track("like")
         assert client.flush(60)
         status = client.status()
-        assert (status["refused"], status["dropped"], status["errors"]) == ({}, 0, 0)
+        assert (status["rejected"], status["dropped"], status["errors"]) == ({}, 0, 0)
         service.close_round("feed", who="test")
         assert until(lambda: client.assign("later").version == policy.version + 1)
         client.track("unit 1", "like")
         assert client.flush(60)
-        assert client.status()["refused"] == {}
+        assert client.status()["rejected"] == {}
         service.change("feed", "pause", who="test", reason="to see")
         assert until(lambda: client.assign("last").arm == "held")
         assert client.assign("last").name == policy.baseline.name
@@ -88,4 +88,4 @@ def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: ServiceProce
         assert client.ready(60)
         assert client.assign("ann").reason == "SPLIT"
         assert client.flush(60)
-        assert client.status()["refused"] == {}
+        assert client.status()["rejected"] == {}

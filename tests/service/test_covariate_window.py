@@ -69,7 +69,7 @@ class Play:
                 events.append(told)
                 self.log.append((self.now, unit, x))
             answer = self.service.ingest("feed", self.service.decode(json.dumps(events).encode())).result(timeout=60)
-            assert answer["refused"] == []
+            assert answer["rejected"] == []
 
     def close(self) -> None:
         self.now += 0.25 * HOUR

@@ -15,7 +15,7 @@ from pasto.service.event_decoder import ExposureCounts, ExposureEvent, MetricEve
 
 SHOWN = {"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}
 LIKED = {"type": "metric", "id": "2", "unit": "ann", "name": "like", "fields": {"stars": 4, "by": "thumb", "big": True}}
-TOLD = {"type": "tally", "id": "3", "source": "web-1", "sequence": 9, "version": 3, "assigned": {"a": 5}}
+TOLD = {"type": "exposure_counts", "id": "3", "source": "web-1", "sequence": 9, "version": 3, "assigned": {"a": 5}}
 
 
 def test_an_array_an_object_and_lines_read_alike() -> None:
@@ -40,6 +40,7 @@ BAD: list[tuple[Any, str]] = [
     ({name: SHOWN[name] for name in ("type", "id", "version", "candidate")}, "unit is missing; a unit has"),
     ({name: SHOWN[name] for name in ("id", "unit", "version", "candidate")}, "type is missing"),
     ({**SHOWN, "type": "click"}, "type is 'click'; it says what the event is"),
+    ({**TOLD, "type": "tally"}, "type is 'tally', which is now called 'exposure_counts'; update the client"),
     ({**LIKED, "fields": {"seconds": None}}, "fields: .*each is a finite number"),
     ({**LIKED, "fields": {"seconds": [1]}}, "fields: "),
     ({**LIKED, "fields": {"x" * 65: 1}}, "fields: "),
@@ -127,3 +128,9 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
     (found,) = decode_events(body)
     assert isinstance(found, RejectedEvent)
     assert found.reason
+
+
+def test_the_sequence_of_former_exposure_counts_is_not_that_of_an_event() -> None:
+    (rejected,) = decode_events(json.dumps([{**TOLD, "type": "tally"}]).encode())
+    assert isinstance(rejected, RejectedEvent)
+    assert (rejected.source, rejected.sequence) == ("web-1", None)

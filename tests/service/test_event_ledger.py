@@ -40,7 +40,7 @@ def test_what_one_sender_loses_of_one_arm_is_told_exactly(learning: Service) -> 
         )
     lost = [event for event in events if event["candidate"] == "w=2"][:7]
     dropped = [event for event in events if event["candidate"] == "w=0"][:3]
-    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
+    tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
     _send(learning, [event for event in events if event not in lost and event not in dropped])
     _send(learning, [{**tally, "assigned": dict(assigned), "dropped": {"w=0": 3}}])
     (version,) = _books(learning)["versions"]
@@ -61,7 +61,14 @@ def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> Non
     policy = learning.board.current("feed")
     name = policy.draw("ann").name
     _send(learning, [{"type": "exposure", "id": "1", "unit": "ann", "version": 1, "candidate": name}])
-    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1, "assigned": {name: 1}}
+    tally = {
+        "type": "exposure_counts",
+        "id": "t",
+        "source": "web-1",
+        "sequence": 1,
+        "version": 1,
+        "assigned": {name: 1},
+    }
     _send(learning, [tally])
     assert _books(learning)["versions"][0]["gap"] == 1
     _send(learning, [{**tally, "id": "u", "sequence": 2, "assigned": {name: 2}}, {**tally, "id": "v"}])
@@ -71,7 +78,7 @@ def test_exposures_of_others_do_not_hide_a_senders_gap(learning: Service) -> Non
 def test_decisions_without_a_policy_are_accounted_for_too(learning: Service) -> None:
     served = {"type": "exposure", "version": 0, "candidate": "at home", "fallback": True, "source": "web-1"}
     _send(learning, [{**served, "id": str(n), "unit": f"user {n}", "sequence": n} for n in range(1, 6)])
-    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 0}
+    tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 0}
     _send(learning, [{**tally, "assigned": {"at home": 9}, "dropped": {"at home": 1}}])
     (version,) = _books(learning)["versions"]
     assert (version["version"], version["assigned"], version["logged"], version["gap"]) == (0, 9, 5, 3)

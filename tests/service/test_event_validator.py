@@ -37,8 +37,8 @@ def _rows(service: Service) -> list[tuple[Any, ...]]:
 
 def test_an_exposure_is_kept_with_the_arm_that_was_drawn_again(learning: Service) -> None:
     event, cell = _drawn(learning)
-    assert _send(learning, event) == {"accepted": 1, "duplicates": 0, "refused": []}
-    assert _send(learning, event) == {"accepted": 0, "duplicates": 1, "refused": []}
+    assert _send(learning, event) == {"accepted": 1, "duplicates": 0, "rejected": []}
+    assert _send(learning, event) == {"accepted": 0, "duplicates": 1, "rejected": []}
     assert _rows(learning) == [("e/ann", 1, cell.arm, cell.candidate, None, 0)]
 
 
@@ -50,9 +50,9 @@ def test_another_event_under_a_used_id_is_refused_as_a_conflict(learning: Servic
     batch = [{"type": "click"}, event, honest, squatted, {**honest, "source": "web"}]
     answer = _send(learning, *batch)
     assert (answer["accepted"], answer["duplicates"]) == (2, 1)
-    assert [(one["index"], one["id"]) for one in answer["refused"]] == [(0, None), (2, "order-1")]
-    assert answer["refused"][1]["reason"].startswith("conflict: ")
-    assert answer["accepted"] + answer["duplicates"] + len(answer["refused"]) == len(batch)
+    assert [(one["index"], one["id"]) for one in answer["rejected"]] == [(0, None), (2, "order-1")]
+    assert answer["rejected"][1]["reason"].startswith("conflict: ")
+    assert answer["accepted"] + answer["duplicates"] + len(answer["rejected"]) == len(batch)
     rejected = learning.report("feed")["accounting"]["rejected"]
     assert rejected["events"] == 2
     assert sorted(one["reason"][:9] for one in rejected["reasons"]) == ["conflict:", "type is '"]
@@ -62,13 +62,13 @@ def test_a_retry_may_list_its_fields_in_another_order(learning: Service) -> None
     event = {"type": "metric", "id": "w", "unit": "ann", "name": "watch", "fields": {"seconds": 3, "page": "a"}}
     assert _send(learning, event)["accepted"] == 1
     again = {**event, "fields": {"page": "a", "seconds": 3}}
-    assert _send(learning, again) == {"accepted": 0, "duplicates": 1, "refused": []}
+    assert _send(learning, again) == {"accepted": 0, "duplicates": 1, "rejected": []}
 
 
 def test_ids_of_the_services_own_exposures_cannot_be_taken(learning: Service) -> None:
     policy = learning.board.current("feed")
     taken = {"type": "metric", "id": f"served/{policy.version}/ann", "unit": "ann", "name": "like"}
-    (refused,) = _send(learning, taken)["refused"]
+    (refused,) = _send(learning, taken)["rejected"]
     assert "id begins with 'served/'" in refused["reason"]
     learning.expose("feed", policy, "ann", policy.draw("ann"))
     learning.store.append(0, ()).result()
@@ -87,14 +87,14 @@ def test_forged_exposures_are_refused(learning: Service) -> None:
         {**event, "propensity": 1e-6},
     )
     assert answer["accepted"] == 0
-    reasons = [refusal["reason"] for refusal in answer["refused"]]
+    reasons = [refusal["reason"] for refusal in answer["rejected"]]
     assert "is not what version 1 draws for this unit" in reasons[0]
     assert "which version 1 does not serve" in reasons[1]
     assert "version is 2, which study 'feed' never published" in reasons[2]
     assert "version is 0" in reasons[3]
     assert "propensity is no field" in reasons[4]
-    assert [refusal["index"] for refusal in answer["refused"]] == [0, 1, 2, 3, 4]
-    assert {refusal["id"] for refusal in answer["refused"]} == {"e/ann"}
+    assert [refusal["index"] for refusal in answer["rejected"]] == [0, 1, 2, 3, 4]
+    assert {refusal["id"] for refusal in answer["rejected"]} == {"e/ann"}
     assert _rows(learning) == []
 
 
@@ -131,19 +131,19 @@ def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or
         batch = learning.decode(json.dumps(events).encode())
         return learning.ingest("feed", batch, key="ab12", hides_draw=True).result(timeout=60)
 
-    tally = {"type": "tally", "source": "web-1", "version": 1}
+    tally = {"type": "exposure_counts", "source": "web-1", "version": 1}
     for place, name in enumerate(("w=0", "w=9")):
         counted = {**tally, "id": f"served/{place}", "sequence": place + 1, "assigned": {name: 3}}
-        assert send(counted) == {"accepted": 1, "duplicates": 0, "refused": []}
+        assert send(counted) == {"accepted": 1, "duplicates": 0, "rejected": []}
     assert [row.assigned for row in learning.store.tallies(1, 1)] == ['{"w=0":3}']
     reasons = learning.report("feed")["accounting"]["rejected"]["reasons"]
     assert any("does not serve" in one["reason"] for one in reasons)
-    reserved = [send({**event, "id": "served/1", "candidate": name})["refused"] for name in names]
+    reserved = [send({**event, "id": "served/1", "candidate": name})["rejected"] for name in names]
     assert all(refused and refused == reserved[0] for refused in reserved), reserved
     for name in names:
         first = {**event, "id": f"x/{name}", "candidate": name}
         again = send(first, {**first, "unit": "bob"})
-        assert (again["accepted"], [one["index"] for one in again["refused"]]) == (1, [1]), again
+        assert (again["accepted"], [one["index"] for one in again["rejected"]]) == (1, [1]), again
 
 
 def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> None:
@@ -158,7 +158,7 @@ def test_fallbacks_and_overrides_are_kept_and_excluded(learning: Service) -> Non
         {**event, "id": "5", "override": True, "version": 7, "candidate": other},
         {**event, "id": "6", "fallback": True, "version": 7},
     )
-    assert [refusal["index"] for refusal in answer["refused"]] == [3, 4, 5]
+    assert [refusal["index"] for refusal in answer["rejected"]] == [3, 4, 5]
     assert [(row[0], row[1], row[2], row[5]) for row in _rows(learning)] == [
         ("1", 0, None, 1),
         ("2", 1, None, 1),
@@ -181,7 +181,7 @@ def test_metric_events_are_credited_by_version_or_by_the_latest_exposure(learnin
         {**liked, "id": "forged", "version": 1, "candidate": "w=9"},
         {**liked, "id": "unknown", "version": 8},
     )
-    assert [refusal["id"] for refusal in answer["refused"]] == ["half", "forged", "unknown"]
+    assert [refusal["id"] for refusal in answer["rejected"]] == ["half", "forged", "unknown"]
     credit = (1, cell.arm, cell.candidate)
     assert {row[0]: row[1:4] for row in _rows(learning)} == {
         "before any exposure": (None, None, None),
@@ -212,7 +212,7 @@ def test_values_that_cannot_be_measured_are_refused(
     event, _ = _drawn(learning)
     answer = _send(learning, event, {"type": "metric", "id": "m", "unit": "ann", "name": name, "fields": fields})
     assert answer["accepted"] == 1
-    assert reason in answer["refused"][0]["reason"]
+    assert reason in answer["rejected"][0]["reason"]
 
 
 def test_a_field_read_under_a_condition_may_be_missing(service: Service, document: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ def test_a_field_read_under_a_condition_may_be_missing(service: Service, documen
         {**click, "id": "2", "fields": {"kind": "buy", "price": 3}},
         {**click, "id": "3", "fields": {"kind": "buy", "price": "3"}},
     )
-    assert (answer["accepted"], len(answer["refused"])) == (2, 1)
+    assert (answer["accepted"], len(answer["rejected"])) == (2, 1)
 
 
 def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, document: dict[str, Any]) -> None:
@@ -236,7 +236,7 @@ def test_drafts_archived_and_unknown_studies_take_no_events(service: Service, do
     with pytest.raises(LifecycleError, match="is draft and takes no events; start it first"):
         _send(service)
     service.change("feed", "start", who="ann")
-    assert _send(service) == {"accepted": 0, "duplicates": 0, "refused": []}
+    assert _send(service) == {"accepted": 0, "duplicates": 0, "rejected": []}
     service.change("feed", "archive", who="ann")
     with pytest.raises(LifecycleError, match="is archived and takes no events"):
         _send(service)
@@ -262,7 +262,7 @@ def test_a_version_and_a_start_of_another_node_are_known_at_once(document: dict[
 
 
 def test_tallies_count_what_their_policy_serves(learning: Service) -> None:
-    tally = {"type": "tally", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
+    tally = {"type": "exposure_counts", "id": "t", "source": "web-1", "sequence": 1, "version": 1}
     answer = _send(
         learning,
         {**tally, "assigned": {"w=0": 3}, "dropped": {"w=1": 1}},
@@ -272,8 +272,8 @@ def test_tallies_count_what_their_policy_serves(learning: Service) -> None:
         {**tally, "version": 0, "assigned": {"whatever was configured": 3}},
     )
     assert (answer["accepted"], answer["duplicates"]) == (2, 0)
-    assert [refusal["index"] for refusal in answer["refused"]] == [1, 2, 3]
-    assert "counts candidate 'w=9', which version 1 does not serve" in answer["refused"][0]["reason"]
+    assert [refusal["index"] for refusal in answer["rejected"]] == [1, 2, 3]
+    assert "counts candidate 'w=9', which version 1 does not serve" in answer["rejected"][0]["reason"]
 
 
 def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic: Traffic) -> None:
@@ -281,7 +281,7 @@ def test_old_versions_are_checked_by_their_own_policy(learning: Service, traffic
     for _ in range(3):
         learning.close_round("feed", who="ann")
     answer = _send(learning, *events)
-    assert (answer["accepted"], answer["refused"]) == (len(events), [])
+    assert (answer["accepted"], answer["rejected"]) == (len(events), [])
 
 
 def test_exposures_of_the_services_own_are_logged_once(learning: Service) -> None:

@@ -169,7 +169,7 @@ def test_a_study_that_is_not_there_blocks_nothing(learning: Service, traffic: Tr
     topic = Topic(json.dumps(events).encode())
     taken = consume(learning, "nothing", topic, stop=topic.done)
     assert (taken.accepted, taken.refused, topic.committed) == (0, len(events), 1)
-    assert taken.events == {("", "refused"): len(events)}, "nobody can fill the counters with names"
+    assert taken.events == {("", "rejected"): len(events)}, "nobody can fill the counters with names"
 
 
 def test_events_name_their_study_where_the_topic_does_not(learning: Service, traffic: Traffic) -> None:
@@ -181,7 +181,7 @@ def test_events_name_their_study_where_the_topic_does_not(learning: Service, tra
     topic = Topic(named[0], b"\n".join(named[1:3]), array, *other, *bad)
     taken = consume(learning, {"t": None}, topic, stop=topic.done)
     assert taken.accepted == len(events)
-    assert taken.events["feed", "refused"] == 1
+    assert taken.events["feed", "rejected"] == 1
     assert taken.refused == len(other) + len(bad) - 1, "an empty message has no event to refuse"
     assert topic.done()
 

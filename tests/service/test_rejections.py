@@ -41,7 +41,7 @@ def numbered(first: int, last: int, source: str = "web-1", **fields: Any) -> lis
 
 
 def test_rejected_events_are_not_missing(learning: Service) -> None:
-    assert len(send(learning, numbered(1, 998, name="lke"))["refused"]) == 998
+    assert len(send(learning, numbered(1, 998, name="lke"))["rejected"]) == 998
     send(learning, numbered(999, 1000))
     books = learning.report("feed")["accounting"]
     assert books["senders"] == {"numbered": 1, "missing": 0, "gaps": []}
@@ -119,7 +119,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
 
 
 def test_what_cannot_be_stored_in_a_reason_is_replaced(learning: Service) -> None:
-    assert send(learning, [{"type": "metric", "a\0b\ud800": 1}])["refused"]
+    assert send(learning, [{"type": "metric", "a\0b\ud800": 1}])["rejected"]
     (reason,) = learning.show("feed")["rejected"]["reasons"]
     assert reason["reason"].isprintable()
 
@@ -140,7 +140,7 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
         monkeypatch.setattr(learning.store, "append", broken)
         with pytest.raises(StoreError):
             send(learning, batch)
-        assert len(send(learning, batch[:3])["refused"]) == 3, "a rejection needs no store"
+        assert len(send(learning, batch[:3])["rejected"]) == 3, "a rejection needs no store"
     monkeypatch.setattr(learning.store, "append", append)
     assert send(learning, batch)["accepted"] == 1
     assert learning.show("feed")["rejected"]["events"] == 3
@@ -150,9 +150,9 @@ def test_a_batch_that_is_sent_again_counts_its_rejections_once(
     learning: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
-    assert len(send(learning, batch)["refused"]) == 3
+    assert len(send(learning, batch)["rejected"]) == 3
     again = send(learning, batch)
-    assert (again["duplicates"], len(again["refused"])) == (1, 3), "its answer was lost, so it is answered again"
+    assert (again["duplicates"], len(again["rejected"])) == (1, 3), "its answer was lost, so it is answered again"
     books = learning.report("feed")["accounting"]
     assert (books["rejected"]["events"], books["senders"]["missing"]) == (3, 0)
     send(learning, numbered(1, 3, source="web-2", name="lke"))

@@ -83,7 +83,7 @@ def test_a_wall_clock_that_jumps_neither_stalls_nor_multiplies_rounds(
     assert [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
     times = [one["closed_at"] for one in rounds]
     assert times == sorted(times)
-    assert timed.show("feed")["age"] >= 0
+    assert timed.show("feed")["round_age_seconds"] >= 0
     assert timed.replay("feed")["identical"]
 
 

@@ -39,8 +39,8 @@ def live(place: str) -> None:
     while True:
         if events:
             answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result()
-            if answer["refused"]:
-                say(f"refused {answer['refused'][0]}")
+            if answer["rejected"]:
+                say(f"refused {answer['rejected'][0]}")
             say(f"acked {number} {answer['accepted']} {answer['duplicates']}")
         if number % 2:
             say(f"closed {service.close_round('feed', who='mortal')['round']}")

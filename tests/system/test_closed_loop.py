@@ -23,8 +23,8 @@ Truth = dict[str, tuple[float, float]]
 def _learn(service: Service, world: World, send: Send, rounds: int, users: int = 300) -> None:
     for _ in range(rounds):
         events = world(service.board.current("feed"), users)
-        assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "refused": []}
-        assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "refused": []}
+        assert send(service, "feed", events) == {"accepted": 2 * users, "duplicates": 0, "rejected": []}
+        assert send(service, "feed", events[:50]) == {"accepted": 0, "duplicates": 50, "rejected": []}
         close = service.close_round("feed", who="ann")
         assert (close["closed"], close["units"], close["problems"]) == (True, users, [])
 
@@ -158,7 +158,7 @@ def test_a_pause_loses_no_round(service: Service, document: dict[str, Any], worl
     service.change("feed", "pause", who="eve", reason="odd numbers")
     held = service.board.current("feed")
     send(service, "feed", world(held, 100))  # served meanwhile, and never learned from
-    assert service.show("feed")["waiting"] == [2]
+    assert service.show("feed")["maturing_rounds"] == [2]
     service.change("feed", "resume", who="ann")
     assert service.report("feed")["rounds_learned"] == 2
     _learn(service, world, send, rounds=2, users=100)
@@ -210,7 +210,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
             events.append(
                 {"type": "metric", "id": f"m{policy.version}/{number}", "name": "seen", "fields": fields, **drawn}
             )
-        assert send(service, "feed", events)["refused"] == []
+        assert send(service, "feed", events)["rejected"] == []
         assert service.close_round("feed", who="ann")["problems"] == []
     assert len(service.board.current("feed").named) > first
     assert service.change("feed", "confirm", who="ann")["state"] == "confirming"
@@ -231,7 +231,7 @@ def test_two_studies_side_by_side_do_not_touch_each_other(
         events = world(service.board.current("feed"), 80)
         send(service, "feed", events)
         stray = send(service, "other", events)  # of a study with another draw: all but a few chance agreements
-        assert len(stray["refused"]) > 50
+        assert len(stray["rejected"]) > 50
         service.close_round("other", who="eve")
         service.close_round("feed", who="ann")
     checksums = [[one["learner_checksum"] for one in each.rounds("feed")] for each in (alone, service)]

@@ -60,7 +60,7 @@ class Run:
         return Study.from_state(json.loads(saved))
 
     def send(self, events: Events) -> None:
-        assert not self._send(self.service, "feed", events)["refused"] if events else True
+        assert not self._send(self.service, "feed", events)["rejected"] if events else True
 
     def close(self) -> dict[str, Any]:
         self.now += HOUR

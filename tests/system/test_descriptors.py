@@ -110,7 +110,7 @@ def test_waiting_and_idle_callers_leave_room_for_others() -> None:
         polls = [stack.enter_context(socket.create_connection(service.address, timeout=60)) for _ in range(waiters)]
         for poll in polls:
             poll.sendall(service.long_poll)
-        service.await_gauge("pasto_waiters", waiters)
+        service.await_gauge("pasto_policy_waiters", waiters)
         for _ in range(20):  # more than fit
             with socket.create_connection(service.address, timeout=60) as poll:
                 poll.sendall(service.long_poll)
@@ -147,7 +147,7 @@ async def _poll_and_decide(service: LimitedService, waiters: int) -> int:
         _, writer = await asyncio.open_connection(*service.address)
         writer.write(service.long_poll)
         writers.append(writer)
-    await asyncio.to_thread(service.await_gauge, "pasto_waiters", waiters)
+    await asyncio.to_thread(service.await_gauge, "pasto_policy_waiters", waiters)
     refused = await asyncio.to_thread(service.count_refused, 300)
     for writer in writers:
         writer.close()

@@ -117,7 +117,7 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         callers = [threading.Thread(target=send), threading.Thread(target=wait)]
         for caller in callers:
             caller.start()
-        while len(kept) < 200 or "pasto_waiters 1.0" not in site.get("/metrics").text:
+        while len(kept) < 200 or "pasto_policy_waiters 1.0" not in site.get("/metrics").text:
             time.sleep(0.005)
         process.send_signal(how)
         _, logged = process.communicate(timeout=120)

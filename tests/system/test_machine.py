@@ -64,7 +64,7 @@ class Machine(RuleBasedStateMachine):
     def _send(self, node: int, events: list[dict[str, Any]]) -> None:
         service = self.nodes[node]
         answer = service.ingest("feed", service.decode(json.dumps(events).encode())).result(timeout=60)
-        assert answer["refused"] == []
+        assert answer["rejected"] == []
         ids = {event["id"] for event in events}
         assert answer["accepted"] == len(ids - self.acked)
         assert answer["duplicates"] == len(events) - answer["accepted"]

@@ -251,8 +251,8 @@ withClient("never throws at the caller", {}, async ({ clock, client }) => {
   client.track("user-1", "watch", { seconds: undefined });
   assert.equal(client.assign("user-1", null).reason, "SPLIT");
   assert.equal(await during(clock, client.flush()), true);
-  const { refused } = client.status();
-  assert.equal(Object.values(refused).reduce((sum, count) => sum + count, 0), 44 + 4 + 7);
+  const { rejected } = client.status();
+  assert.equal(Object.values(rejected).reduce((sum, count) => sum + count, 0), 44 + 4 + 7);
 });
 
 withClient("a listener that throws is not heard of", { onError: () => assert.fail("loud") }, async ({ client }) => {
@@ -296,13 +296,13 @@ withClient("events whose answer was lost are sent again and kept once", {}, asyn
 });
 
 const miscounts = [
-  { accepted: 0, duplicates: 0, refused: [] },
-  { accepted: 1_000_000, duplicates: 0, refused: [] },
-  { accepted: -5, duplicates: 56, refused: [] },
-  { accepted: 51, refused: [] },
-  { accepted: 0, duplicates: 0, refused: [{ index: 0, reason: "no" }] },
-  { accepted: 50, duplicates: 0, refused: [{ index: 99, reason: "no" }] },
-  { accepted: 49, duplicates: 0, refused: [{ index: 0, reason: "no" }, { index: 0, reason: "no" }] },
+  { accepted: 0, duplicates: 0, rejected: [] },
+  { accepted: 1_000_000, duplicates: 0, rejected: [] },
+  { accepted: -5, duplicates: 56, rejected: [] },
+  { accepted: 51, rejected: [] },
+  { accepted: 0, duplicates: 0, rejected: [{ index: 0, reason: "no" }] },
+  { accepted: 50, duplicates: 0, rejected: [{ index: 99, reason: "no" }] },
+  { accepted: 49, duplicates: 0, rejected: [{ index: 0, reason: "no" }, { index: 0, reason: "no" }] },
 ];
 
 for (const told of miscounts) {
@@ -316,7 +316,7 @@ for (const told of miscounts) {
     await clock.pass(30);
     assert.ok(service.posts.length <= 15, `${service.posts.length} posts`);
     assert.equal(client.status().buffered, 50);
-    assert.deepEqual(client.status().refused, {});
+    assert.deepEqual(client.status().rejected, {});
     assert.match(client.status().lastError, /does not account for the events/);
     service.fault = null;
     await clock.pass(35);
@@ -371,7 +371,7 @@ withClient("a full buffer drops the oldest and says so", { buffer: 10 }, async (
 });
 
 withClient("what the service refuses is counted and let go", {}, async ({ service, clock, client }) => {
-  service.refuse = (event) => (event.unit === "user-3" || event.type === "tally" ? "no such thing" : null);
+  service.refuse = (event) => (event.unit === "user-3" || event.type === "exposure_counts" ? "no such thing" : null);
   await client.start();
   for (let number = 0; number < 10; number += 1) client.assign(`user-${number}`);
   await during(clock, client.flush());
@@ -409,7 +409,7 @@ withClient("answers that say nothing of the batch settle nothing", {}, async ({ 
     [200, ""],
     [200, "<html>"],
     [200, "{}"],
-    [200, '{"accepted": 1, "refused": [null]}'],
+    [200, '{"accepted": 1, "rejected": [null]}'],
     [400, "<html>"],
     [401, ""],
     [422, "{}"],

@@ -175,7 +175,7 @@ class Client:
             "buffered": self._outbox.pending(),
             "dropped": sum(line["dropped"] for lines in accounts.values() for line in lines.values()),
             "dropped_metrics": self._outbox.dropped_metrics,
-            "refused": dict(self._journal.refused),
+            "rejected": dict(self._journal.refused),
             "errors": self._journal.errors,
             "last_error": self._journal.last,
             "accounts": accounts,

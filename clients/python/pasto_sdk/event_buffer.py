@@ -234,8 +234,8 @@ class EventBuffer:
             version,
             book.changes,
             {
-                "type": "tally",
-                "id": f"{self.source}-tally-{self._tallies}",
+                "type": "exposure_counts",
+                "id": f"{self.source}-counts-{self._tallies}",
                 "source": self.source,
                 "sequence": self._tallies,
                 "version": version,

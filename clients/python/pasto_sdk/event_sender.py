@@ -224,7 +224,7 @@ def _answer(response: Response, events: int) -> dict[int, str] | None:
     try:
         found: Any = json.loads(response.body)
         counts = found["accepted"], found["duplicates"]
-        refused = {one["index"]: str(one["reason"])[:300] for one in found["refused"]}
+        refused = {one["index"]: str(one["reason"])[:300] for one in found["rejected"]}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     sound = all(type(count) is int and count >= 0 for count in counts) and all(

@@ -65,7 +65,10 @@ class FakeService:
         latest: dict[tuple[str, int], dict[str, Any]] = {}
         for event in self._stored():
             place = (event.get("source", ""), event.get("version", 0))
-            if event["type"] == "tally" and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]:
+            if (
+                event["type"] == "exposure_counts"
+                and event["sequence"] > latest.get(place, {"sequence": 0})["sequence"]
+            ):
                 latest[place] = event
         return latest
 
@@ -103,7 +106,7 @@ class FakeService:
                     accepted += 1
                     self.events[event["id"]] = event
             self.duplicates += duplicates
-        answer = {"accepted": accepted, "duplicates": duplicates, "refused": refused}
+        answer = {"accepted": accepted, "duplicates": duplicates, "rejected": refused}
         return Response(422 if len(refused) == len(batch) else 200, {}, json.dumps(answer).encode())
 
     def _fault_of(self, event: dict[str, Any]) -> str | None:
@@ -111,7 +114,7 @@ class FakeService:
         version = event.get("version", 0)
         if version and version not in self.policies:
             return f"version is {version}, which was never published"
-        if event["type"] == "tally" or not version or event.get("fallback") or event.get("override"):
+        if event["type"] == "exposure_counts" or not version or event.get("fallback") or event.get("override"):
             return None
         drawn = self.policies[version].draw(event["unit"]).name
         return None if drawn == event.get("candidate", drawn) else f"candidate is not what version {version} draws"

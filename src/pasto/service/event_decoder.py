@@ -55,7 +55,9 @@ class MetricEvent(msgspec.Struct, tag_field="type", tag="metric", forbid_unknown
     sequence: Position | None = None
 
 
-class ExposureCounts(msgspec.Struct, tag_field="type", tag="tally", forbid_unknown_fields=True, omit_defaults=True):
+class ExposureCounts(
+    msgspec.Struct, tag_field="type", tag="exposure_counts", forbid_unknown_fields=True, omit_defaults=True
+):
     """What a sender decided under one policy so far, by candidate."""
 
     id: Id
@@ -89,7 +91,7 @@ _BATCH = msgspec.json.Decoder(_Batch)
 _ONE = msgspec.json.Decoder(Event)
 
 _CURES = {
-    "type": "it says what the event is: exposure, metric or tally",
+    "type": "it says what the event is: exposure, metric or exposure_counts",
     "id": "an id has 1 to 128 characters and is unique for the study's life",
     "unit": "a unit has 1 to 256 characters; hash a longer one",
     "version": "it is the version of the policy that the unit was served by, a whole number",
@@ -104,6 +106,9 @@ _CURES = {
     "propensity": "leave it out: propensities are looked up by version and unit, never believed",
 }
 
+_FORMER_TYPES = {"tally": "exposure_counts"}
+"""Event types that older clients send, with their present names."""
+
 
 def decode_events(body: bytes, *, lines: bool = False) -> list[Event | RejectedEvent]:
     """Read a batch: a JSON array, an object with `events`, or one object a line.
@@ -111,8 +116,8 @@ def decode_events(body: bytes, *, lines: bool = False) -> list[Event | RejectedE
     What cannot be read as an event is a Refusal in its place; BadInput where there is no batch to be seen at all.
 
     >>> body = b'[{"type": "exposure", "id": "1", "unit": "ann", "version": 3, "candidate": "a"}, {"type": "click"}]'
-    >>> decode_events(body)[1]
-    Refusal(index=1, id=None, reason="type is 'click'; it says what the event is: exposure, metric or tally")
+    >>> decode_events(body)[1].reason
+    "type is 'click'; it says what the event is: exposure, metric or exposure_counts"
     """
     # A NUL can only come escaped, and PostgreSQL keeps none; the slow path finds which event has it.
     if b"\\u0000" not in body:
@@ -188,8 +193,9 @@ def _refusal(place: int, item: Any, reason: str) -> RejectedEvent:
         return given if isinstance(given, str) and 0 < len(given) <= 128 and _sound(given) else None
 
     given = item.get("sequence") if isinstance(item, dict) else None
-    # A tally's number counts tallies, not events.
-    numbered = type(given) is int and 0 <= given <= 2**53 and item.get("type") != "tally"
+    # The sequence of exposure_counts counts those alone, not events.
+    is_counts = isinstance(item, dict) and item.get("type") in ("exposure_counts", *_FORMER_TYPES)
+    numbered = type(given) is int and 0 <= given <= 2**53 and not is_counts
     return RejectedEvent(place, name("id"), reason, name("source"), given if numbered else None)
 
 
@@ -209,6 +215,8 @@ def _reason(message: str, item: Any) -> str:
     if not field:
         return f"an event is a JSON object: {what[0].lower()}{what[1:]}"
     if field == "type" and isinstance(item, dict):
+        if (name := _FORMER_TYPES.get(str(item.get("type")))) is not None:
+            return f"type is {item['type']!r}, which is now called {name!r}; update the client that sends it"
         return f"type is {repr(item.get('type'))[:40]}; {_CURES['type']}"
     return f"{field}: {what[0].lower()}{what[1:]}; {_CURES.get(field, 'mend or leave it out')}"
 

@@ -35,8 +35,8 @@ class UnknownKeyError(OptionError):
 
 ERRORS: dict[str, type[PastoError]] = {
     "bad_request": InputError,
-    "bad_text": TextError,
-    "out_of_date": ConflictError,
+    "invalid_text": TextError,
+    "conflict": ConflictError,
     "source_failed": SourceError,
     "store_busy": StoreBusyError,
     "study_exists": StudyExistsError,
@@ -149,7 +149,7 @@ class HttpStudyApi:
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit."""
         asked = {"unit": unit, "reason": reason}
-        return self._ask("POST", _path(name, "forget"), asked, who=who, patience=REPLAY_PATIENCE)
+        return self._ask("POST", _path(name, "units/erase"), asked, who=who, patience=REPLAY_PATIENCE)
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""

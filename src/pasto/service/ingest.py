@@ -139,7 +139,7 @@ def _answer(sifted: ValidatedBatch, appended: Appended | None) -> dict[str, Any]
     return {
         "accepted": new + len(sifted.tallies) + sifted.hidden_tallies,
         "duplicates": len(sifted.rows) - new - len(conflicts),
-        "refused": [{"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(refused)],
+        "rejected": [{"index": index, "id": event_id, "reason": reason} for index, event_id, reason in sorted(refused)],
     }
 
 

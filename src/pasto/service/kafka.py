@@ -78,11 +78,11 @@ class ConsumedBatch:
         told = {
             "accepted": answer["accepted"],
             "duplicate": answer["duplicates"],
-            "refused": len(answer["refused"]),
+            "rejected": len(answer["rejected"]),
         }
         self.accepted += told["accepted"]
         self.duplicates += told["duplicate"]
-        self.refused += told["refused"]
+        self.refused += told["rejected"]
         self.events.update({(study, result): number for result, number in told.items() if number})
 
 
@@ -154,7 +154,7 @@ def _ingested(
                 answer = service.ingest(study, events, key=SENDER).result()
             except (UnknownStudyError, LifecycleError) as error:
                 reason = str(error) if study else "it names no study; send a field study, or say whose its topic is"
-                answer = {"accepted": 0, "duplicates": 0, "refused": [{"reason": reason}] * len(events)}
+                answer = {"accepted": 0, "duplicates": 0, "rejected": [{"reason": reason}] * len(events)}
                 study = study if isinstance(error, LifecycleError) else ""
             except StoreError as error:
                 if isinstance(error, StoreBusyError) or not _works(service):
@@ -168,7 +168,7 @@ def _ingested(
                 taken.lost += 1
                 break
             taken.add(study, answer)
-            for refusal in answer["refused"][:SHOWN]:
+            for refusal in answer["rejected"][:SHOWN]:
                 _log.warning("an event from Kafka was refused: %s", refusal["reason"], extra={"study": study})
             break
     return True

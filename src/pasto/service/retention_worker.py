@@ -67,7 +67,7 @@ class RetentionWorker:
         """What /metrics tells: (name, meaning, value, labels) each."""
         yield "pasto_archived_events", "Events moved to the archive so far.", self.archived, None
         yield "pasto_trimmed_exposures", "Exposures let go that nothing is credited to.", self.trimmed, None
-        yield "pasto_upkeep_errors", "Failures of the upkeep so far.", self.errors, None
+        yield "pasto_retention_errors", "Failures of archiving and deleting so far.", self.errors, None
 
     def _keep(self, name: str) -> None:
         service, settings = self._service, self._settings

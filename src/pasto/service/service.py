@@ -361,7 +361,7 @@ class Service:
     def ingest(
         self, name: str, events: Sequence[Event | RejectedEvent], *, key: str | None = None, hides_draw: bool = False
     ) -> Future[dict[str, Any]]:
-        """Take a batch in: {"accepted", "duplicates", "refused"}, there when what was accepted is durable.
+        """Take a batch in: {"accepted", "duplicates", "rejected"}, there when what was accepted is durable.
 
         `key` is the prefix of the API key that it came with. With `hides_draw`, an event whose candidate is not what
         its policy draws is answered like any other; it is counted as rejected and never learned from.

@@ -35,7 +35,7 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
     learned(site)
     remote = HttpStudyApi(site.url)
     assert remote.archive_events("feed", who="ann") == {"study": "feed", "files": 1, "events": 20, "deleted_rounds": []}
-    gone = site.client.post("/v1/studies/feed/forget", json={"unit": "user/7", "reason": "asked to"})
+    gone = site.client.post("/v1/studies/feed/units/erase", json={"unit": "user/7", "reason": "asked to"})
     assert (gone.status_code, gone.json()) == (200, {"study": "feed", "events": 1, "rounds": [1]})
     line = remote.audit("feed")[-1]
     assert (line["action"], line["reason"], "user/7" in json.dumps(line)) == ("forget", "asked to", False)
@@ -47,10 +47,10 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("feed/forget", {}, 400),
-        ("feed/forget", {"unit": ""}, 400),
-        ("feed/forget", {"unit": "ann", "units": ["bob"]}, 400),
-        ("nothing/forget", {"unit": "ann"}, 404),
+        ("feed/units/erase", {}, 400),
+        ("feed/units/erase", {"unit": ""}, 400),
+        ("feed/units/erase", {"unit": "ann", "units": ["bob"]}, 400),
+        ("nothing/units/erase", {"unit": "ann"}, 404),
         ("feed/events/archive", {"delete_older": -1}, 400),
         ("nothing/events/archive", {}, 404),
     ],
@@ -65,13 +65,13 @@ def test_what_cannot_be_done_is_told(serve_long: Serve, tmp_path: Path, path: st
 def test_a_store_in_no_directory_must_be_told_where_its_archive_is(serve: Serve, tmp_path: Path) -> None:
     site = serve()
     site.study()
-    refused = site.client.post("/v1/studies/feed/forget", json={"unit": "ann"})
+    refused = site.client.post("/v1/studies/feed/units/erase", json={"unit": "ann"})
     assert (refused.status_code, "--archive" in refused.json()["error"]["message"]) == (400, True)
     with pytest.raises(OptionError, match="--archive"):
         ServiceProcess(Settings(store="memory:", port=0, archive_after=604800.0))
     site = serve(archive=str(tmp_path / "archive"))
     site.study()
-    assert site.client.post("/v1/studies/feed/forget", json={"unit": "ann"}).json()["events"] == 0
+    assert site.client.post("/v1/studies/feed/units/erase", json={"unit": "ann"}).json()["events"] == 0
 
 
 def test_a_service_archives_by_itself(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

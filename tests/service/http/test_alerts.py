@@ -27,7 +27,7 @@ from pasto.store import open_store
 DOCS = Path(__file__).parents[3] / "docs"
 TEXT = files("pasto.service").joinpath("alerts.yaml").read_text(encoding="utf-8")
 RULES = {rule["alert"]: " ".join(rule["expr"].split()) for rule in yaml.safe_load(TEXT)["groups"][0]["rules"]}
-GOOD = {"accepted": 100, "duplicates": 0, "refused": []}
+GOOD = {"accepted": 100, "duplicates": 0, "rejected": []}
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -108,8 +108,8 @@ def _holds(expression: str, before: Scrape, now: Scrape) -> bool:
         served = {dict(have)["study"] for have in now.named("pasto_study_served")}
         ways = re.findall(r"increase\((\w+)", expression)
         return bool(served - {study for way in ways for study, more in grown(way, result="accepted").items() if more})
-    if 'result="refused"' in expression:
-        ways = [(grown(way, result="refused"), grown(way)) for way in re.findall(r"rate\((\w+)\[", expression)]
+    if 'result="rejected"' in expression:
+        ways = [(grown(way, result="rejected"), grown(way)) for way in re.findall(r"rate\((\w+)\[", expression)]
         return any(more > 0.01 * every[study] for refused, every in ways for study, more in refused.items())
     if expression.startswith("rate(pasto_requests_total"):
         return any(dict(have)["status"].startswith("5") for have in now.named("pasto_requests_total"))
@@ -162,12 +162,12 @@ def test_senders_that_fall_silent(site: Site) -> None:
 @pytest.fixture
 def topic(site: Site) -> dict[str, float]:
     """What came by Kafka so far, and nothing came by HTTP."""
-    counts = {"accepted": 0.0, "refused": 0.0, "lost": 0.0, "up": 1.0}
+    counts = {"accepted": 0.0, "rejected": 0.0, "lost": 0.0, "up": 1.0}
 
     def told() -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
         for name in ("lost", "up"):
             yield f"pasto_kafka_{name}", "", counts[name], None
-        for result in ("accepted", "refused"):
+        for result in ("accepted", "rejected"):
             yield "pasto_kafka_events", "", counts[result], {"study": "feed", "result": result}
 
     site.application.context.looks.append(told)
@@ -178,7 +178,7 @@ def topic(site: Site) -> dict[str, float]:
     ("after", "alerts"),
     [
         ({"accepted": 100.0}, set()),
-        ({"accepted": 100.0, "refused": 50.0}, {"PastoEventsRefused"}),
+        ({"accepted": 100.0, "rejected": 50.0}, {"PastoEventsRejected"}),
         ({"accepted": 100.0, "lost": 1.0}, {"PastoKafkaLost"}),
         ({"up": 0.0}, {"PastoKafkaDown", "PastoEventsSilent"}),
     ],
@@ -221,7 +221,7 @@ def test_a_candidate_whose_exposures_are_lost(site: Site) -> None:
             events.append({"type": "exposure", "id": str(number), **drawn})
             events.append({"type": "metric", "id": f"v{number}", "name": "view", **drawn})
     told = site.service.ingest("feed", site.service.decode(json.dumps(events).encode())).result()
-    assert told["refused"] == []
+    assert told["rejected"] == []
     site.service.close_round("feed", who="ann")
     assert looked(site) == {"PastoSampleUnbalanced"}
 

@@ -34,7 +34,7 @@ ALLOWED = {
     ("POST", "/v1/studies/{name}/assign"): {"evaluate"},
     ("POST", "/v1/studies/{name}/events"): {"ingest"},
     ("POST", "/v1/studies/{name}/events/archive"): {"admin"},
-    ("POST", "/v1/studies/{name}/forget"): {"admin"},
+    ("POST", "/v1/studies/{name}/units/erase"): {"admin"},
     ("GET", "/v1/studies/{name}/report"): {"read"},
     ("POST", "/v1/studies/{name}/replay"): {"read"},
     ("POST", "/v1/studies/{name}/what-if"): {"read"},
@@ -152,7 +152,7 @@ def test_an_unknown_study_is_not_found_for_a_permitted_key(locked: Site, keys: d
     for route in GUARDED:
         if "{name}" in route.path:
             body: Any = {"POST": {}, "PATCH": {"action": "start"}}.get(route.method)
-            if route.path.endswith(("assign", "forget")):
+            if route.path.endswith(("assign", "erase")):
                 body = {"unit": "ann"}
             if route.path.endswith("events"):
                 body = []
@@ -177,7 +177,7 @@ def test_the_audit_log_names_the_key(locked: Site, keys: dict[str, str]) -> None
 def test_keys_are_made_listed_rotated_and_revoked_over_http(serve: Serve) -> None:
     site = serve()
     refused = site.client.post("/v1/keys", json={"name": "web", "scopes": ["read"]})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "first_key")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "first_key_needs_admin")
     admin = site.client.post("/v1/keys", json={"name": "boss", "scopes": ["admin"]}).json()
     assert site.client.get("/v1/studies").status_code == 401
     site.client.headers["authorization"] = f"Bearer {admin['key']}"
@@ -210,11 +210,11 @@ def test_a_retry_with_the_next_key_counts_once(serve: Serve) -> None:
         answer: dict[str, Any] = site.client.post("/v1/studies/feed/events", json=[event], headers=headers).json()
         return answer
 
-    assert send(old["key"], event) == {"accepted": 1, "duplicates": 0, "refused": []}
-    assert send(new["key"], event) == {"accepted": 0, "duplicates": 1, "refused": []}
+    assert send(old["key"], event) == {"accepted": 1, "duplicates": 0, "rejected": []}
+    assert send(new["key"], event) == {"accepted": 0, "duplicates": 1, "rejected": []}
     conflict = send(new["key"], {**event, "unit": "bob"})
     assert (conflict["accepted"], conflict["duplicates"]) == (0, 0)
-    assert conflict["refused"][0]["reason"].startswith("conflict: ")
+    assert conflict["rejected"][0]["reason"].startswith("conflict: ")
 
 
 def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
@@ -241,7 +241,7 @@ def test_changes_of_keys_are_in_the_audit_log_of_keys(serve: Serve) -> None:
     assert site.client.get("/v1/keys/audit", headers=reader).status_code == 403
     admin = {"authorization": f"Bearer {boss['key']}", "pasto-who": "a%0Ab"}
     refused = site.client.delete(f"/v1/keys/{successor['prefix']}", headers=admin)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "bad_text")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_text")
     assert desk.key_audit() == lines
 
 
@@ -267,7 +267,7 @@ def test_a_key_revoked_by_another_node_stops_within_a_poll(serve: Serve) -> None
 )
 def test_without_keys_only_our_own_names_are_answered(site: Site, host: str) -> None:
     answer = site.client.get("/v1/studies", headers={"host": host})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_host")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8300", "127.0.0.1:1", "[::1]:8300", "[::1]"])

@@ -71,7 +71,7 @@ def test_a_batch_with_too_many_events_is_refused_before_one_is_read(
 ) -> None:
     answer = small.client.post(EVENTS, content=body, headers=headers)
     assert answer.status_code == 413
-    assert answer.json()["error"]["code"] == "too_many"
+    assert answer.json()["error"]["code"] == "batch_too_large"
     assert readers == []
 
 
@@ -79,7 +79,7 @@ def test_a_batch_with_too_many_events_is_refused_before_one_is_read(
 def test_blank_lines_are_not_events(small: Site, readers: list[str], body: bytes) -> None:
     answer = small.client.post(EVENTS, content=body, headers=LINES)
     assert answer.status_code == 422
-    assert len(answer.json()["refused"]) == 50
+    assert len(answer.json()["rejected"]) == 50
     assert len(readers) == 1
 
 
@@ -112,7 +112,7 @@ def test_an_answer_accounts_for_every_refused_event_and_explains_the_first(site:
     answer = site.client.post(EVENTS, json=batch)
     told = answer.json()
     assert told["accepted"] == 1
-    refused = told["refused"]
+    refused = told["rejected"]
     assert [one["index"] for one in refused] == [place for place in range(9_999) if place != 5_000]
     assert all("type is missing" in one["reason"] and one["id"] for one in refused[:MAX_REASONS])
     assert all(one == {"index": one["index"], "reason": ""} for one in refused[MAX_REASONS:])

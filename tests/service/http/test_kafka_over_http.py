@@ -94,8 +94,8 @@ def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     send(producer, "everything", *({**event, "study": "feed"} for event in events[20:30]), events[30])
     site.until(lambda: told(site, accepted) == 30.0)
     site.until(lambda: lag(site) == 0.0)
-    site.until(lambda: told(site, 'pasto_kafka_events{result="refused",study=""}') == 1.0)
-    assert told(site, 'pasto_kafka_events{result="refused",study="feed"}') == 1.0
+    site.until(lambda: told(site, 'pasto_kafka_events{result="rejected",study=""}') == 1.0)
+    assert told(site, 'pasto_kafka_events{result="rejected",study="feed"}') == 1.0
     assert told(site, "pasto_kafka_up") == 1.0
     site.running.stop()
     site.until(lambda: free(tmp_path / "store"))

@@ -58,26 +58,26 @@ def test_a_body_that_says_it_is_long_is_refused_before_it_is_read(tight: Site) -
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
     heard = talk(tight, head.encode() + b"[" * 1000)
     assert heard.startswith(b"HTTP/1.1 413")
-    assert b'"too_large"' in heard
+    assert b'"body_too_large"' in heard
 
 
 def test_a_body_that_does_not_say_how_long_it_is_is_refused_on_the_way(tight: Site) -> None:
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     heard = talk(tight, head.encode() + b"3e8\r\n%b\r\n" % (b" " * 1000) * 40)  # and more is to come
     assert heard.startswith(b"HTTP/1.1 413")
-    assert b'"too_large"' in heard
+    assert b'"body_too_large"' in heard
 
 
 def test_a_gzip_bomb_by_ratio_is_refused(site: Site) -> None:
     bomb = gzip.compress(b" " * 2_000_000)
     answer = site.client.post(EVENTS, content=bomb, headers={**JSON, "content-encoding": "gzip"})
-    assert code(answer) == (413, "too_large")
+    assert code(answer) == (413, "body_too_large")
 
 
 def test_a_gzip_bomb_by_size_is_refused(tight: Site) -> None:
     bomb = gzip.compress(bytes(range(256)) * 120)
     answer = tight.client.post(EVENTS, content=bomb, headers={**JSON, "content-encoding": "gzip"})
-    assert code(answer) == (413, "too_large")
+    assert code(answer) == (413, "body_too_large")
 
 
 def test_a_chain_of_gzip_members_is_one_body_and_one_limit(tight: Site) -> None:
@@ -85,7 +85,7 @@ def test_a_chain_of_gzip_members_is_one_body_and_one_limit(tight: Site) -> None:
     halves = gzip.compress(b'{"unit":') + gzip.compress(b'"ann"}')
     assert tight.client.post(ASSIGN, content=halves, headers=headers).json()["unit"] == "ann"
     many = b"".join(gzip.compress(b" " * 1000) for _ in range(40))
-    assert code(tight.client.post(ASSIGN, content=many, headers=headers)) == (413, "too_large")
+    assert code(tight.client.post(ASSIGN, content=many, headers=headers)) == (413, "body_too_large")
 
 
 def test_a_chain_of_very_many_gzip_members_is_not_followed(site: Site) -> None:
@@ -137,7 +137,7 @@ def test_a_large_body_is_looked_through_where_nobody_waits_for_it(
 def test_a_deep_yaml_or_toml_is_refused(site: Site) -> None:
     for kind, body in (("yaml", b"{a: " * 10_000), ("yaml", b"&a [*a]"), ("toml", b"a = " + b"[" * 10_000)):
         answer = site.client.post("/v1/studies", content=body, headers={"content-type": f"application/{kind}"})
-        assert code(answer) == (422, "bad_spec")
+        assert code(answer) == (422, "invalid_study_file")
 
 
 @pytest.mark.parametrize("path", [EVENTS, ASSIGN, "/v1/studies", "/v1/keys"])
@@ -159,17 +159,17 @@ def test_what_is_no_json_is_refused(site: Site, body: bytes) -> None:
 
 
 def test_too_many_events_are_refused_at_once(site: Site, tight: Site) -> None:
-    assert code(tight.client.post(EVENTS, json=[{}] * 51)) == (413, "too_many")
+    assert code(tight.client.post(EVENTS, json=[{}] * 51)) == (413, "batch_too_large")
     assert tight.client.post(EVENTS, json=[{}] * 50).status_code == 422
     for body in (b"[" + b"1," * 2_000_000 + b"1]", b"[" + b"{}," * 1_500_000 + b"{}]", b"[" + b"1," * 100_000 + b"1]"):
-        assert code(site.client.post(EVENTS, content=body, headers=JSON)) == (413, "too_many")
+        assert code(site.client.post(EVENTS, content=body, headers=JSON)) == (413, "batch_too_large")
     lines = b"{}\n" * 100_000
     answer = site.client.post(EVENTS, content=lines, headers={"content-type": "application/x-ndjson"})
-    assert code(answer) == (413, "too_many")
+    assert code(answer) == (413, "batch_too_large")
 
 
 def test_too_many_units_are_refused(tight: Site) -> None:
-    assert code(tight.client.post(ASSIGN, json={"units": ["u"] * 51})) == (413, "too_many")
+    assert code(tight.client.post(ASSIGN, json={"units": ["u"] * 51})) == (413, "batch_too_large")
 
 
 def test_a_study_of_a_million_candidates_is_refused(site: Site) -> None:
@@ -181,7 +181,7 @@ def test_a_study_of_a_million_candidates_is_refused(site: Site) -> None:
         "goal": {"maximize": "x"},
     }
     answer = site.client.post("/v1/studies", json=document)
-    assert code(answer) == (422, "bad_spec")
+    assert code(answer) == (422, "invalid_study_file")
     assert "parameters" in answer.json()["error"]["problems"]
 
 

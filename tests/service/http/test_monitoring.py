@@ -99,12 +99,12 @@ def test_requests_are_counted_by_route_and_never_by_what_callers_make_up(serve: 
         'pasto_decisions_total{study="feed",via="ofrep"} 1.0',
         'pasto_events_total{result="accepted",study="feed"} 1.0',
         'pasto_events_total{result="duplicate",study="feed"} 1.0',
-        'pasto_events_total{result="refused",study="feed"} 1.0',
+        'pasto_events_total{result="rejected",study="feed"} 1.0',
         'pasto_rounds_closed{study="feed"} 1.0',
         'pasto_policy_version{study="feed"} 2.0',
         'pasto_unlogged_exposures{study="feed"} 0.0',
         "pasto_scheduler_up 1.0",
-        "pasto_waiters 0.0",
+        "pasto_policy_waiters 0.0",
     ):
         assert line in text, line
     age = re.search(r'pasto_round_age_seconds\{study="feed"\} (\S+)', text)
@@ -124,7 +124,7 @@ def test_alerts_name_what_is_counted_and_can_fire() -> None:
         assert f"`{name}`" in reference
     assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < WAITING
     # Two rates of one counter meet label by label, so one kind over all kinds needs its labels summed away.
-    refused = expressions["PastoEventsRefused"]
+    refused = expressions["PastoEventsRejected"]
     assert refused.count("sum by (study) (rate(") == refused.count("rate(") == 4
 
 

@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 SOURCE = Path(responses.__file__).parent
 PLAIN = {
     "not_found": 404,
-    "wrong_method": 405,
+    "method_not_allowed": 405,
     "too_slow": 408,
     "url_too_long": 414,
     "head_too_large": 431,
@@ -48,7 +48,7 @@ def codes() -> dict[str, set[int]]:
         found.setdefault(code, set()).add(status)
     for file in SOURCE.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refused":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ApiError":
                 number, name = map(ast.literal_eval, node.args[:2])
                 found.setdefault(name, set()).add(number)
     return found

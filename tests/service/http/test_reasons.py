@@ -35,7 +35,7 @@ def test_a_reason_with_control_characters_is_refused(draft: Any, reason: str) ->
     for answer in answers:
         assert answer.status_code == 422, answer.text
         error = answer.json()["error"]
-        assert error["code"] == "bad_text"
+        assert error["code"] == "invalid_text"
         assert "must be one line without control characters, got \\" in error["message"]
         assert reason not in error["message"]
     assert client.get("/v1/studies/draft").json()["state"] == "draft"

@@ -33,7 +33,7 @@ def every_error() -> list[type[errors.PastoError]]:
 
 
 def test_every_error_of_the_library_has_an_answer() -> None:
-    unforeseen = {"PastoError", "SolverFailed", "UnknownAssignment", "AlreadyTold"}
+    unforeseen = {"PastoError", "SolverError", "UnknownAssignmentError", "AlreadyAnsweredError"}
     given: dict[type, tuple[Any, ...]] = {
         errors.StudyFileError: ({"a": "b"},),
         errors.MissingExtraError: ("what it needs", "serve"),
@@ -124,7 +124,7 @@ def test_events_that_are_not_kept_are_not_acknowledged(
     assert ("retry-after" in answer.headers) == (status in (503, 507))
     assert "secret" not in answer.text
     again = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
-    assert again.json() == {"accepted": 1, "duplicates": 0, "refused": []}
+    assert again.json() == {"accepted": 1, "duplicates": 0, "rejected": []}
 
 
 def test_a_file_that_may_not_grow_is_told_as_full_and_mended_by_room(serve: Serve, tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_the_router_refuses_in_the_same_form(site: Site) -> None:
     assert told(site.client.get("/nowhere")) == (404, "not_found")
     assert told(site.client.get("/v1/studies/")) == (404, "not_found")
     answer = site.client.put("/v1/studies")
-    assert told(answer) == (405, "wrong_method")
+    assert told(answer) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
-    assert told(site.client.get("/v1/studies/feed/assign")) == (405, "wrong_method")
+    assert told(site.client.get("/v1/studies/feed/assign")) == (405, "method_not_allowed")
     head = site.client.head("/healthz")
     assert (head.status_code, head.content) == (200, b"")

@@ -78,8 +78,8 @@ def test_only_a_valid_signature_makes_an_exposure_count(signing: Signing) -> Non
     refused = [ann, forged, other_unit, other_study, other_key, accents]
     for key in ("logger", "ranker"):
         answer = signing.post(key, *({**event, "id": f"{key} {event['id']}"} for event in refused))
-        assert (answer["accepted"], len(answer["refused"])) == (0, len(refused))
-        reasons = [one["reason"] for one in answer["refused"]]
+        assert (answer["accepted"], len(answer["rejected"])) == (0, len(refused))
+        reasons = [one["reason"] for one in answer["rejected"]]
         assert reasons[0].startswith("signature is missing, and this study takes signed exposures only")
         assert all(reason.startswith("signature is not that of this study") for reason in reasons[1:])
     assert signing.post("logger", signing.sign(ann), signing.sign(bob))["accepted"] == 2
@@ -87,7 +87,7 @@ def test_only_a_valid_signature_makes_an_exposure_count(signing: Signing) -> Non
 
 
 def test_a_signature_of_the_wrong_length_is_refused_with_the_fix(signing: Signing) -> None:
-    reason = signing.post("ranker", signing.exposure("ann", signature="abc"))["refused"][0]["reason"]
+    reason = signing.post("ranker", signing.exposure("ann", signature="abc"))["rejected"][0]["reason"]
     assert "signature" in reason
     assert "64 characters" in reason
 
@@ -139,7 +139,7 @@ def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None
             client.assign(f"unit {number} é").track("like")
         assert client.flush(60)
         status = client.status()
-        assert (status["refused"], status["dropped"]) == ({}, 0)
+        assert (status["rejected"], status["dropped"]) == ({}, 0)
     signing.site.until(lambda: signing.counted() == (20, 0))
     secret = signing.policy("ranker").headers[HEADER].encode()
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
@@ -167,7 +167,7 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path
         assert client.ready(60)  # an answer 304 brings the key
         now[0] += 120.0
         assert client.flush(60)
-        assert (len(posts), client.status()["refused"]) == (1, {})
+        assert (len(posts), client.status()["rejected"]) == (1, {})
     http.close()
     signing.site.until(lambda: signing.counted() == (1, 0))
 
@@ -178,4 +178,4 @@ def test_the_sdk_says_why_a_key_without_evaluate_cannot_sign(signing: Signing) -
         assert client.ready(60)
         client.assign("ann")
         assert client.flush(60)
-        assert [reason[:20] for reason in client.status()["refused"]] == ["signature is missing"]
+        assert [reason[:20] for reason in client.status()["rejected"]] == ["signature is missing"]

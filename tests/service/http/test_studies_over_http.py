@@ -333,8 +333,8 @@ def test_events_come_in_every_form(serve: Serve) -> None:
     ]
     for body, headers in forms:
         answer = site.client.post(EVENTS, content=body, headers=headers)
-        assert answer.json() == {"accepted": 2, "duplicates": 0, "refused": []}
-    assert site.client.post(EVENTS, json=batch(12)).json() == {"accepted": 2, "duplicates": 10, "refused": []}
+        assert answer.json() == {"accepted": 2, "duplicates": 0, "rejected": []}
+    assert site.client.post(EVENTS, json=batch(12)).json() == {"accepted": 2, "duplicates": 10, "rejected": []}
 
 
 def test_a_bad_event_spoils_no_other_and_a_wholly_bad_batch_is_told(serve: Serve) -> None:
@@ -343,10 +343,10 @@ def test_a_bad_event_spoils_no_other_and_a_wholly_bad_batch_is_told(serve: Serve
     mixed = [*batch(2), {"type": "metric", "id": "bad", "unit": "ann", "name": "nothing"}]
     answer = site.client.post(EVENTS, json=mixed)
     assert (answer.status_code, answer.json()["accepted"]) == (200, 2)
-    assert [(each["index"], each["id"]) for each in answer.json()["refused"]] == [(2, "bad")]
+    assert [(each["index"], each["id"]) for each in answer.json()["rejected"]] == [(2, "bad")]
     bad = site.client.post(EVENTS, json=mixed[2:])
-    assert (bad.status_code, len(bad.json()["refused"])) == (422, 1)
-    assert site.client.post(EVENTS, json=[]).json() == {"accepted": 0, "duplicates": 0, "refused": []}
+    assert (bad.status_code, len(bad.json()["rejected"])) == (422, 1)
+    assert site.client.post(EVENTS, json=[]).json() == {"accepted": 0, "duplicates": 0, "rejected": []}
 
 
 def test_a_large_batch_is_taken_whole(serve: Serve) -> None:

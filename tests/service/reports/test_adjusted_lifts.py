@@ -43,7 +43,7 @@ def come_back(place: Any, users: int = 400) -> None:
         events.append({"type": "exposure", "id": f"e/{stamp}", **drawn})
         events.append({"type": "metric", "id": f"m/{stamp}", "name": "seen", "fields": fields, **drawn})
     answer = place.service.ingest("feed", place.service.decode(json.dumps(events).encode())).result(timeout=60)
-    assert answer["refused"] == []
+    assert answer["rejected"] == []
 
 
 def rounds(place: Any, count: int) -> None:

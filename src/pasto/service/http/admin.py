@@ -10,20 +10,20 @@ from pasto.durations import YEAR_SECONDS
 from pasto.service.api_keys import LONGEST, MONTH
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.http.schemas import Archiving, Forget, NewKey, Rotation
+from pasto.service.http.schemas import ArchiveRequest, KeyRotation, NewKey, UnitErasure
 
-FORGET = msgspec.json.Decoder(Forget)
+UNIT_ERASURE = msgspec.json.Decoder(UnitErasure)
 
-ARCHIVING = msgspec.json.Decoder(Archiving)
+ARCHIVE_REQUEST = msgspec.json.Decoder(ArchiveRequest)
 
 PATIENCE = 3600.0
 """Seconds: every event that was ever kept is looked at."""
 
 
-async def forget(call: HttpRequest) -> HttpResponse:
+async def erase_unit(call: HttpRequest) -> HttpResponse:
     """Delete all that is kept of a unit, which is named in the body: addresses are logged, by others too."""
     name = call.path("name")
-    asked = await call.json(FORGET)
+    asked = await call.json(UNIT_ERASURE)
     work = lambda: call.service.forget(name, asked.unit, who=call.who, reason=asked.reason)  # noqa: E731
     async with call.context.keeping:
         return json_response(await call.run(work, patience=PATIENCE))
@@ -32,7 +32,7 @@ async def forget(call: HttpRequest) -> HttpResponse:
 async def archive(call: HttpRequest) -> HttpResponse:
     """Move the events of learned rounds to the archive."""
     name = call.path("name")
-    asked = await call.json(ARCHIVING, empty=b"{}")
+    asked = await call.json(ARCHIVE_REQUEST, empty=b"{}")
     age = asked.delete_older
     older = None if age is None else call.duration("delete_older", age, 0.0, 100 * YEAR_SECONDS)
     work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
@@ -42,7 +42,7 @@ async def archive(call: HttpRequest) -> HttpResponse:
 
 NEW = msgspec.json.Decoder(NewKey)
 
-ROTATION = msgspec.json.Decoder(Rotation)
+ROTATION = msgspec.json.Decoder(KeyRotation)
 
 log = logging.getLogger("pasto.keys")
 
@@ -54,7 +54,7 @@ async def create(call: HttpRequest) -> HttpResponse:
     if keys.none and "admin" not in asked.scopes:
         raise ApiError(
             409,
-            "first_key",
+            "first_key_needs_admin",
             "the first key must have the scope admin: from then on nobody comes in without a key, so nobody could "
             "make another one",
             field="scopes",

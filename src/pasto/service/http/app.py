@@ -137,7 +137,10 @@ class Application:
         nothing = "there is nothing at this address; /openapi.json lists what there is"
         code, message = {
             404: ("not_found", nothing if page is None else "there is no page at this address"),
-            405: ("wrong_method", f"this address takes {headers.get('Allow', 'another method')}, not {request.method}"),
+            405: (
+                "method_not_allowed",
+                f"this address takes {headers.get('Allow', 'another method')}, not {request.method}",
+            ),
         }.get(status, ("bad_request", "the request cannot be served"))
         answer = problem_response(status, code, message)
         return _response(answer if page is None else page(answer), headers)

@@ -55,7 +55,7 @@ class Authenticator:
         if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
             raise ApiError(
                 403,
-                "wrong_host",
+                "host_not_allowed",
                 "without keys this service answers only to localhost; name this host in allowed_hosts, or create a key",
                 rest=True,
             )
@@ -86,7 +86,7 @@ def check_safe(keys: ApiKeys, settings: Settings) -> None:
 def identify_caller(key: KeyRow | None, name: str = "") -> str:
     """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
 
-    >>> who(None), identify_caller(None, "ann")
+    >>> identify_caller(None), identify_caller(None, "ann")
     ('local', 'ann')
     """
     if key is None:

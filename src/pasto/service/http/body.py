@@ -84,7 +84,7 @@ def inflated(packed: bytes, settings: Settings) -> bytes:
             if len(whole) > allowed:
                 raise ApiError(
                     413,
-                    "too_large",
+                    "body_too_large",
                     f"a gzip body may hold {settings.body_limit} bytes and, beyond {HARMLESS} of them, be at most "
                     f"{settings.inflate_ratio} times as long as its packed form",
                 )
@@ -128,7 +128,7 @@ def check_depth(body: bytes, limit: int) -> None:
     >>> check_depth(b'{"a": "[[[[[[[["}', 4)
     >>> check_depth(b"[" * 10_000, 32)
     Traceback (most recent call last):
-    pasto.service.http.responses.Refused: a document may nest 32 deep, and this one goes deeper
+    pasto.service.http.responses.ApiError: a document may nest 32 deep, and this one goes deeper
     """
     if body.count(b"[") + body.count(b"{") <= limit:
         return
@@ -150,9 +150,9 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> W
         message, field = placed(error)
         raise ApiError(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
-        raise ApiError(400, "not_json", f"the body is no JSON: {error}") from None
+        raise ApiError(400, "invalid_json", f"the body is no JSON: {error}") from None
     except UnicodeDecodeError as error:  # msgspec checks the bytes of a text only when it builds the text
-        raise ApiError(400, "not_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
+        raise ApiError(400, "invalid_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
     except RecursionError:
         raise _too_deep(limit) from None
 
@@ -183,7 +183,7 @@ def _cut() -> ApiError:
 def _too_long(settings: Settings) -> ApiError:
     return ApiError(
         413,
-        "too_large",
+        "body_too_large",
         f"a body may have {settings.body_limit} bytes; send it in parts, or ask for a higher body_limit",
         headers=CLOSE,
         rest=True,
@@ -191,4 +191,4 @@ def _too_long(settings: Settings) -> ApiError:
 
 
 def _too_deep(limit: int) -> ApiError:
-    return ApiError(400, "too_deep", f"a document may nest {limit} deep, and this one goes deeper")
+    return ApiError(400, "nesting_too_deep", f"a document may nest {limit} deep, and this one goes deeper")

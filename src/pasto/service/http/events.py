@@ -50,7 +50,7 @@ async def events(call: HttpRequest) -> HttpResponse:
     if seconds := limit.wait_seconds(key):
         raise ApiError(
             429,
-            "too_fast",
+            "rate_limited",
             f"a key may send {call.settings.key_rate} events a second and this one sent more; send them again later",
             headers=retry(seconds),
             rest=True,
@@ -71,13 +71,15 @@ async def events(call: HttpRequest) -> HttpResponse:
     try:
         number, pending = work() if _is_cheap(body) else await call.run(work)
     except RecursionError:
-        raise ApiError(400, "too_deep", "an event is a flat object, and one of these nests without end") from None
+        raise ApiError(
+            400, "nesting_too_deep", "an event is a flat object, and one of these nests without end"
+        ) from None
     limit.take(key, number)
     told = await _durable(pending, call)
     call.context.meters.events(name, told)
-    nothing = told["refused"] and not told["accepted"] and not told["duplicates"]
-    if len(told["refused"]) > MAX_REASONS:
-        told = {**told, "refused": shorten(told["refused"])}
+    nothing = told["rejected"] and not told["accepted"] and not told["duplicates"]
+    if len(told["rejected"]) > MAX_REASONS:
+        told = {**told, "rejected": shorten(told["rejected"])}
     return json_response(told, 422 if nothing else 200)
 
 
@@ -130,4 +132,4 @@ def _check_number(body: bytes, lines: bool, limit: int) -> None:
 
 
 def _too_many(limit: int) -> ApiError:
-    return ApiError(413, "too_many", f"a batch holds at most {limit} events; send several batches")
+    return ApiError(413, "batch_too_large", f"a batch holds at most {limit} events; send several batches")

@@ -77,10 +77,10 @@ async def interface(call: HttpRequest) -> HttpResponse:
 
 def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[str, str] | None]]:
     """What is looked up when Prometheus asks: (name, meaning, value, and its study, its labels, or None) each."""
-    yield "pasto_requests_in_work", "Requests in work now.", context.working, None
+    yield "pasto_requests_in_progress", "Requests being answered now.", context.working, None
     waiting = context.threads["questions"].waiting
     yield "pasto_questions_waiting", "Slow questions that wait for a thread.", waiting, None
-    yield "pasto_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
+    yield "pasto_policy_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
     yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None

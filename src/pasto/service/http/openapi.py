@@ -11,7 +11,7 @@ import msgspec
 
 from pasto import __version__
 from pasto.service.http.routes import ADMIN, ROUTES, Route
-from pasto.service.http.schemas import Error, FlagError
+from pasto.service.http.schemas import ErrorBody, FlagError
 
 REFERENCE = "#/components/schemas/{name}"
 NAMES: Mapping[str, Mapping[str, Any]] = {
@@ -61,7 +61,7 @@ EVENT = {
             },
         ),
         _event(
-            "tally",
+            "exposure_counts",
             ["source", "sequence", "version", "assigned", "dropped"],
             {"version": WHOLE, "assigned": COUNTS, "dropped": COUNTS},
         ),
@@ -125,8 +125,8 @@ def document() -> dict[str, Any]:
     ['get', 'post']
     """
     records = list(dict.fromkeys(kind for route in ROUTES for kind in _records(route)))
-    shapes, components = msgspec.json.schema_components([*records, Error, FlagError], ref_template=REFERENCE)
-    found = dict(zip([*records, Error, FlagError], shapes, strict=True))
+    shapes, components = msgspec.json.schema_components([*records, ErrorBody, FlagError], ref_template=REFERENCE)
+    found = dict(zip([*records, ErrorBody, FlagError], shapes, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, found)
@@ -157,7 +157,7 @@ def _operation(route: Route, found: Mapping[Any, dict[str, Any]]) -> dict[str, A
         "summary": route.summary,
         "responses": {str(status): _answer(kind, found) for status, kind in route.answers.items()},
     }
-    error = found[FlagError] if route.errors else found[Error]
+    error = found[FlagError] if route.errors else found[ErrorBody]
     operation["responses"]["default"] = {
         "description": "An error.",
         "content": {"application/json": {"schema": error}},

@@ -9,7 +9,7 @@ import msgspec
 from pasto.service.api_keys import is_permitted
 from pasto.service.http.request import Context, HttpRequest
 from pasto.service.http.responses import CLOSE, JSON, ApiError, Headers, HttpResponse, encode, retry
-from pasto.service.http.schemas import Units
+from pasto.service.http.schemas import AssignRequest
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
@@ -20,7 +20,7 @@ MANY = 500
 UNSURE = 60.0
 """Seconds without a word from the store after which nobody is told any more that a policy still holds."""
 SIGNING_KEY = b"pasto-signing-key"
-UNITS = msgspec.json.Decoder(Units)
+UNITS = msgspec.json.Decoder(AssignRequest)
 
 
 async def policy(call: HttpRequest) -> HttpResponse:
@@ -67,7 +67,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
         raise ApiError(400, "bad_request", "name one unit under unit, or several under units", field="unit")
     if len(asked.units) > call.settings.batch_limit:
         raise ApiError(
-            413, "too_many", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
+            413, "batch_too_large", f"at most {call.settings.batch_limit} units can be assigned at once", field="units"
         )
     units = asked.units
     head, parts = _parts(current)

@@ -28,8 +28,8 @@ Look = Callable[[], Iterable[tuple[str, str, float, str | Mapping[str, str] | No
 class PrometheusMetrics(Collector):
     """The counters of one service, in a registry of their own.
 
-    >>> meters = PrometheusMetrics(lambda: [("pasto_waiters", "Callers waiting.", 3, None)])
-    >>> meters.events("feed", {"accepted": 2, "duplicates": 1, "refused": []})
+    >>> meters = PrometheusMetrics(lambda: [("pasto_policy_waiters", "Callers waiting.", 3, None)])
+    >>> meters.events("feed", {"accepted": 2, "duplicates": 1, "rejected": []})
     >>> b'pasto_events_total{result="accepted",study="feed"} 2.0' in meters.text()
     True
     """
@@ -60,7 +60,7 @@ class PrometheusMetrics(Collector):
         """Count one batch by the answer it got; of known studies only, so that nobody can fill this with names."""
         self._events[study, "accepted"] += told["accepted"]
         self._events[study, "duplicate"] += told["duplicates"]
-        self._events[study, "refused"] += len(told["refused"])
+        self._events[study, "rejected"] += len(told["rejected"])
 
     def decisions(self, study: str, via: str, number: int = 1) -> None:
         """Count units assigned."""

@@ -99,16 +99,16 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
     UnknownStudyError: (404, "unknown_study"),
     StudyExistsError: (409, "study_exists"),
     LifecycleError: (409, "wrong_state"),
-    ConflictError: (409, "out_of_date"),
+    ConflictError: (409, "conflict"),
     NotFittedError: (409, "nothing_learned"),
-    StudyFileError: (422, "bad_spec"),
-    TextError: (422, "bad_text"),
+    StudyFileError: (422, "invalid_study_file"),
+    TextError: (422, "invalid_text"),
     InputError: (400, "bad_request"),
     UnsupportedError: (422, "unsupported"),
     StoreBusyError: (503, "store_busy"),
     SourceError: (502, "source_failed"),
     StoreError: (503, "store_unavailable"),
-    MissingExtraError: (501, "missing_extra"),
+    MissingExtraError: (501, "missing_dependency"),
 }
 """The library's errors as answers; a class not named here answers as its nearest parent that is."""
 

@@ -18,11 +18,11 @@ Share = Annotated[float, Meta(gt=0, lt=1)]
 Scope = Literal["admin", "evaluate", "ingest", "read"]
 
 
-class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class RequestBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a caller sends: a field that nobody knows is refused, so that none is ignored in silence."""
 
 
-class Change(Request, kw_only=True):
+class StudyChange(RequestBody, kw_only=True):
     """One step in a study's life."""
 
     action: Literal["start", "pause", "resume", "confirm", "deploy", "archive"]
@@ -43,14 +43,14 @@ class Change(Request, kw_only=True):
     until: Annotated[str, Meta(max_length=40, description="confirm: judge it then (ISO 8601).")] | UnsetType = UNSET
 
 
-class Forget(Request):
+class UnitErasure(RequestBody):
     """Deletes all that is kept of a unit."""
 
     unit: Unit
     reason: Reason = ""
 
 
-class Archiving(Request):
+class ArchiveRequest(RequestBody):
     """Moves the events of learned rounds to the archive."""
 
     delete_older: Annotated[
@@ -58,7 +58,7 @@ class Archiving(Request):
     ] = None
 
 
-class Forgotten(Struct):
+class UnitErasureResult(Struct):
     """What was kept of a unit, and is no more."""
 
     study: str
@@ -66,7 +66,7 @@ class Forgotten(Struct):
     rounds: list[int]
 
 
-class Archived(Struct):
+class ArchiveResult(Struct):
     """What went to the archive, and what left it."""
 
     study: str
@@ -75,13 +75,13 @@ class Archived(Struct):
     deleted_rounds: list[int]
 
 
-class Close(Request):
+class RoundClose(RequestBody):
     """Ends the open round now."""
 
     reason: Reason = ""
 
 
-class Resolve(Request, kw_only=True):
+class RoundResolution(RequestBody, kw_only=True):
     """Decides about a round that is held back for lack of events."""
 
     round: Annotated[int, Meta(ge=1)]
@@ -91,31 +91,31 @@ class Resolve(Request, kw_only=True):
     reason: Annotated[str, Meta(min_length=1, max_length=1000, description="Why, for the audit log.")]
 
 
-Words = Annotated[list[Annotated[str, Meta(min_length=1, max_length=300)]], Meta(max_length=100)]
+Expressions = Annotated[list[Annotated[str, Meta(min_length=1, max_length=300)]], Meta(max_length=100)]
 
 
-class WhatIf(Request, kw_only=True):
+class WhatIfQuestion(RequestBody, kw_only=True):
     """Another question: the study's own objective with these parts replaced."""
 
-    maximize: Annotated[Words, Meta(description="Metrics to raise, each with a weight if it has one.")] = []
-    minimize: Annotated[Words, Meta(description="Metrics to lower.")] = []
-    keep: Annotated[Words, Meta(description="Guardrails, as in 'like_rate >= -1%'.")] = []
-    drop: Annotated[Words, Meta(description="Guardrails to leave out.")] = []
-    only: Annotated[Words, Meta(description="Candidates that may take part.")] = []
+    maximize: Annotated[Expressions, Meta(description="Metrics to raise, each with a weight if it has one.")] = []
+    minimize: Annotated[Expressions, Meta(description="Metrics to lower.")] = []
+    keep: Annotated[Expressions, Meta(description="Guardrails, as in 'like_rate >= -1%'.")] = []
+    drop: Annotated[Expressions, Meta(description="Guardrails to leave out.")] = []
+    only: Annotated[Expressions, Meta(description="Candidates that may take part.")] = []
 
 
-class Nothing(Request):
+class EmptyBody(RequestBody):
     """An empty object."""
 
 
-class Units(Request):
+class AssignRequest(RequestBody):
     """Whom to decide for: one unit, or several."""
 
     unit: Unit | UnsetType = UNSET
     units: Annotated[list[Unit], Meta(max_length=1_000_000)] | UnsetType = UNSET
 
 
-class NewKey(Request, kw_only=True):
+class NewKey(RequestBody, kw_only=True):
     """A key to be made."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose it is, as the audit log will call it.")]
@@ -123,7 +123,7 @@ class NewKey(Request, kw_only=True):
     expires_in: Annotated[Duration | None, Meta(description="Up to 3650d; never, if left out.")] = None
 
 
-class Rotation(Request):
+class KeyRotation(RequestBody):
     """How long the old key lives on."""
 
     grace: Annotated[Duration, Meta(description="Up to 30d.")] = 86400.0
@@ -138,7 +138,7 @@ class Problem(Struct, omit_defaults=True):
     problems: dict[str, str] | None = None
 
 
-class Error(Struct):
+class ErrorBody(Struct):
     """The form of every error."""
 
     error: Problem
@@ -153,7 +153,7 @@ class Study(Struct):
     version: int
 
 
-class CheckedSource(Struct, rename={"origin": "from"}):
+class SourceCheck(Struct, rename={"origin": "from"}):
     """A study's own tables as they were found."""
 
     origin: str
@@ -164,12 +164,12 @@ class CheckedSource(Struct, rename={"origin": "from"}):
     ]
 
 
-class CheckedFile(Struct):
+class StudyFileCheck(Struct):
     """A study file that could be created."""
 
     name: str
     warnings: list[str]
-    source: CheckedSource | None
+    source: SourceCheck | None
 
 
 class DeletedStudy(Struct):
@@ -180,13 +180,13 @@ class DeletedStudy(Struct):
     deleted_as: Annotated[str, Meta(description="The name that its audit log stays under.")]
 
 
-class Studies(Struct):
+class StudyList(Struct):
     """Every study in a few words."""
 
     studies: list[Study]
 
 
-class Rounds(Struct):
+class RoundList(Struct):
     """Closed rounds in order."""
 
     rounds: list[dict[str, Any]]
@@ -202,13 +202,13 @@ class AuditEntry(Struct):
     reason: str
 
 
-class Audit(Struct):
+class AuditLog(Struct):
     """The audit log in order."""
 
     audit: list[AuditEntry]
 
 
-class Answered(Struct):
+class WhatIfAnswer(Struct):
     """The answer to another question; more fields follow."""
 
     name: str
@@ -230,7 +230,7 @@ class Replay(Struct):
     first_difference: Any = None
 
 
-class Assigned(Struct):
+class UnitAssignment(Struct):
     """One unit's candidate, with the probability it was drawn with."""
 
     unit: str
@@ -242,7 +242,7 @@ class Assigned(Struct):
     reason: Literal["SPLIT", "DEFAULT"]
 
 
-class Assignment(Assigned):
+class Assignment(UnitAssignment):
     """One unit's candidate, and the policy it was drawn from."""
 
     study: str
@@ -250,16 +250,16 @@ class Assignment(Assigned):
     round: int
 
 
-class Assignments(Struct):
+class AssignmentList(Struct):
     """Several units' candidates, in their order."""
 
     study: str
     version: int
     round: int
-    assignments: list[Assigned]
+    assignments: list[UnitAssignment]
 
 
-class RefusedEvent(Struct):
+class EventRejection(Struct):
     """An event that was not taken; after the first 100 of an answer without an id, and with an empty reason."""
 
     index: int
@@ -267,12 +267,12 @@ class RefusedEvent(Struct):
     id: str | None = None
 
 
-class Taken(Struct):
+class BatchResult(Struct):
     """What became of a batch."""
 
     accepted: int
     duplicates: int
-    refused: list[RefusedEvent]
+    rejected: list[EventRejection]
 
 
 class Key(Struct):
@@ -287,7 +287,7 @@ class Key(Struct):
     valid: bool
 
 
-class MadeKey(Key):
+class CreatedKey(Key):
     """A new key: the only time that it is shown."""
 
     key: str
@@ -299,7 +299,7 @@ class KeyList(Struct):
     keys: list[Key]
 
 
-class Revoked(Struct):
+class KeyRevocation(Struct):
     """That a key no longer works."""
 
     revoked: bool
@@ -338,7 +338,7 @@ class Flag(Struct):
     metadata: FlagMetadata
 
 
-class Flags(Struct):
+class FlagList(Struct):
     """Every flag's value."""
 
     flags: list[Flag]

@@ -10,7 +10,7 @@ import msgspec
 from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
-from pasto.service.http.schemas import Change, Close, Nothing, Resolve, WhatIf
+from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
 from pasto.service.study_file import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
@@ -33,11 +33,11 @@ FORMS: dict[str, Headers] = {
     "html": ((b"content-type", b"text/html; charset=utf-8"), *_SAFE),
 }
 """The forms of a report, with the headers they are sent with."""
-CHANGE = msgspec.json.Decoder(Change)
-WHAT_IF = msgspec.json.Decoder(WhatIf)
-CLOSE = msgspec.json.Decoder(Close)
-RESOLVE = msgspec.json.Decoder(Resolve)
-NOTHING = msgspec.json.Decoder(Nothing)
+CHANGE = msgspec.json.Decoder(StudyChange)
+WHAT_IF = msgspec.json.Decoder(WhatIfQuestion)
+CLOSE = msgspec.json.Decoder(RoundClose)
+RESOLVE = msgspec.json.Decoder(RoundResolution)
+EMPTY_BODY = msgspec.json.Decoder(EmptyBody)
 REPLAY_PATIENCE = 3600.0
 """Seconds: a replay goes through every round there was."""
 
@@ -170,7 +170,7 @@ async def what_if(call: HttpRequest) -> HttpResponse:
 async def replay(call: HttpRequest) -> HttpResponse:
     """Compute every policy again from the log, and compare."""
     name = call.path("name")
-    await call.json(NOTHING, empty=b"{}")
+    await call.json(EMPTY_BODY, empty=b"{}")
     return await replayed(call, name)
 
 
