@@ -24,7 +24,7 @@ DOCUMENT: dict[str, Any] = {
     "goal": {"maximize": "watch"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},
-    "learner": "pasto",
+    "learner": "algorithm1",
 }
 Events = list[dict[str, Any]]
 

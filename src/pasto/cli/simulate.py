@@ -195,11 +195,10 @@ def simulate(
 
 
 def _learner(name: str, step: float | None, floor: float | None) -> Any:
-    from pasto.optimize.learners import LEARNERS, Thompson, learner
+    from pasto.optimize.learners import Thompson, make_learner
     from pasto.optimize.learners.mirror_ascent import Schedule
 
-    learner(name)  # says which names there are
-    kind: Any = LEARNERS[name]
+    kind: Any = type(make_learner(name))
     settings: dict[str, Any] = {}
     if step is not None:
         if not 0 < step < float("inf"):
@@ -208,7 +207,7 @@ def _learner(name: str, step: float | None, floor: float | None) -> Any:
     if floor is not None:
         settings["floor"] = floor if kind is Thompson else Schedule(floor, offset=10)
     if missing := settings.keys() - {field.name for field in fields(kind)}:
-        raise OptionError(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
+        raise OptionError(f"learner {name!r} has no --{min(missing)}; 'algorithm1' and 'scgd' do")
     return kind(**settings)
 
 

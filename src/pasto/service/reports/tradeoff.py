@@ -70,7 +70,7 @@ def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -
     state = json.loads(saved)
     study = Study.from_state(state)
     try:
-        means = study.truths()[0]
+        means = study.posterior_samples()[0]
     except (NotFittedError, AttributeError):
         return None
     left = [k for k in range(len(study.candidates.names)) if k not in set(state["retired"])]
@@ -107,7 +107,7 @@ def compute_tradeoff(belief: PosteriorSamples, limits: Mapping[int, float], acro
     }
     if not rails or not 0 <= across < len(rails):
         return found
-    best = None if answer is None else answer.single
+    best = None if answer is None else answer.best_single
     for k in _drawn(goal, belief.baseline, best):
         role = "baseline" if k == belief.baseline else "single" if k == best else ""
         found["singles"].append(
