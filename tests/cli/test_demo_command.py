@@ -12,9 +12,9 @@ import pytest
 
 from pasto.demo import environment, scenario
 from pasto.demo.checks import Check
-from pasto.demo.environment import InProcessEnvironment
 from pasto.demo.scenario import DemoPlan, DemoResult
 from pasto.sim import feed
+from tests.demo.in_process_environment import InProcessEnvironment
 
 TINY = DemoPlan(rounds=2, users=200, confirming=400, truth=1_000)
 
@@ -41,15 +41,15 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, A
         calls.append({"name": application.name, **options})
         return told
 
-    monkeypatch.setattr(environment, "serving", serving)
-    monkeypatch.setattr(scenario, "play", spy)
+    monkeypatch.setattr(environment, "run_service", serving)
+    monkeypatch.setattr(scenario, "run_demo", spy)
     return calls
 
 
 def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
-    result = run("demo", "--fast", "--users", 1_500)
+    result = run("demo", "--quick", "--users", 1_500)
     assert result.exit_code == 0, result.stderr
-    assert "Certified: each guardrail is believed to hold: like_rate 99.9" in result.stdout
+    assert "Certified: each guardrail holds with a probability of: like_rate 99.9" in result.stdout
     assert re.search(r"^baseline +\+0\.0%", result.stdout, re.MULTILINE)
     assert re.search(r"^probabilistic +\+\d+\.\d% \(\+\d+\.\d% to \+\d+\.\d%\)", result.stdout, re.MULTILINE)
     assert len(re.findall(r"^✓", result.stdout, re.MULTILINE)) >= 6
@@ -63,10 +63,10 @@ def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
 
 def test_it_is_asked_for_in_many_ways(run: Any, asked: list[dict[str, Any]]) -> None:
     run("demo")
-    run("demo", "ads", "--fast", "--seed", 7)
-    run("demo", "feed", "--rounds", 5, "--users", 100, "--rough")
+    run("demo", "ads", "--quick", "--seed", 7)
+    run("demo", "feed", "--rounds", 5, "--users", 100, "--rough-traffic")
     run("demo", "shop")
-    run("demo", "shop", "--fast", "--rough")
+    run("demo", "shop", "--quick", "--rough-traffic")
     assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in asked] == [
         ("feed", 1, 30, 30_000),
         ("ads", 7, 12, 30_000),
@@ -99,11 +99,11 @@ def test_what_is_not_so_fails_loudly(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
-    monkeypatch.setattr(scenario, "play", lambda *_, **__: lost)
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: lost)
     result = run("demo")
     assert result.exit_code == 1
     assert "✗ the moon is cheese: it is rock" in result.stdout
-    assert result.stderr.splitlines()[-1] == "error: it is not so that the moon is cheese: it is rock"
+    assert result.stderr.splitlines()[-1] == "error: the check failed that the moon is cheese: it is rock"
 
 
 def test_the_service_can_be_left_running(
@@ -125,18 +125,18 @@ def test_the_service_can_be_left_running(
             yield kept
             done.append("ended")
 
-    monkeypatch.setattr(environment, "serving", serving)
-    result = run("demo", "ads", "--keep")
+    monkeypatch.setattr(environment, "run_service", serving)
+    result = run("demo", "ads", "--keep-running")
     assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
-    assert "open inside in a browser" in result.stderr
-    assert "pasto report ads --url inside" in result.stderr
+    assert "open in-process in a browser" in result.stderr
+    assert "pasto report ads --url in-process" in result.stderr
 
 
 def test_a_best_single_setting_that_is_the_baseline_is_told(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
-    monkeypatch.setattr(scenario, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(told, single=None, lifts=lifts))
     assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
 
 
@@ -149,10 +149,10 @@ def test_on_a_terminal_the_picture_moves(
         report(scenario.DemoUpdate("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
         return told
 
-    monkeypatch.setattr(scenario, "play", moving)
+    monkeypatch.setattr(scenario, "run_demo", moving)
     result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
     assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown
-    assert "the blend so far is in truth 12.3% ahead of the best single setting" in shown
+    assert "the blend so far is truly 12.3% above the best single setting" in shown
     assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.990%", shown)
     assert re.search(r"a +60% +█{18}", shown)

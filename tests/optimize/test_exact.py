@@ -117,9 +117,8 @@ def test_degenerate_programs_are_proved_optimal(proves: Any, program: Program) -
 def test_the_second_method_finds_the_same_where_the_climb_is_not_to_be_had(program: Program) -> None:
     first = solve_linear(program)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            exact, "solve_active_set", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties)))
-        )
+        start = ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties)))
+        patch.setattr(exact, "solve_active_set", lambda *_, **__: start)
         second = solve_linear(program)
     scale = np.abs(program.goal).max() + float(first.duals @ np.abs(program.slack).max(axis=1, initial=0.0))
     assert float(program.value(second.probabilities)) == pytest.approx(
@@ -143,9 +142,8 @@ def test_the_second_method_finds_the_same_under_hard_guardrails(
 
 def test_without_any_method_the_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "solve_active_set", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(1)))
-    monkeypatch.setattr(
-        exact, "interior_point", lambda *_: (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool))
-    )
+    unproved = (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool))
+    monkeypatch.setattr(exact, "interior_point", lambda *_: unproved)
     with pytest.raises(SolverError, match=r"gap of 0\.5"):
         solve_linear(Program(np.array([1.0, 0.0]), np.array([[1.0, 1.0]]), np.array([np.inf])))
 

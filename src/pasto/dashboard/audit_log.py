@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from pasto.dashboard.renderer import format_elapsed
+from pasto.formatting import format_time_span
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.serializers import audit_entry
 from pasto.store import Store
@@ -39,7 +39,7 @@ class AuditLogReader:
         """The latest lines, the newest first; `deeds` leaves out the closes that went as they should."""
         with self._lock:
             tail = self._tails.setdefault(study, AuditTail())
-            while rows := self._store.audit(study, after=tail.after, limit=1000):
+            while rows := self._store.read_audit_log(study, after=tail.after, limit=1000):
                 for row in rows:
                     tail.after = row.sequence
                     line = audit_entry(row)
@@ -96,7 +96,7 @@ def find_alarms(standing: StudySnapshot, shown: Mapping[str, Any], logbook: Audi
         found.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))
     closes_at = shown["closes_at"]
     if closes_at is not None and now > closes_at + max(PATIENCE, 0.1 * (closes_at - shown["opened_at"])):
-        late = format_elapsed(now - closes_at)
+        late = format_time_span(now - closes_at)
         found.append(Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?"))
     if row.state != "archived":
         held = [one["text"] for one in shown["held"] if one["resolution"] is None]

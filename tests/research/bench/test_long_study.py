@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS
+from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, measure, opened
 
@@ -18,7 +18,7 @@ from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, meas
 @contextmanager
 def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many closes are read from the store."""
-    read, found = service.store.closes, [0]
+    read, found = service.store.list_closes, [0]
 
     def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         rows = read(study, after=after, limit=limit)
@@ -26,7 +26,7 @@ def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         return rows
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.store, "closes", closes)
+        patched.setattr(service.store, "list_closes", closes)
         yield found
 
 
@@ -61,8 +61,8 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
 
 def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     service = opened(tmp_path, grow(tmp_path, rounds=5, candidates=60, units=200))
-    rounds = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
-    assert {isinstance(one["moments"], dict) for one in rounds} >= {True}
+    rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
+    assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
     assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
     assert [told["units"] for told in service.rounds(NAME)] == [200] * 4
     service.shutdown()
