@@ -124,7 +124,7 @@ def test_a_file_is_a_world(run: Any, means: Path) -> None:
     # By default the noise is the deviation between candidates: 1 for x, 2 for y.
     assert json.loads(run(*words, "--noise", "x=1", "--noise", "y=2").stdout) == default
     assert json.loads(run(*words, "--noise", "1").stdout) != default
-    steps = json.loads(run(*words, "--step", "0.01", "--floor", "0.5").stdout)
+    steps = json.loads(run(*words, "--step-size", "0.01", "--exploration", "0.5").stdout)
     assert steps["answer"] != default["answer"]
 
 
@@ -144,18 +144,21 @@ def test_one_run_has_no_error(run: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nothing.csv", "--maximize", "x"), "there is no world and no file 'nothing.csv'"),
-        (("nope",), "no file 'nope'; the worlds are example-a and synthetic-b, and a file of means needs --maximize"),
+        (("nothing.csv", "--maximize", "x"), "no world and no file is called 'nothing.csv'"),
+        (
+            ("nope",),
+            "no file is called 'nope'; the worlds are example-a and synthetic-b, and a file of means needs --maximize",
+        ),
         (("example-a", "--learner", "guess"), "no learner is called 'guess'"),
         (("example-a", "--maximize", "x"), "example-a has its own goal"),
         (("example-a", "--noise", "x=1"), "one --noise for all"),
-        (("example-a", "--noise", "much"), "--noise takes a number"),
-        (("example-a", "--noise", "-1"), "not negative"),
-        (("example-a", "--noise", "1", "--noise", "x=2"), "either one number"),
-        (("example-a", "--step", "0"), "--step must be a positive number"),
-        (("example-a", "--floor", "-1"), "floor is a share of traffic"),
-        (("example-a", "--learner", "pasto", "--floor", "-1"), "not negative"),
-        (("example-a", "--learner", "thompson", "--step", "1"), "learner 'thompson' has no --step"),
+        (("example-a", "--noise", "much"), "--noise must be a number"),
+        (("example-a", "--noise", "-1"), "at least 0"),
+        (("example-a", "--noise", "1", "--noise", "x=2"), "must be one number"),
+        (("example-a", "--step-size", "0"), "--step-size must be a positive number"),
+        (("example-a", "--exploration", "-1"), "floor is a share of traffic"),
+        (("example-a", "--learner", "pasto", "--exploration", "-1"), "not negative"),
+        (("example-a", "--learner", "thompson", "--step-size", "1"), "learner 'thompson' has no --step-size"),
         (("{means}", "--keep", "y>=0"), "no goal was given"),
         (("{means}", "--maximize", "x", "--keep", "y>=0", "--learner", "pasto"), "penalty="),
         (("{means}", "--maximize", "x", "--keep", "y>=-2%"), "baseline"),
