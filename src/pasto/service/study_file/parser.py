@@ -12,7 +12,7 @@ from pasto.errors import MissingExtraError, PastoError, StudyFileError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
-from pasto.optimize.learners import LEARNERS, Learner, Thompson
+from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, Thompson
 from pasto.optimize.learners.mirror_ascent import constant
 from pasto.service.study_file.candidates import read_candidates
 from pasto.service.study_file.checks import check_times, find_warnings
@@ -22,7 +22,7 @@ from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
 from pasto.service.study_file.upgrade import upgrade_document
 from pasto.space import Candidates, Space
-from pasto.study.study import MOST_POINTS
+from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.validation import ProblemList
 
 DAY_SECONDS = 86_400.0
@@ -160,6 +160,9 @@ def _read_learner(
     settings = dict(given) if isinstance(given, Mapping) else {}
     name = settings.pop("name", None) if isinstance(given, Mapping) else given
     path = "learner.name" if isinstance(given, Mapping) else "learner"
+    if isinstance(name, str) and name in FORMER_NAMES:
+        problems.add(path, f"is {name}, which is now called {FORMER_NAMES[name]}; rename it")
+        return None
     (name_field,) = (field for field in FIELDS.section("learner") if field.name == "name")
     if name_field.kind.read is None or name_field.kind.read(problems, path, name) is None:
         return None
@@ -231,7 +234,7 @@ def _check_study(spec: StudySpec) -> None:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
     every, capacity = spec.rounds.every, spec.kept
-    count = len(study.candidates) if study.space is None else MOST_POINTS
+    count = len(study.candidates) if study.space is None else MAX_GROWN_CANDIDATES
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > capacity:
         raise StudyFileError(
             {

@@ -367,7 +367,7 @@ FIELDS = FieldTable(
             "source.events.fields", _COLUMN_NAMES, "{}", "Columns by field, if their names differ", "{seconds: secs}"
         ),
         Field("learner", _LEARNER, "thompson", "The learner: a name, or a name with settings", "thompson"),
-        Field("learner.name", _LEARNER_NAME, "required", "The learner, if settings follow", "pasto"),
+        Field("learner.name", _LEARNER_NAME, "required", "The learner, if settings follow", "algorithm1"),
         Field("learner.draws", integer_kind(1, 10_000), "32", "`thompson`: posterior draws of each policy", "64"),
         Field(
             "learner.structure",
@@ -395,7 +395,7 @@ FIELDS = FieldTable(
             "learner.step",
             number_kind(above=0.0),
             "0.1 / candidates",
-            "`pasto` and `scgd`: the step of the mirror ascent",
+            "`algorithm1` and `scgd`: the step of the mirror ascent",
             "0.001",
         ),
         Field(
@@ -420,7 +420,7 @@ SECTIONS = FieldTable((*FIELDS, *RATIO_FIELDS))
 
 _LEARNER_SETTINGS = {
     "thompson": ("draws", "structure", "contrast", "half_life"),
-    "pasto": ("step",),
+    "algorithm1": ("step",),
     "scgd": ("step",),
 }
 
@@ -428,7 +428,7 @@ _LEARNER_SETTINGS = {
 def learner_settings(name: str) -> tuple[str, ...]:
     """Return the names of a learner's settings.
 
-    >>> learner_settings("pasto")
+    >>> learner_settings("algorithm1")
     ('step',)
     """
     return _LEARNER_SETTINGS[name]
