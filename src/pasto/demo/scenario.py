@@ -18,7 +18,7 @@ from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 from pasto.sim.application import USERS, Application, Conditions, KnownMeans, known_means
 from pasto.store import Store
 
@@ -49,7 +49,7 @@ def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together:
     record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
     targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]
-    metrics = quantities(spec)
+    metrics = build_quantities(spec)
     confidence_each = 1.0 - (1.0 - confidence) / (len(targets) * len(metrics) if together else 1)
     return estimate_lifts(record, metrics, targets, confidence=confidence_each, sequential=False)
 

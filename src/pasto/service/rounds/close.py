@@ -249,7 +249,7 @@ def _first(store: Store, spec: StudySpec, row: StudyRow, terms: NextPhase, *, no
     """
     if terms.state == "archived":
         return StudyTransition(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
-    stepped = initial_update(spec.study(row.seed))
+    stepped = initial_update(spec.build_study(row.seed))
     identity = StudyState.from_text(row.details).identity
     _, policy = publication(spec, stepped, terms, None, version=1, at=now, identity=identity)
     assert policy is not None  # noqa: S101 -- only archived studies serve none
@@ -266,7 +266,7 @@ def _kept(spec: StudySpec, row: StudyRow, saved: str, terms: NextPhase) -> Learn
     except Exception:
         if terms.state not in ("paused", "archived"):
             raise
-        return LearnerUpdate(spec.study(row.seed), saved)
+        return LearnerUpdate(spec.build_study(row.seed), saved)
 
 
 def _held(stepped: LearnerUpdate) -> FrozenBlend | None:

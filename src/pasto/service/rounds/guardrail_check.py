@@ -24,7 +24,7 @@ from pasto.service.round_history import join_arms, judged_round
 from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.rounds.round_clock import PHASES
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
 
 CONFIDENCE = 0.95
@@ -42,7 +42,10 @@ GROWING = ("sum", "count", "any", "max")
 
 def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdict]:
     """Return the verdict on every guardrail after learning rounds; [] while there is nothing to judge."""
-    return [_arm_verdict(verdict) for verdict in monitor.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
+    return [
+        _arm_verdict(verdict)
+        for verdict in monitor.verdicts(build_stop_levels(spec), confidence=CONFIDENCE, warning=WARNING)
+    ]
 
 
 def judge_phase(
@@ -128,10 +131,10 @@ def holding(state: str) -> str:
 def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapping[str, float]) -> list[StopLevel]:
     """The floors that a phase can be held against; those that it cannot are left out."""
     control = len(record.cell_indices("control")) == 1
-    days = elapsed * spec.rounds.pace / DAY_SECONDS
+    days = elapsed * spec.rounds.interval_seconds / DAY_SECONDS
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
     found = []
-    for floor in floors(spec):
+    for floor in build_stop_levels(spec):
         if floor.basis == "control" and control and floor.name in allowed:
             found.append(replace(floor, value=allowed[floor.name], relative=True))
         elif floor.relative and control:
@@ -240,7 +243,7 @@ def nothing() -> Iterable[MeasuredRound]:
 
 def look_elapsed(spec: StudySpec, since: float, now: float) -> float:
     """How long a phase has run, in rounds."""
-    return max(1.0, (now - since) / spec.rounds.pace)
+    return max(1.0, (now - since) / spec.rounds.interval_seconds)
 
 
 def lengthened(spec: StudySpec, elapsed: float) -> StudySpec:
@@ -286,7 +289,7 @@ def check_guardrails(
         whole = known.until(spec, None, watch.since)
         said: list[ArmVerdict] = []
         if look is not None:
-            allowed = whole.vigil.allowed_changes(floors(spec))
+            allowed = whole.vigil.allowed_changes(build_stop_levels(spec))
             said = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
         elif any(number >= watch.since for number, _ in rounds):
             said = judge_learning(spec, whole.vigil)

@@ -13,7 +13,7 @@ from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor, floor_columns
 from pasto.inference.round_data import CellMoments, MeasuredRound
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,15 +52,15 @@ class GuardrailState:
         """With every round before `first` taken as final, all of them where there is none."""
         final = [one for one in self.open if first is None or one.version < first]
         later = [one for one in self.open if first is not None and one.version >= first]
-        columns = floor_columns(floors(spec))
+        columns = floor_columns(build_stop_levels(spec))
         return replace(self.settled(spec, final, since), open=tuple(_narrowed(one, columns) for one in later))
 
     def settled(self, spec: StudySpec, rounds: Sequence[MeasuredRound], since: int) -> GuardrailState:
         """With rounds that no one corrects any more."""
-        watched, vigil = floors(spec), self.vigil
+        watched, vigil = build_stop_levels(spec), self.vigil
         for one in rounds:
             if one.seconds is None:
-                one = replace(one, seconds=spec.rounds.pace)
+                one = replace(one, seconds=spec.rounds.interval_seconds)
             vigil = vigil.add_rounds(watched, [one], judged=one.version >= since)
         return replace(self, vigil=vigil)
 

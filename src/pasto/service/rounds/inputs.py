@@ -139,7 +139,7 @@ def moments_of(
     store: Store, spec: StudySpec, study: int, one: MaturingRound, until: int, *, covariates: bool = True
 ) -> tuple[Moments, ...]:
     """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
-    columns = spec.measured if covariates else spec.columns
+    columns = spec.measured_columns if covariates else spec.columns
     if spec.source is not None:
         policy = store.read_policy(study, one.round)
         if policy is None:

@@ -50,7 +50,7 @@ class LateCorrections:
         # Rounds are final in the order in which they were learned. One that was held back is learned after younger
         # ones, and stays open as long as they do.
         first = next((place for place, one in enumerate(learned) if one.closed_at + window > now), len(learned))
-        return {one.round for one in learned[max(first, len(learned) - spec.kept) :]}
+        return {one.round for one in learned[max(first, len(learned) - spec.remembered_policies) :]}
 
     def later(
         self, due: Sequence[MaturingRound], stay: Collection[int], *, until: int, told: int

@@ -178,7 +178,7 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     first = next(policies, None)
     if first is None or first.version != 1:
         return _told(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
-    stepped = initial_update(spec.study(row.seed))
+    stepped = initial_update(spec.build_study(row.seed))
     frozen: FrozenBlend | None = None
     identity = identity_of(row)
     _, again = publication(
