@@ -175,7 +175,7 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     place = learned(playground)
     found = place.service.what_if("feed", keep=["y >= -1%"])
     assert found["objective"] == "maximize x, keep y >= -1%"
-    saved = place.store.learner(1)
+    saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
     means = study.truths()[0]
     objective = pasto.maximize("x").keep("y", at_least="-1%")
@@ -224,9 +224,9 @@ def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> No
 
 def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> None:
     rails = [
-        {"keep": "y", "at_least": 9.0},
-        {"keep": "rate", "at_least": 0.3},
-        {"keep": "x", "at_least": 9, "penalty": 1},
+        {"metric": "y", "at_least": 9.0},
+        {"metric": "rate", "at_least": 0.3},
+        {"metric": "x", "at_least": 9, "penalty": 1},
     ]
     place = playground(guardrails=rails)
     for _ in range(4):

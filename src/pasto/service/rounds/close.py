@@ -125,7 +125,7 @@ def prepare_close(
     """
     state = StudyState.from_text(row.details)
     if not row.version:
-        return open_first_round(spec, row, requested, high_water=store.high_water(row.number), now=now)
+        return open_first_round(spec, row, requested, high_water=store.read_high_water(row.number), now=now)
     inputs = read_close_inputs(store, spec, row, state, requested, now=now)
     guardrails = judge_guardrails(spec, row, state, requested, inputs, past)
     result = compute_close(spec, row, state, requested, inputs, guardrails, now=now)
@@ -343,7 +343,7 @@ def build_transition(
         round=row.round,
         version=row.version,
         high_water=inputs.high_water,
-        observed=record.to_text(),
+        record=record.to_text(),
         learner_checksum=result.learner.checksum,
         next_version=result.row.version,
         closed_at=now,

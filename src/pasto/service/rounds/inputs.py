@@ -95,7 +95,7 @@ def read_close_inputs(
     learns = should_learn(row.state, requested.state)
     is_phase = row.state in PHASES and requested.state in PHASES
     serving, saved = _read_serving(store, row)
-    high_water = store.high_water(row.number)
+    high_water = store.read_high_water(row.number)
 
     def measure_round(entry: MaturingRound) -> tuple[Moments, ...]:
         return moments_of(store, spec, row.number, entry, high_water)
@@ -118,7 +118,7 @@ def read_close_inputs(
         problems += [describe_held(number, entry.missing.findings) for number, entry in held.items() if entry.missing]
     due = [entry for entry, _ in checked.learned]
     correctable = late.choose_correctable(spec, due, state=requested.state, learns=learns, now=now)
-    phase = MaturingRound(row.version, 0, serving.after, now)
+    phase = MaturingRound(row.version, 0, serving.after_sequence, now)
     look = None
     if is_phase:
         elapsed = phase_length(spec, serving.published_at, now)
@@ -151,10 +151,10 @@ def read_close_inputs(
 
 def list_maturing(row: StudyRow, state: StudyState, serving: PolicyRow, now: float) -> tuple[MaturingRound, ...]:
     """Return the rounds that are not learned yet, with the round that the close ends if it is a learning one."""
-    if row.state != "learning" or serving.learned is None:
+    if row.state != "learning" or serving.learner_version is None:
         return state.waiting
     seconds = max(0.0, now - serving.published_at)
-    return (*state.waiting, MaturingRound(row.round, serving.learned, serving.after, now, seconds))
+    return (*state.waiting, MaturingRound(row.round, serving.learner_version, serving.after_sequence, now, seconds))
 
 
 def moments_of(
@@ -163,13 +163,15 @@ def moments_of(
     """Measure a round on the events up to `until`; covariates follow the study's own columns."""
     columns = spec.measured if covariates else spec.columns
     if spec.source is not None:
-        policy = store.policy(study, entry.round)
+        policy = store.read_policy(study, entry.round)
         if policy is None:
             raise StoreError(f"policy {entry.round} of study {spec.name!r} is missing; run `pasto store check`")
         since = first_assignments(store, study, entry.round).version if spec.covariates else None
-        return measure_there(spec.source, PublishedPolicy.from_text(policy.text, policy.checksum), columns, since=since)
+        return measure_there(
+            spec.source, PublishedPolicy.from_text(policy.document, policy.checksum), columns, since=since
+        )
     before = covariate_window(store, spec, study, entry.round) if covariates and spec.covariates else None
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         return measure(
             connection,
             store.dialect,
@@ -184,10 +186,10 @@ def moments_of(
 
 def _read_serving(store: Store, row: StudyRow) -> tuple[PolicyRow, str]:
     """Read the policy that the study serves and the state of its learner."""
-    serving = store.policy(row.number, row.version)
+    serving = store.read_policy(row.number, row.version)
     if serving is None:
         raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-    saved = store.learner(row.number)
+    saved = store.read_learner_state(row.number)
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
     return serving, saved

@@ -46,7 +46,7 @@ class LateCorrections:
         if not learns:
             return {entry.waiting.round for entry in self.known}
         learned = [*(known.waiting for known in self.known), *due]
-        window = spec.rounds.maturity + spec.rounds.late
+        window = spec.rounds.maturity + spec.rounds.accept_late
         # Rounds become final in the order in which they were learned. A held round is learned after younger ones, and
         # stays correctable as long as they do.
         first = next((place for place, entry in enumerate(learned) if entry.closed_at + window > now), len(learned))
@@ -93,7 +93,7 @@ def find_changed_rounds(store: Store, study: int, rounds: Collection[int], since
     if not rounds or since >= until:
         return set()
     statement = _CHANGED_ROUNDS.replace("?", "%s") if store.dialect == "postgres" else _CHANGED_ROUNDS
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(statement, (study, since, until, min(rounds), max(rounds)))
@@ -105,8 +105,8 @@ def find_changed_rounds(store: Store, study: int, rounds: Collection[int], since
 def read_recorded(store: Store, study: int, entry: CorrectableRound) -> tuple[Moments, ...]:
     """Read the last recorded measurement of a round."""
     number = entry.waiting.round
-    for close in store.closes(study, after=entry.recorded_by - 1, limit=1):
-        record = CloseRecord.from_text(close.observed)
+    for close in store.list_closes(study, after=entry.recorded_by - 1, limit=1):
+        record = CloseRecord.from_text(close.record)
         for measured in (*record.corrected, *record.rounds):
             if measured.round == number:
                 return measured.cells.moments()

@@ -24,6 +24,7 @@ from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import ArmVerdict, CorrectableRound, MaturingRound, StudyState, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+from pasto_sdk.policy_document import has_checksum, remove_checksum
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
@@ -54,16 +55,18 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     """
     if not row.version:
         return _report(0, None)
-    closes = _read_pages(lambda after: store.closes(row.number, after=after, limit=PAGE_ROWS), lambda row: row.round)
+    closes = _read_pages(
+        lambda after: store.list_closes(row.number, after=after, limit=PAGE_ROWS), lambda row: row.round
+    )
     policies = _read_pages(
-        lambda after: store.policies(row.number, after=after, limit=PAGE_ROWS), lambda row: row.version
+        lambda after: store.list_policies(row.number, after=after, limit=PAGE_ROWS), lambda row: row.version
     )
     first = next(policies, None)
     if first is None or first.version != 1:
         return _report(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
     source = RecordedSource(store, spec, row, archive)
     replayed = ReplayedStudy(spec, row, source, first)
-    if replayed.serving.text != first.text:
+    if not _is_published(replayed.serving.document, first.document):
         return _report(0, _difference(1, "policy", first.checksum, replayed.serving.checksum))
     done = 0
     for close in closes:
@@ -90,7 +93,9 @@ class ReplayedStudy:
         self._source = source
         self._state = StudyState(identity=identity_of(row))
         draft = replace(row, state="draft", round=0, version=0, details=self._state.to_text())
-        opened = open_first_round(spec, draft, NextPhase("learning"), high_water=first.after, now=first.published_at)
+        opened = open_first_round(
+            spec, draft, NextPhase("learning"), high_water=first.after_sequence, now=first.published_at
+        )
         assert opened.policy is not None  # noqa: S101 -- a learning study serves a policy
         assert opened.learner is not None  # noqa: S101
         self._row, self._learner = opened.after, opened.learner
@@ -99,7 +104,7 @@ class ReplayedStudy:
 
     def close(self, close: CloseRow, policies: Iterator[PolicyRow]) -> None:
         """Compute a close from its recorded inputs; ReplayMismatchError if a result differs from the record."""
-        record = CloseRecord.from_text(close.observed)
+        record = CloseRecord.from_text(close.record)
         requested = find_requested(record)
         inputs = self._source.read_inputs(self._row, self._state, self.serving, self._learner, close, record)
         judged = judge_guardrails(self._spec, self._row, self._state, requested, inputs)
@@ -206,7 +211,7 @@ class RecordedSource:
     def _measure_look(self, serving: PolicyRow, close: CloseRow, record: CloseRecord) -> Look | None:
         if record.look is None:
             return None
-        phase = MaturingRound(close.version, 0, serving.after, 0.0)
+        phase = MaturingRound(close.version, 0, serving.after_sequence, 0.0)
         elapsed = phase_length(self._spec, serving.published_at, close.closed_at)
         recorded, longer = record.look.cells.moments(), lengthen_ranges(self._spec, elapsed)
         cells = self._measure(phase, close, record, recorded, "measurement", longer)
@@ -246,8 +251,13 @@ def find_requested(record: CloseRecord) -> NextPhase:
 def _compare_policy(close: CloseRow, computed: PolicyRow, published: PolicyRow | None) -> None:
     if published is None or published.version != close.next_version:
         raise ReplayMismatchError("policy", "missing", None)
-    if published.text != computed.text:
+    if not _is_published(computed.document, published.document):
         raise ReplayMismatchError("policy", published.checksum, computed.checksum)
+
+
+def _is_published(computed: str, stored: str) -> bool:
+    """Return whether a document is the stored one; one without a checksum of its own is compared without it."""
+    return stored == (computed if has_checksum(stored.encode()) else remove_checksum(computed))
 
 
 def _to_json(verdicts: Sequence[ArmVerdict]) -> str:
