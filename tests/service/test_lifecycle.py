@@ -154,7 +154,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
         asked.append(limit)
         return read(study, after=after, limit=limit)
 
-    monkeypatch.setattr(learning.store, "closes", noted)
+    monkeypatch.setattr(learning.store, "list_closes", noted)
     assert [one["round"] for one in learning.rounds("feed")] == [1, 2, 3, 4, 5]
     assert [one["round"] for one in learning.rounds("feed", after=1, limit=3)] == [2, 3, 4]
     assert [one["round"] for one in learning.rounds("feed", after=9)] == []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pasto.inference.guardrail_monitor import METHOD
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments, covariances
 from pasto.records import Observation
 from pasto.service.close_record import (
@@ -323,7 +323,7 @@ def build_record(
         look=None if look is None else RecordedLook(look.elapsed, StoredCells.from_moments(look.moments)),
         senders=inputs.senders,
         verdicts=guardrails.verdicts,
-        method=METHOD,
+        method=EVIDENCE_VERSION,
         problems=problems,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import PastoError
-from pasto.inference.guardrail_monitor import METHOD, GuardrailMonitor, columns_of
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor, floor_columns
 from pasto.inference.round_data import CellMoments, MeasuredRound
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floors
@@ -52,7 +52,7 @@ class GuardrailState:
         """Return the state in which every round before `first` is final; all rounds if it is None."""
         final = [measured for measured in self.open if first is None or measured.version < first]
         later = [measured for measured in self.open if first is not None and measured.version >= first]
-        columns = columns_of(floors(spec))
+        columns = floor_columns(floors(spec))
         return replace(self.settle(spec, final, since), open=tuple(_narrow(measured, columns) for measured in later))
 
     def settle(self, spec: StudySpec, rounds: Sequence[MeasuredRound], since: int) -> GuardrailState:
@@ -60,18 +60,18 @@ class GuardrailState:
         watched, monitor = floors(spec), self.monitor
         for measured in rounds:
             timed = measured if measured.seconds is not None else replace(measured, seconds=spec.rounds.pace)
-            monitor = monitor.after(watched, [timed], judged=measured.version >= since)
+            monitor = monitor.add_rounds(watched, [timed], judged=measured.version >= since)
         return replace(self, monitor=monitor)
 
     def without_evidence(self) -> GuardrailState:
         """Return the state of a re-armed monitor."""
-        return replace(self, monitor=self.monitor.rearmed())
+        return replace(self, monitor=self.monitor.rearm())
 
     def written(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
         return {
-            "method": METHOD,
-            "monitor": self.monitor.written(),
+            "method": EVIDENCE_VERSION,
+            "monitor": self.monitor.to_saved(),
             "open": [
                 [measured.version, measured.seconds, [_write_cell(cell) for cell in measured.cells]]
                 for measured in self.open
@@ -87,10 +87,10 @@ class GuardrailState:
         >>> [measured.version for measured in GuardrailState.read(state.written()).open]
         [3]
         """
-        if written is None or written.get("method") != METHOD:
+        if written is None or written.get("method") != EVIDENCE_VERSION:
             return None
         return cls(
-            GuardrailMonitor.read(written["monitor"] if "monitor" in written else written["vigil"]),
+            GuardrailMonitor.from_saved(written["monitor"] if "monitor" in written else written["vigil"]),
             tuple(
                 MeasuredRound(number, {}, [_read_cell(cell) for cell in cells], seconds)
                 for number, seconds, cells in written["open"]

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
-from pasto.inference.guardrail_monitor import METHOD
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.lifecycle import PHASES
@@ -120,7 +120,7 @@ class ReplayedStudy:
     def _compare(self, close: CloseRow, record: CloseRecord, result: CloseResult) -> None:
         if result.phase != record.next_phase:
             raise ReplayMismatchError("breaker", record.next_phase.state, result.phase.state)
-        if result.learner.checksum != close.learner_checksum:
+        if not result.learner.has_checksum(close.learner_checksum):
             raise ReplayMismatchError("learner", close.learner_checksum, result.learner.checksum)
 
 
@@ -183,7 +183,7 @@ class RecordedSource:
             return replace(judged, verdicts=())
         if judged.verdicts == record.verdicts:
             return judged
-        if record.method == METHOD:
+        if record.method == EVIDENCE_VERSION:
             raise ReplayMismatchError("breaker", _to_json(record.verdicts), _to_json(judged.verdicts))
         self.differently_judged.append(close.round)
         return replace(judged, verdicts=record.verdicts)
