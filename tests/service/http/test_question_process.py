@@ -144,7 +144,7 @@ def learned(serve_long: Serve, tmp_path_factory: pytest.TempPathFactory) -> Site
 
 def test_answers_are_the_same_to_the_byte(learned: Site) -> None:
     service, client = learned.running.service, learned.client
-    question: dict[str, Any] = {"metric": ["y >= 2.5"]}
+    question: dict[str, Any] = {"keep": ["y >= 2.5"]}
     asked = client.post("/v1/studies/feed/what-if", json=question)
     assert (asked.status_code, asked.content) == (200, answer_what_if(service, "feed", question).body)
     asked = client.post("/v1/studies/feed/replay")
