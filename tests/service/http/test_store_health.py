@@ -238,7 +238,7 @@ def test_the_first_search_for_damage_is_waited_for_and_can_be_ended() -> None:
     async def ask() -> None:
         asking = asyncio.create_task(health.problems())
         health.stop()
-        while not store.tests and not first[0].done():
+        while not store.tests and not asking.done():
             await asyncio.sleep(0)
         store.tests[0].set_result(None)
         assert await asking == []
