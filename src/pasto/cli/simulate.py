@@ -212,11 +212,10 @@ def simulate(
 
 
 def _build_learner(name: str, step_size: float | None, exploration: float | None) -> Any:
-    from pasto.optimize.learners import LEARNERS, Thompson, learner
+    from pasto.optimize.learners import Thompson, make_learner
     from pasto.optimize.learners.mirror_ascent import Schedule
 
-    learner(name)  # an unknown name raises an error that lists the names
-    kind: Any = LEARNERS[name]
+    kind: Any = type(make_learner(name))
     settings: dict[str, Any] = {}
     if step_size is not None:
         if not 0 < step_size < float("inf"):
@@ -225,7 +224,7 @@ def _build_learner(name: str, step_size: float | None, exploration: float | None
     if exploration is not None:
         settings["floor"] = exploration if kind is Thompson else Schedule(exploration, offset=10)
     if settings.keys() - {field.name for field in fields(kind)}:
-        raise OptionError(f"learner {name!r} has no --step-size; 'pasto' and 'scgd' have it")
+        raise OptionError(f"learner {name!r} has no --step-size; 'algorithm1' and 'scgd' have it")
     return kind(**settings)
 
 
