@@ -148,7 +148,12 @@ def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None
 
 
 def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"study": "feed", "api_key": signing.keys["ranker"], "cache": tmp_path, "background": False}
+    options: dict[str, Any] = {
+        "study": "feed",
+        "api_key": signing.keys["ranker"],
+        "cache": tmp_path,
+        "background": False,
+    }
     with Client(signing.site.url, **options) as first:
         assert first.wait_until_ready(60)
     now = [0.0]
