@@ -106,19 +106,6 @@ def target(
     return state_after
 
 
-def should_learn(before: str, after: str) -> bool:
-    """Return whether ending a round asks the learner for a new policy, by the states before and after.
-
-    A pause never waits for the learner, and a frozen blend does not need it.
-
-    >>> should_learn("learning", "learning"), should_learn("learning", "paused")
-    (True, False)
-    """
-    return (before == "learning" and after in ("learning", "confirming", "deployed")) or (
-        before == "paused" and after == "learning"
-    )
-
-
 def read_horizon(options: Mapping[str, Any], now: float) -> float | None:
     """Return the time at which a confirmation is judged, in seconds since 1970; None without such an option.
 

@@ -11,7 +11,7 @@ from pasto.metrics import Moments, measure
 from pasto.report.missing_data_text import describe_held, describe_refused_correction
 from pasto.service.close_record import NextPhase, SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
-from pasto.service.lifecycle import PHASES, should_learn
+from pasto.service.lifecycle import PHASES
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.guardrail_check import lengthen_ranges, phase_length
 from pasto.service.rounds.late_events import LateCorrections, read_corrections, read_recorded
@@ -146,6 +146,19 @@ def read_close_inputs(
         problems=tuple(problems),
         senders=senders if senders.places["keys"] else None,
         newly_departed=frozenset(senders.departed - before.departed),
+    )
+
+
+def should_learn(before: str, after: str) -> bool:
+    """Return whether ending a round asks the learner for a new policy, by the states before and after.
+
+    A pause never waits for the learner, and a frozen blend does not need it.
+
+    >>> should_learn("learning", "learning"), should_learn("learning", "paused")
+    (True, False)
+    """
+    return (before == "learning" and after in ("learning", "confirming", "deployed")) or (
+        before == "paused" and after == "learning"
     )
 
 
