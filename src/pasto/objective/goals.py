@@ -112,8 +112,8 @@ def check_utility(
         raise ObjectiveError(
             f"the utility is not concave: halfway between {_format_point(names, first[worst])} and "
             f"{_format_point(names, second[worst])} it is {middles[worst]:.6g}, below the mean "
-            f"{(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO can only promise the best blend of a concave "
-            "one"
+            f"{(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO can only promise the best blend of a "
+            "concave one"
         )
     steps = 1e-6 * (high - low)
     for column, name in enumerate(names):
