@@ -173,5 +173,5 @@ def forget(
     says identical except for deleted units.
     """
     with open_api(store, url, key, folder) as desk:
-        done = desk.forget(study, unit, who=me(), reason=reason)
+        done = desk.erase_unit(study, unit, who=me(), reason=reason)
     echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)
