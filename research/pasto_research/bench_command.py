@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from pasto.cli.extras import missing_extra
-from pasto.cli.output import console, format_number, print_json, print_table, progress_bar
+from pasto.cli.output import console, print_json, print_table, progress_bar
 from pasto.cli.threads import one_thread
+from pasto.formatting import format_number
 
 
 class Listing(click.Command):

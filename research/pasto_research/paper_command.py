@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.output import console, echo, format_number, print_json, print_table, progress_bar
+from pasto.cli.output import console, echo, print_json, print_table, progress_bar
 from pasto.errors import InputError
+from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     from rich.console import Console

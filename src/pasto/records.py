@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from pasto.formatting import format_confidence, format_number, format_percent
 from pasto_sdk.policy_document import Value as Value
 
 
@@ -186,21 +187,21 @@ class Blend:
         return all(chance >= self.certificate.confidence for chance in self.single_holds.values())
 
     def __str__(self) -> str:
-        mixture = " + ".join(f"{self.probabilities[k]:.1%} {self.names[k]}" for k in self.support)
-        metrics = ", ".join(f"{name} = {value:.6g}" for name, value in self.metrics.items())
+        mixture = " + ".join(f"{format_percent(self.probabilities[k])} {self.names[k]}" for k in self.support)
+        metrics = ", ".join(f"{name} = {format_number(value)}" for name, value in self.metrics.items())
         lines = [f"{mixture}: {self._f(self.value)} ({metrics})"]
         if self.single is not None and self.single_value is not None:
             lines.append(f"best single {self.names[self.single]}: {self._f(self.single_value)}{self._single_note()}")
         else:
             lines.append("no single candidate meets every guardrail")
         if not self.feasible:
-            missed = ", ".join(f"{name} by {amount:.6g}" for name, amount in self.shortfalls.items())
+            missed = ", ".join(f"{name} by {format_number(amount)}" for name, amount in self.shortfalls.items())
             lines.append(f"no blend meets every hard guardrail; the nearest one misses {missed}")
         return "\n".join(lines)
 
     def _f(self, value: float) -> str:
         """Return a value of f with the goal's name, and its unit if that is percent."""
-        return f"f{f'({self.goal})' if self.goal else ''} = {value:.6g}{'%' if self.percent else ''}"
+        return f"f{f'({self.goal})' if self.goal else ''} = {format_number(value)}{'%' if self.percent else ''}"
 
     def _single_note(self) -> str:
         """Return why the best single candidate is not the answer although its f is higher, or nothing."""
@@ -211,6 +212,6 @@ class Blend:
         if self.single_certified:
             return ", from expected means alone; the blend is better once their uncertainty is counted"
         name, chance = min(self.single_holds.items(), key=lambda item: item[1])
-        asked = f"{self.certificate.confidence:.1%} is asked for"
+        asked = f"{format_confidence(self.certificate.confidence)} is asked for"
         neither = "" if self.certificate.certified else "; the blend is not certified either"
-        return f", not certified: {name} holds with {chance:.1%}, and {asked}{neither}"
+        return f", not certified: {name} holds with {format_percent(chance)}, and {asked}{neither}"

@@ -30,7 +30,7 @@ def show_value(value: object) -> str:
 def nearest_name(given: object, known: Iterable[str]) -> str:
     """A hint at the known name that was probably meant, or the names there are.
 
-    >>> nearest("guardrail", ["goal", "guardrails"]), nearest_name("zzz", ["goal", "unit"])
+    >>> nearest_name("guardrail", ["goal", "guardrails"]), nearest_name("zzz", ["goal", "unit"])
     ("did you mean 'guardrails'?", 'there are goal, unit')
     """
     names = list(known)

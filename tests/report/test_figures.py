@@ -36,9 +36,9 @@ def test_drawing_leaves_matplotlibs_own_settings_alone() -> None:
         "    return {key: matplotlib.rcParams[key] for key in matplotlib.rcParams if key != 'backend'}\n"
         "before = settings()\n"
         "from pasto.report import figures\n"
-        "sheet, _ = figures.sheet(columns=2)\n"
+        "sheet, _ = figures.new_figure(columns=2)\n"
         "with tempfile.TemporaryDirectory() as place:\n"
-        "    figures.save(sheet, pathlib.Path(place) / 'x')\n"
+        "    figures.save_figure(sheet, pathlib.Path(place) / 'x')\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "assert settings() == before\n"
     )

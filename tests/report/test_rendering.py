@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pasto.errors import PastoWarning
+from pasto.formatting import format_interval
 from pasto.report.charts import DRAWINGS, draw_chart
 from pasto.report.guardrail_text import certificate_text
 from pasto.report.html import render_html
-from pasto.report.sections import bounded_words, build_sections, format_interval, lift_table
+from pasto.report.sections import bounded_words, build_sections, lift_table
 from pasto.report.text import render_text
 
 
@@ -173,8 +174,8 @@ def test_drawings_do_not_share_ids_and_carry_no_date(report: dict[str, Any]) -> 
 
 
 def test_an_end_that_is_not_known_is_told_as_such() -> None:
-    assert format_interval(estimate(0.1, None, None), percent=True) == "+10.00% (unknown)"
-    assert format_interval(estimate(None, None, None)) == "unknown"
+    assert format_interval(0.1, None, None, percent=True) == "+10.00% (unknown)"
+    assert format_interval(None, None, None) == "–"
 
 
 def test_an_interval_by_range_without_ends_takes_no_column() -> None:

@@ -33,8 +33,8 @@ def test_rises_falls_and_what_is_unclear() -> None:
         [lift("watch", 0.01, 0.02, 0.03), lift("likes", -0.03, -0.02, -0.01), lift("shares", -0.1, 0, 0.1)]
     )
     assert told == (
-        "Over 9 rounds learner raised watch by 2.0% (1.0% to 3.0%); lowered likes by 2.0% (-3.0% to -1.0%); "
-        "shares cannot be told from the control's (-10.0% to 10.0%). "
+        "Over 9 rounds learner raised watch by 2.00% (+1.00% to +3.00%); lowered likes by 2.00% (-3.00% to -1.00%); "
+        "shares cannot be told from the control's (-10.00% to +10.00%). "
         "Each interval holds with 90% confidence, however often it is looked at."
     )
 

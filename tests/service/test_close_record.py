@@ -1,9 +1,13 @@
-"""What a close writes down of many cells comes back bit for bit, and in less room."""
+"""Close record: cells and records are read as they were written, and stored closes of format 1 are still read."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.inference.round_data import join_cells
+from pasto.inference.sender_departure import Departure, SenderEvidence
 from pasto.metrics import Moments
 from pasto.metrics.moments import build_moments
 from pasto.service import close_record
-from pasto.service.close_record import Written, clipped_of, read_cells, table_of, units_of, whole_of, write_cells
+from pasto.service.close_record import (
+    CloseRecord,
+    FinalRound,
+    HeldRound,
+    NextPhase,
+    RecordedLook,
+    RecordedRound,
+    SenderRecord,
+    SenderTotals,
+    StoredCells,
+)
+from pasto.service.study_state import ArmVerdict
 
 
 def cells(seed: int, count: int, width: int) -> list[Moments]:
@@ -28,43 +44,128 @@ def cells(seed: int, count: int, width: int) -> list[Moments]:
     return found
 
 
-def through_text(written: Written) -> Written:
-    back: Written = json.loads(json.dumps(written, allow_nan=False))
-    return back
+def through_text(cells: StoredCells) -> StoredCells:
+    return StoredCells(json.loads(json.dumps(cells.document, allow_nan=False)))
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32), st.integers(0, 80), st.integers(1, 6))
 def test_cells_come_back_as_they_were(seed: int, count: int, width: int) -> None:
     measured = cells(seed, count, width)
-    written = through_text(write_cells(measured))
-    assert isinstance(written, dict) == (count * width * (width + 1) >= close_record.MANY)
-    assert read_cells(written) == tuple(measured)
-    assert str(read_cells(written)) == str(tuple(measured))  # a zero's sign as well
-    assert units_of(written) == sum(cell.units for cell in measured)
-    assert clipped_of(written) == [sum(column) for column in zip(*(cell.clipped for cell in measured), strict=True)]
-    table = table_of(written)
+    stored = through_text(StoredCells.from_moments(measured))
+    assert isinstance(stored.document, dict) == (count * width * (width + 1) >= close_record.MIN_PACKED_NUMBERS)
+    assert stored.moments() == tuple(measured)
+    assert str(stored.moments()) == str(tuple(measured))  # a zero's sign as well
+    assert stored.count_units() == sum(cell.units for cell in measured)
+    assert stored.count_clipped() == [sum(column) for column in zip(*(cell.clipped for cell in measured), strict=True)]
+    table = stored.table()
     assert [asdict(one) for one in table] == [
         {name: value for name, value in asdict(cell).items() if name != "clipped"} for cell in measured
     ]
     for arm in ("control", "learner"):
-        assert whole_of(written, arm) == join_cells(arm, measured)
+        assert stored.total(arm) == join_cells(arm, measured)
     assert table[1:2] == [table[1]] if count > 1 else len(table) == count
 
 
-def test_much_is_a_third_of_what_it_is_in_words() -> None:
+def test_packed_cells_take_about_a_third_of_the_plain_json() -> None:
     measured = cells(1, 500, 8)
-    packed, plain = (json.dumps(one) for one in (write_cells(measured), [asdict(cell) for cell in measured]))
+    packed, plain = (
+        json.dumps(document) for document in (StoredCells.from_moments(measured).document, list(map(asdict, measured)))
+    )
     assert len(packed) < 0.36 * len(plain)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_is_no_number_is_refused_where_it_is_written(number: float) -> None:
+def test_a_number_that_is_not_finite_is_rejected_when_written(number: float) -> None:
     measured = [*cells(1, 200, 3), Moments("learner", 999, 1, (number, 0.0, 0.0), ((0.0,) * 3,) * 3, (0, 0, 0))]
     with pytest.raises(ValueError, match="not JSON compliant"):
-        json.dumps(write_cells(measured), allow_nan=False)
+        through_text(StoredCells.from_moments(measured))
 
 
-def test_halves_that_differ_are_both_kept() -> None:
+def test_products_that_are_not_symmetric_are_stored_in_full() -> None:
     measured = [Moments("learner", k, 2, (1.0, 2.0), ((1.0, 0.5), (0.5000000001, 1.0)), (0, 0)) for k in range(200)]
-    assert read_cells(through_text(write_cells(measured))) == tuple(measured)
+    assert through_text(StoredCells.from_moments(measured)).moments() == tuple(measured)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    stored = StoredCells.from_moments(cells(1, 3, 2))
+    evidence = SenderEvidence(place=1, departure=Departure("shares", 0.001, ("learner", 2)))
+    record = CloseRecord(
+        state="learning",
+        learns=True,
+        engine="sqlite",
+        next_phase=NextPhase("confirming", {"control": 0.5, "blend": 0.5}, horizon=7.5),
+        rounds=(RecordedRound(4, 3, 90, stored, 60.0, is_correctable=True, is_accepted=True),),
+        corrected=(RecordedRound(3, 2, 80, stored),),
+        held=(HeldRound(2, ({"kind": "none"},)),),
+        final=(FinalRound(1, 0, 95),),
+        look=RecordedLook(2.5, stored),
+        senders=SenderRecord(
+            {"keys": {"ab12": SenderTotals(9, (1.0, 2.0), evidence, 4)}, "sources": {}}, {"keys": 1, "sources": 0}
+        ),
+        verdicts=(ArmVerdict("likes", "learner", "warning", 0.1, allowed=-0.02),),
+        method=3,
+        problems=("round 2 is held",),
+    )
+    back = CloseRecord.from_text(record.to_text())
+    assert back.to_text() == record.to_text()
+    for entry, original in zip(back.measured, record.measured, strict=True):
+        assert replace(entry, cells=stored) == replace(original, cells=stored)
+        assert entry.cells.moments() == stored.moments()
+    assert back.look is not None
+    assert (back.look.elapsed, back.look.cells.moments()) == (2.5, stored.moments())
+    parts = ("state", "learns", "engine", "next_phase", "held", "final", "senders", "verdicts", "method", "problems")
+    assert [getattr(back, part) for part in parts] == [getattr(record, part) for part in parts]
+
+
+@pytest.fixture(scope="module")
+def format_1() -> list[tuple[int, dict[str, Any]]]:
+    """Rounds and close texts of a store that was written before records had a format number."""
+    path = Path(__file__).parents[1] / "system" / "stores" / "close_format_1.sql"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(path.read_text(encoding="utf-8"))
+        rows = connection.execute("SELECT round, observed FROM closes ORDER BY round").fetchall()
+    return [(round, json.loads(text)) for round, text in rows]
+
+
+def test_records_of_format_1_are_read(format_1: list[tuple[int, dict[str, Any]]]) -> None:
+    assert len(format_1) == 10
+    assert not any("format" in old for _, old in format_1)
+    for _, old in format_1:
+        record = CloseRecord.from_text(json.dumps(old))
+        assert (record.state, record.learns, record.engine) == (old["state"], old["learns"], old["engine"])
+        assert asdict(record.next_phase) == old["next"]
+        assert [asdict(verdict) for verdict in record.verdicts or ()] == old["breaker"]
+        assert (record.method, list(record.problems)) == (old["method"], old["problems"])
+        for kind, entries in (("rounds", record.rounds), ("corrected", record.corrected)):
+            for entry, old_round in zip(entries, old.get(kind, ()), strict=True):
+                assert (entry.round, entry.learner_version) == (old_round["round"], old_round["learned"])
+                assert (entry.after, entry.seconds) == (old_round["after"], old_round["seconds"])
+                assert entry.is_correctable == old_round.get("open", False)
+                assert entry.is_accepted == old_round.get("accepted", False)
+                assert json.loads(json.dumps([asdict(cell) for cell in entry.cells.moments()])) == old_round["moments"]
+        assert [asdict(entry) for entry in record.final] == old.get("settled", [])
+        assert [entry.round for entry in record.held] == [entry["round"] for entry in old.get("held", ())]
+        assert (record.look is None) == ("look" not in old)
+        again = CloseRecord.from_text(record.to_text())
+        assert again.to_text() == record.to_text()
+        assert json.loads(record.to_text())["senders"] == old["senders"]
+
+
+def test_packed_cells_of_format_1_have_their_totals() -> None:
+    measured = cells(1, 200, 3)
+    stored = StoredCells.from_moments(measured).document
+    assert isinstance(stored, dict)
+    document = dict(stored)
+    document["whole"] = document.pop("totals")
+    old = {
+        "state": "learning",
+        "learns": True,
+        "engine": "sqlite",
+        "problems": [],
+        "next": {"state": "learning"},
+        "rounds": [{"round": 1, "learned": 1, "after": 0, "moments": document}],
+    }
+    (entry,) = CloseRecord.from_text(json.dumps(old)).rounds
+    assert entry.cells.total("control") == join_cells("control", measured)
+    assert entry.cells.moments() == tuple(measured)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pasto.service.archive import Archive
-from pasto.service.close_record import read_cells
+from pasto.service.close_record import CloseRecord, StoredCells
 from pasto.service.covariate_window import covariate_window, first_assignments, needed_from
 from pasto.service.retention import Retention
 from pasto.service.service import Service
@@ -75,9 +75,9 @@ class Play:
         self.now += 0.25 * HOUR
         self.service.close_round("feed", who="ann")
 
-    def observed(self, round: int) -> dict[str, Any]:
+    def record(self, round: int) -> CloseRecord:
         (close,) = self.store.closes(self.number, after=round - 1, limit=1)
-        return dict(json.loads(close.observed))
+        return CloseRecord.from_text(close.observed)
 
     @property
     def number(self) -> int:
@@ -101,11 +101,9 @@ def play(request: pytest.FixtureRequest) -> Iterator[Play]:
     server.drop(url)
 
 
-def means(cells: Any, column: int) -> float:
+def means(cells: StoredCells, column: int) -> float:
     """A column's mean over all units of all cells."""
-    found = read_cells(cells)
-    units = sum(cell.units for cell in found)
-    return sum(cell.units * cell.mean[column] for cell in found) / units
+    return sum(cell.units * cell.mean[column] for cell in cells.moments()) / cells.count_units()
 
 
 def test_what_a_close_measures(play: Play) -> None:
@@ -114,19 +112,19 @@ def test_what_a_close_measures(play: Play) -> None:
         began.append(play.now)
         play.send()
         play.close()
-    told = [one for round in range(1, 6) for one in play.observed(round)["rounds"]]
-    assert [one["round"] for one in told] == [1, 2, 3, 4]
-    for one, start in zip(told, began, strict=False):
+    rounds = [entry for round in range(1, 6) for entry in play.record(round).rounds]
+    assert [entry.round for entry in rounds] == [1, 2, 3, 4]
+    for entry, start in zip(rounds, began, strict=False):
         during = [(at, x) for at, _, x in play.log if start <= at < start + HOUR]
-        assert means(one["moments"], 0) == pytest.approx(sum(x for _, x in during) / 60)
+        assert means(entry.cells, 0) == pytest.approx(sum(x for _, x in during) / 60)
         soon = [x for at, x in during if at <= start + HOUR / 2]
         names = [column.name for column in parse_spec(DOCUMENT).measured]
-        assert means(one["moments"], names.index("soon")) == pytest.approx(sum(soon) / 60)
+        assert means(entry.cells, names.index("soon")) == pytest.approx(sum(soon) / 60)
         for name, back in (("seen.covariate", 2.0), ("rate.covariate.numerator", 1.5)):
             before = [x for at, _, x in play.log if start - back * HOUR <= at < start]
-            assert means(one["moments"], names.index(name)) == pytest.approx(sum(before) / 60)
+            assert means(entry.cells, names.index(name)) == pytest.approx(sum(before) / 60)
         before = [x for at, _, x in play.log if start - 1.5 * HOUR <= at < start]
-        assert means(one["moments"], names.index("rate.covariate.denominator")) == len(before) / 60
+        assert means(entry.cells, names.index("rate.covariate.denominator")) == len(before) / 60
     assert play.service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
 
 
@@ -154,10 +152,11 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
     row = play.store.study("feed")
     assert row is not None
     (close,) = play.store.closes(play.number, after=row.round - 2, limit=1)
-    cells = json.loads(close.observed)["look"]["moments"]
+    look = CloseRecord.from_text(close.observed).look
+    assert look is not None
     names = [column.name for column in spec.measured]
     before = [x for at, _, x in play.log if began - 2 * HOUR <= at < began]
-    assert means(cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
+    assert means(look.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
     assert play.service.replay("feed")["identical"]
 
 
@@ -187,9 +186,9 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     play.send()
     play.close()
     names = [column.name for column in spec.measured]
-    (one,) = (one for one in play.observed(8)["rounds"] if one["round"] == 7)
+    (entry,) = (entry for entry in play.record(8).rounds if entry.round == 7)
     before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
-    assert means(one["moments"], names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
+    assert means(entry.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
     assert keeping.replay("feed") == {"identical": True, "rounds": 8, "first_difference": None}
     keeping.forget("feed", "user 3", who="ann")
     replayed = keeping.replay("feed")

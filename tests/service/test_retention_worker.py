@@ -101,7 +101,7 @@ def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) ->
     row = kept.store.study("feed")
     assert row is not None
     waiting = {"round": 2, "learned": 2, "after": 0, "closed_at": 0.0}
-    for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "told": 2}]}):
+    for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "recorded_by": 2}]}):
         told = {**json.loads(row.details), "waiting": [], "correctable": [], **details}
         assert trim_rows(kept.store, replace(row, details=json.dumps(told))) == 0
     assert trim_rows(kept.store, row) == 30
@@ -158,7 +158,7 @@ def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pasto.service.retention_worker.trim", fail)
+        patch.setattr("pasto.service.retention_worker.trim_rows", fail)
         upkeep = RetentionWorker(kept, Settings())
         upkeep.tick()
         assert (upkeep.errors, upkeep.trimmed) == (1, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from pasto.errors import SourceError, StudyFileError
 from pasto.report.text import render_text
+from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 
@@ -194,8 +194,8 @@ def test_lies_in_the_exposures_are_left_out(
         )
     service.close_round("feed", who="ann")
     close = service.store.closes(1)[0]
-    (measured,) = json.loads(close.observed)["rounds"]
-    assert sum(cell["units"] for cell in measured["moments"]) == 400
+    (measured,) = CloseRecord.from_text(close.observed).rounds
+    assert measured.cells.count_units() == 400
 
 
 def test_windows_and_covariates_in_a_lake(
@@ -239,10 +239,10 @@ def test_windows_and_covariates_in_a_lake(
                 connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
         now += 3600.0
         service.close_round("feed", who="ann")
-    told = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
-    assert [one["round"] for one in told] == [1, 2, 3]
-    for hour, one in enumerate(told):
-        totals = [sum(cell["units"] * cell["mean"][place] for cell in one["moments"]) for place in range(3)]
+    rounds = [entry for close in service.store.closes(1) for entry in CloseRecord.from_text(close.observed).rounds]
+    assert [entry.round for entry in rounds] == [1, 2, 3]
+    for hour, entry in enumerate(rounds):
+        totals = [sum(cell.units * cell.mean[place] for cell in entry.cells.moments()) for place in range(3)]
         exposed = {f"user {number}": hour * 3600.0 + number for number in range(100)}
         soon = sum(x for unit, at, x in plays if exposed[unit] <= at <= exposed[unit] + 600.0)
         past = sum(x for unit, at, x in plays if exposed[unit] - 7200.0 <= at < exposed[unit])

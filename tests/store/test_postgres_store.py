@@ -14,7 +14,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 
+from pasto.cli import main
 from pasto.errors import MissingExtraError, StoreError, UnsafeStoreError
 from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
 from pasto.store.postgres_session import LOCKS
@@ -350,3 +352,29 @@ def test_a_line_cut_at_the_commit_counts_nothing_twice(
     assert ids(store) == ["1", "2", "m"]
     assert len(store.audit(study.number)) == 2
     assert list(store.check()) == []
+
+
+@services
+def test_a_check_of_a_server_with_checksums_warns_of_nothing(postgres_server: Any) -> None:
+    with tempfile.TemporaryDirectory(prefix="pasto-pg-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = type(postgres_server)(folder, "--data-checksums")
+        try:
+            checked = _check(server.url())
+        finally:
+            server.stop("immediate")
+    assert (checked.exit_code, "warning" in checked.stderr) == (0, False)
+
+
+def test_a_check_of_a_server_without_checksums_succeeds_with_a_warning(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        is_off = connection.execute("SHOW data_checksums").fetchone() == ("off",)  # from PostgreSQL 18 on they are on
+    checked = _check(postgres_url)
+    assert (checked.exit_code, checked.stdout) == (0, "")
+    assert ("warning: the server has data_checksums off" in checked.stderr) == is_off
+    assert ("pg_checksums --enable" in checked.stderr) == is_off
+
+
+def _check(url: str) -> Result:
+    return CliRunner().invoke(main, ["store", "check", "--store", url], prog_name="pasto")

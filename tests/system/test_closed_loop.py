@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import remove_checksum
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
@@ -136,6 +138,33 @@ def test_replay_finds_what_was_changed_behind_its_back(
     service.shutdown()
     assert not found["identical"]
     assert found["first_difference"]["round"] == {"event": 2, "policy": 2, "learner": 2, "close": 2}[what]
+
+
+@pytest.mark.parametrize("is_tampered", [False, True])
+def test_policies_of_releases_without_their_own_checksum_replay(
+    tmp_path: Path, document: dict[str, Any], world: World, send: Send, is_tampered: bool
+) -> None:
+    service = Service(open_store(str(tmp_path)))
+    _lives(service, document)
+    _learn(service, world, send, rounds=2, users=60)
+    service.shutdown()
+    with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
+        for version, text in connection.execute("SELECT version, text FROM policies").fetchall():
+            older = remove_checksum(text)
+            assert older != text
+            if is_tampered and version == 2:
+                older = older.replace("valid_from", "Valid_from")
+            checksum = sha256(older.encode()).hexdigest()
+            connection.execute(
+                "UPDATE policies SET text = ?, checksum = ? WHERE version = ?", (older, checksum, version)
+            )
+        connection.commit()
+    service = Service(open_store(str(tmp_path)))
+    if not is_tampered:
+        _learn(service, world, send, rounds=1, users=60)  # its policy carries its checksum
+    found = service.replay("feed")
+    service.shutdown()
+    assert (found["identical"], found["rounds"]) == (not is_tampered, 0 if is_tampered else 3)
 
 
 def _tamper(directory: Path, what: str) -> None:

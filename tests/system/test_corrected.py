@@ -14,6 +14,7 @@ import pytest
 
 from pasto.records import Policy
 from pasto.service.archive import Archive
+from pasto.service.close_record import CloseRecord
 from pasto.service.round_history import RoundHistoryReader
 from pasto.service.rounds.close import round_observations
 from pasto.service.rounds.inputs import moments_of
@@ -69,8 +70,8 @@ class Run:
         self.served[policy.version] = policy
         return done
 
-    def closes(self) -> list[dict[str, Any]]:
-        return [json.loads(close.observed) for close in self.store.closes(self.number)]
+    def closes(self) -> list[CloseRecord]:
+        return [CloseRecord.from_text(close.observed) for close in self.store.closes(self.number)]
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], wo
     assert play(run, world, restart=restart) > 30
     assert run.study().state()["learned"] == expected(run, ROUNDS)
     assert run.study().rounds == ROUNDS
-    assert any(told.get("corrected") for told in run.closes())
+    assert any(record.corrected for record in run.closes())
     assert run.service.report("feed")["accounting"]["late"]["events"] == 0
     assert run.service.replay("feed") == {"identical": True, "rounds": ROUNDS + 3, "first_difference": None}
 
@@ -145,7 +146,7 @@ def test_what_is_dropped_is_missed(quick: dict[str, Any], memory: Store, send: S
     delayed = play(run, world)
     assert run.study().state()["learned"] != expected(run, ROUNDS)
     assert run.service.report("feed")["accounting"]["late"]["events"] == delayed
-    assert not any("corrected" in told or "settled" in told for told in run.closes())
+    assert not any(record.corrected or record.final for record in run.closes())
 
 
 def test_past_the_window_every_event_is_in_the_ledger(
@@ -179,7 +180,7 @@ def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], sen
             run.send(world(run.service.board.current("feed"), 60))
             run.close()
         policies.append([row.text for row in store.policies(run.number)])
-        assert not any("corrected" in told for told in run.closes())
+        assert not any(record.corrected for record in run.closes())
         state = run.study().state()
         state.pop("correctable", None)
         policies[-1].append(json.dumps(state))
@@ -259,8 +260,8 @@ def test_the_end_of_learning_makes_every_round_final(
     row = run.service.change("feed", action, who="ann", reason="enough")
     run.service.board.refresh()
     assert not StudyState.from_text(run.service.board.standing("feed").row.details).correctable
-    assert [one["round"] for one in run.closes()[-1]["settled"]] == [1, 2, 3]
-    assert run.closes()[-1]["problems"] == []
+    assert [entry.round for entry in run.closes()[-1].final] == [1, 2, 3]
+    assert run.closes()[-1].problems == ()
     if row["state"] == "confirming":
         run.send(events[-2:])
         assert run.service.report("feed")["accounting"]["late"]["events"] == 2
@@ -275,7 +276,7 @@ def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: 
     run.service.change("feed", "pause", who="ann", reason="lunch")
     run.send(events[-4:])
     run.service.change("feed", "resume", who="ann")
-    assert run.closes()[-1]["corrected"][0]["round"] == 1
+    assert run.closes()[-1].corrected[0].round == 1
     assert run.study().state()["learned"] == expected(run, 1)
     assert run.service.replay("feed")["identical"]
 
@@ -297,7 +298,7 @@ def test_rounds_that_are_open_stay_in_the_store(
         run.close()
         archive.take(store, run.service.board.standing("feed").row)
     assert sorted(one for one in archive.rounds("feed") if one) == [1, 2, 3, 4]
-    assert sum(len(told.get("corrected", ())) for told in run.closes()) == 5
+    assert sum(len(record.corrected) for record in run.closes()) == 5
     assert run.service.replay("feed")["identical"]
     store.close()
 
@@ -342,7 +343,7 @@ def test_replay_finds_a_correction_that_is_not_so(
                     if harm == "dropped":
                         del told["corrected"][0]
                     else:
-                        told["corrected"][0]["moments"][0]["units"] += 1
+                        told["corrected"][0]["cells"][0]["units"] += 1
                 found.append(replace(close, observed=json.dumps(told)))
             return found
 

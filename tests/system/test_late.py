@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto.store import open_store
 from pasto_sdk.policy import PublishedPolicy
@@ -65,9 +65,9 @@ def _measured(service: Service) -> dict[int, dict[tuple[str, int], tuple[int, li
     number = service.board.standing("feed").row.number
     found = {}
     for close in service.store.closes(number):
-        for one in json.loads(close.observed)["rounds"]:
-            found[one["round"]] = {
-                (cell["arm"], cell["candidate"]): (cell["units"], cell["mean"]) for cell in one["moments"]
+        for entry in CloseRecord.from_text(close.observed).rounds:
+            found[entry.round] = {
+                (cell.arm, cell.candidate): (cell.units, list(cell.mean)) for cell in entry.cells.moments()
             }
     return found
 

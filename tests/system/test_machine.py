@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 
 from pasto.errors import LifecycleError
+from pasto.service.close_record import CloseRecord
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
 from pasto.store import open_store
@@ -188,10 +189,10 @@ class Machine(RuleBasedStateMachine):
             shares = [cell.propensity for cell in policy.cells if cell.arm == "learner"]
             assert len(shares) == 3
             assert min(shares) > 0.72 * 0.001
-        told = [json.loads(close.observed) for close in closes]
-        learned = [one["round"] for close in told for one in close["rounds"]]
+        records = [CloseRecord.from_text(close.observed) for close in closes]
+        learned = [entry.round for record in records for entry in record.rounds]
         assert len(learned) == len(set(learned))
-        assert all("had no units of the learner" in problem for close in told for problem in close["problems"])
+        assert all("had no units of the learner" in problem for record in records for problem in record.problems)
 
     def _came_too_late(self) -> int:
         """Events behind the marks up to which rounds are known, of rounds that nothing corrects any more."""
@@ -199,9 +200,9 @@ class Machine(RuleBasedStateMachine):
         assert row is not None
         marks: dict[int, int] = {}
         for close in self.store.closes(row.number):
-            told = json.loads(close.observed)
-            marks |= {one["round"]: close.high_water for one in told["rounds"] if not one.get("open")}
-            marks |= {one["round"]: one["until"] for one in told.get("settled", ())}
+            record = CloseRecord.from_text(close.observed)
+            marks |= {entry.round: close.high_water for entry in record.rounds if not entry.is_correctable}
+            marks |= {entry.round: entry.until for entry in record.final}
         with self.store.reading() as connection:
             events = connection.execute("SELECT version, sequence FROM events").fetchall()
         return sum(sequence > marks.get(version, sequence) for version, sequence in events)

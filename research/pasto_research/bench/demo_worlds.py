@@ -20,7 +20,7 @@ from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, st
 from pasto.metrics import Moments
 from pasto.metrics.engines import ENGINES, MeasureRequest
 from pasto.metrics.moments import build_moments
-from pasto.service.close_record import read_cells, write_cells
+from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
 from pasto.sim import APPLICATIONS, Application, Conditions, KnownMeans, Progress, known_means
@@ -55,13 +55,13 @@ class CellStore(SqliteStore):
 
     def add_cells(self, version: int, cells: tuple[Moments, ...]) -> None:
         """Add what the units of a policy measured."""
-        values = version, json.dumps(write_cells(cells))
+        values = version, json.dumps(StoredCells.from_moments(cells).document)
         self._writing(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
 
 
 def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
     row = connection.execute("SELECT cells FROM cells WHERE version = ?", (request.version,)).fetchone()
-    return () if row is None else read_cells(json.loads(row[0]))
+    return () if row is None else StoredCells(json.loads(row[0])).moments()
 
 
 ENGINES[CellStore.dialect] = _read_cells

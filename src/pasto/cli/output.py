@@ -17,6 +17,7 @@ import click
 
 from pasto.cli.means_file import MeansTable
 from pasto.control_characters import escape_control, escape_json
+from pasto.formatting import format_lift, format_number, format_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,17 +112,6 @@ def print_table(
                 screen.print(f"  {name} {cell}")
 
 
-def format_number(value: float) -> str:
-    """A number with five digits that matter; rounding errors are shown as 0.
-
-    >>> number(0.031254789), number(-1e-17), number(1234567.8), format_number(2.0)
-    ('0.031255', '0', '1,234,568', '2')
-    """
-    if abs(value) < 1e-12 or not math.isfinite(value):
-        return "0" if abs(value) < 1e-12 else str(value)
-    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.5g}"
-
-
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Progress on stderr: a bar for each label on a terminal, gone when the work is done; else a line now and then."""
@@ -193,7 +183,7 @@ def print_answer(screen: Console, blend: Blend, objective: Objective, table: Mea
     _print_candidates(screen, blend, objective, table, baseline)
     screen.print()
     if blend.lifts:
-        lifts = ", ".join(f"{metric} {lift:+.3g}%" for metric, lift in blend.lifts.items())
+        lifts = ", ".join(f"{metric} {format_lift(lift / 100)}" for metric, lift in blend.lifts.items())
         screen.print(f"The blend against {baseline}: {lifts}.")
     for name, rail in zip(objective.names, objective.guardrails, strict=True):
         screen.print(Text.assemble(f"{rail}: ", *describe_standing(name, rail, blend, objective)))
@@ -228,7 +218,7 @@ def _print_candidates(
 
     lines = [("blend", "100%", blend, "bold")]
     for candidate in blend.support:
-        lines.append((table.names[candidate], f"{blend.probabilities[candidate]:.1%}", alone(candidate), ""))
+        lines.append((table.names[candidate], format_percent(blend.probabilities[candidate]), alone(candidate), ""))
     kind = "best single" if blend.single is not None else "least bad single"
     lines.append((f"{kind}: {table.names[blend.gain.candidate]}", "", alone(blend.gain.candidate), "dim"))
     if place is not None:

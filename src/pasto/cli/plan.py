@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.connection import desk_options, open_api
-from pasto.cli.output import console, echo, format_number, print_json, print_table
+from pasto.cli.output import console, echo, print_json, print_table
 from pasto.errors import InputError, OptionError
+from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     from pasto.inference.power import PowerPlan

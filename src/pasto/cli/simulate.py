@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pasto.cli.means_file import note_percent, read_means
-from pasto.cli.output import console, format_number, print_json, print_table, progress_bar
+from pasto.cli.output import console, print_json, print_table, progress_bar
 from pasto.errors import OptionError
+from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     import numpy as np

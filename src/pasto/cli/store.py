@@ -57,13 +57,16 @@ def restore(file: Path, store: str) -> None:
 def check(store: str) -> None:
     """Look for damage in a store, one finding a line; exit code 1 if there is any.
 
-    Every row is read and compared with its checksum, and the end of the store with what was acknowledged.
+    Every row is read and compared with its checksum, and the end of the store with what was acknowledged. PostgreSQL
+    compares events with checksums of its own: a warning is printed if the server has none.
     """
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
     with open_read_only(store) as kept:
-        findings = list(kept.check())
+        findings, risks = list(kept.check()), list(kept.find_risks())
+    for risk in risks:
+        echo(f"warning: {risk}", err=True)
     for finding in findings:
         echo(finding)
     if findings:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from pasto.dashboard.renderer import format_elapsed
+from pasto.formatting import format_time_span
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.serializers import audit_entry
 from pasto.store import Store
@@ -99,7 +99,7 @@ def find_alarms(
         alarms.append(Alarm("alarm", f"Round {source['round']} cannot be measured: {message}"))
     closes_at = study["closes_at"]
     if closes_at is not None and now > closes_at + max(MAX_OVERDUE_SECONDS, 0.1 * (closes_at - study["opened_at"])):
-        late = format_elapsed(now - closes_at)
+        late = format_time_span(now - closes_at)
         alarms.append(
             Alarm("alarm", f"Round {row.round} should have been closed {late} ago. Is the scheduler running?")
         )

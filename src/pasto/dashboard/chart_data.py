@@ -18,7 +18,7 @@ from pasto.inference import Quantity
 from pasto.inference.lift import LiftTarget, estimate_history
 from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
 from pasto.report.guardrail_text import basis_text
-from pasto.service.close_record import clipped_of, whole_of
+from pasto.service.close_record import CloseRecord, RecordedRound
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.lift_report import aimed_quantities, finite
 from pasto.service.study_file import GuardrailSpec, StudySpec
@@ -120,8 +120,8 @@ class RoundSamples:
     def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
         found = {}
         for row in self._store.closes(study, after=first - 1, limit=count):
-            told = json.loads(row.observed)
-            found[row.round] = tuple(tuple(map(_seen, told.get(kind, ()))) for kind in ("rounds", "corrected"))
+            record = CloseRecord.from_text(row.observed)
+            found[row.round] = tuple(tuple(map(_seen, entries)) for entries in (record.rounds, record.corrected))
         return found
 
 
@@ -156,9 +156,9 @@ def _served(text: str) -> PolicySample:
     return PolicySample(document["version"], document["state"], leaders, others, len(shares))
 
 
-def _seen(one: dict[str, Any]) -> RoundSample:
-    cells = one["moments"]
-    return RoundSample(one["round"], whole_of(cells, "control"), whole_of(cells, "learner"), sum(clipped_of(cells)))
+def _seen(entry: RecordedRound) -> RoundSample:
+    cells = entry.cells
+    return RoundSample(entry.round, cells.total("control"), cells.total("learner"), sum(cells.count_clipped()))
 
 
 NAMED = 7

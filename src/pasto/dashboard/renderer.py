@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -12,7 +10,15 @@ from typing import Any
 
 import jinja2
 
-from pasto.formatting import format_confidence
+from pasto.formatting import (
+    format_confidence,
+    format_lift,
+    format_number,
+    format_percent,
+    format_signed,
+    format_time,
+    format_time_span,
+)
 from pasto.report.guardrail_text import basis_text, certificate_text, verdict_text
 from pasto.report.sender_text import departure_text
 from pasto.service.http.request import HttpRequest
@@ -35,79 +41,6 @@ SAFE: Headers = (
 
 HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), *SAFE)
 
-NONE = "–"
-"""What stands where there is no number."""
-
-
-def format_number(value: float | None, digits: int = 4) -> str:
-    """A number as people read it.
-
-    >>> number(12345.678), number(0.034567), number(None), format_number(1234567)
-    ('12,346', '0.03457', '–', '1,234,567')
-    """
-    if value is None or not math.isfinite(value):
-        return NONE
-    if value and abs(value) < 1e-4:
-        return f"{value:.2g}"
-    if abs(value) >= 10**digits or float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
-
-
-def format_percent(value: float | None, digits: int = 1) -> str:
-    """A share in percent; a small one is not told as none, nor one that is nearly all as all.
-
-    >>> percent(0.25), percent(0.0004), percent(None), percent(0.0), percent(0.99999), format_percent(1.0)
-    ('25.0%', '< 0.1%', '–', '0.0%', '> 99.9%', '100.0%')
-    """
-    if value is None or not math.isfinite(value):
-        return NONE
-    if 0 < value < 0.5 * 10 ** (-digits - 2):
-        return f"< {10.0**-digits:g}%"
-    if 1 - 0.5 * 10 ** (-digits - 2) <= value < 1:
-        return f"> {100 - 10.0**-digits:g}%"
-    return f"{value:.{digits}%}"
-
-
-def format_signed(value: float | None, unit: str = "") -> str:
-    """A number with its sign, in whatever unit is given.
-
-    >>> signed(3.14159, "%"), signed(-2.0, "%"), format_signed(None)
-    ('+3.14%', '−2%', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return NONE
-    return f"{value:+.3g}{unit}".replace("-", "−")
-
-
-def format_elapsed(seconds: float | None) -> str:
-    """A time span in one or two words.
-
-    >>> lasting(42), lasting(3900), lasting(200000), format_elapsed(None)
-    ('42 s', '1 h 5 min', '2 d 7 h', '–')
-    """
-    if seconds is None:
-        return NONE
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    for large, small, size, part in (("min", "s", 60, 1), ("h", "min", 3600, 60), ("d", "h", 86400, 3600)):
-        if whole < size * {"min": 60, "h": 24, "d": 10**9}[large]:
-            rest = whole % size // part
-            return f"{whole // size} {large}" + (f" {rest} {small}" if rest else "")
-    return NONE
-
-
-def format_time(at: float | None) -> str:
-    """A time in UTC.
-
-    >>> format_time(0)
-    '1970-01-01 00:00:00'
-    """
-    if at is None:
-        return NONE
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
 
 def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
@@ -126,10 +59,11 @@ TEMPLATES.filters.update(
     number=format_number,
     percent=format_percent,
     signed=format_signed,
-    lasting=format_elapsed,
-    moment=format_time,
-    pretty=_pretty,
-    stated=format_confidence,
+    lift=format_lift,
+    time_span=format_time_span,
+    time=format_time,
+    json=_pretty,
+    confidence=format_confidence,
     basis=basis_text,
     certificate=certificate_text,
     verdict=verdict_text,
@@ -155,6 +89,7 @@ NAMES = (
     "app.css",
     "app.js",
     "charts.js",
+    "formatting.js",
     "tradeoff.js",
     "icon.svg",
     "vendor/htmx.min.js",

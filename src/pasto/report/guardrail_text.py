@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pasto.formatting import format_confidence
+from pasto.formatting import format_confidence, format_lift, format_number, format_percent
 
 SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
@@ -28,9 +28,9 @@ def basis_text(judged: str, allowed: float | None = None) -> str:
     """Return what a floor is judged against, with the change against the control that it allows now.
 
     >>> basis_text("days"), basis_text("control", -0.0483)
-    ('over whole days', 'against the control, -4.8% allowed')
+    ('over whole days', 'against the control, -4.83% allowed')
     """
-    return BASIS_TEXT[judged] if allowed is None else f"{BASIS_TEXT[judged]}, {allowed:+.1%} allowed"
+    return BASIS_TEXT[judged] if allowed is None else f"{BASIS_TEXT[judged]}, {format_lift(allowed)} allowed"
 
 
 def own_units_text(guardrails: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -104,13 +104,13 @@ def contradiction_text(contradiction: Mapping[str, Any]) -> str:
     measured -5.10% (-6.80% to -3.20%) against the control while learning; do not deploy before a confirmation.
     """
     relative, interval = contradiction["relative"], contradiction["measured"]
-    value, low, high = (f"{interval[end]:+.2%}" if relative else f"{interval[end]:.4g}" for end in _ENDS)
+    value, low, high = ((format_lift if relative else format_number)(interval[end]) for end in _ENDS)
     phase, limit = contradiction["phase"], f"{SIDE_TEXT[contradiction['side']]} {contradiction['at']}"
     advice = "do not deploy this blend" if phase == "confirming" else "do not deploy before a confirmation"
     return (
         f"The certificate of {contradiction['guardrail']} and its measured {'lift' if relative else 'level'} disagree: "
-        f"it is certified {limit} with {contradiction['holds']:.1%}, and the blend measured {value} ({low} to {high})"
-        f"{' against the control' if relative else ''} while {phase}; {advice}."
+        f"it is certified {limit} with {format_percent(contradiction['holds'])}, and the blend measured {value} "
+        f"({low} to {high}){' against the control' if relative else ''} while {phase}; {advice}."
     )
 
 
@@ -170,9 +170,7 @@ def _state_text(rail: Mapping[str, Any]) -> str:
 
 
 def _ends_text(part: Mapping[str, Any]) -> str:
-    value, low, high = (
-        f"{part['measured'][end]:+.2%}" if part["relative"] else f"{part['measured'][end]:.4g}" for end in _ENDS
-    )
+    value, low, high = ((format_lift if part["relative"] else format_number)(part["measured"][end]) for end in _ENDS)
     return f"{value}, {low} to {high}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pasto.formatting import format_number, format_p_value
+
 
 def describe_held(number: int, findings: Sequence[Mapping[str, Any]]) -> str:
     """Return why a round is held back, and what to do about it.
@@ -48,22 +50,13 @@ def describe_finding(finding: Mapping[str, Any]) -> str:
         if not finding["expected"]:
             return f"no event of any metric has come from {units}"
         return (
-            f"no event of any metric came from {units}; by {earlier} at least {amount(finding['expected'])} units were "
-            "expected to have one"
+            f"no event of any metric came from {units}; by {earlier} at least {format_number(finding['expected'])} "
+            "units were expected to have one"
         )
-    expected = f"a sum of {amount(finding['expected'])} was expected by {earlier}"
+    expected = f"a sum of {format_number(finding['expected'])} was expected by {earlier}"
     if finding["kind"] == "none":
         return f"{finding['column']} had no event from {units}; {expected}"
     return (
-        f"{finding['column']} fell to a sum of {amount(finding['seen'])} from {units}; {expected} (p = "
-        f"{finding['p_value']:.2g})"
+        f"{finding['column']} fell to a sum of {format_number(finding['seen'])} from {units}; {expected} (p = "
+        f"{format_p_value(finding['p_value'])})"
     )
-
-
-def amount(value: float) -> str:
-    """Return a sum over units with three digits that matter, or whole from 1,000 on.
-
-    >>> amount(136800.4), amount(12.345), amount(0.0)
-    ('136,800', '12.3', '0')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

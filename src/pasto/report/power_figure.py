@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def draw_plan(found: PowerPlan) -> Figure:
     """Draw the chances of a decision, round by round.
 
-    >>> from pasto.inference.power import plan
-    >>> figure = draw_plan(plan(effect=0.1, deviation=1.0, units=1000, rounds=20, studies=100))
+    >>> from pasto.inference.power import plan_power
+    >>> figure = draw_plan(plan_power(effect=0.1, deviation=1.0, units=1000, rounds=20, studies=100))
     >>> len(figure.axes)
     1
     """

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pasto.formatting import format_confidence
+from pasto.formatting import (
+    format_confidence,
+    format_count,
+    format_interval,
+    format_lift,
+    format_number,
+    format_p_value,
+    format_percent,
+)
 from pasto.report.guardrail_text import (
     SIDE_TEXT,
     basis_text,
@@ -15,7 +23,6 @@ from pasto.report.guardrail_text import (
     understated_text,
     verdict_text,
 )
-from pasto.report.missing_data_text import amount
 from pasto.report.sender_text import departure_text
 
 Table = Sequence[Sequence[str]]
@@ -63,7 +70,7 @@ def _sections(report: Mapping[str, Any]) -> Iterator[ReportSection]:
     if learning.get("lifts"):
         rounds = learning["rounds"]
         compared = (
-            f"Against the control of the same rounds, {_count(len(rounds), 'round')}, each interval with "
+            f"Against the control of the same rounds, {format_count(len(rounds), 'round')}, each interval with "
             f"{format_confidence(learning['confidence'])} confidence at any look. The blend and the best "
             "single candidate were chosen on these rounds and look better here than they are; a confirmation measures "
             "them without this bias."
@@ -114,9 +121,9 @@ def _held(held: Sequence[Mapping[str, Any]]) -> ReportSection:
             str(one["round"]),
             finding["column"] or "any metric",
             f"{finding['units']:,}",
-            amount(finding["expected"]) if finding["expected"] else "",
-            amount(finding["seen"]),
-            "" if finding["p_value"] is None else f"{finding['p_value']:.2g}",
+            format_number(finding["expected"]) if finding["expected"] else "",
+            format_number(finding["seen"]),
+            format_p_value(finding["p_value"]),
             one["resolution"] or "to be decided",
         )
         for one in held
@@ -130,17 +137,17 @@ def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tup
     adjusted, bounded = any(lift.get("adjusted") for lift in lifts), any(map(_has_bounds, lifts))
     rows = []
     for lift in lifts:
-        row = [lift["target"], lift["metric"], format_interval(lift["relative"], percent=True)]
+        row = [lift["target"], lift["metric"], interval_text(lift["relative"], percent=True)]
         other = lift.get("adjusted")
         if adjusted:
             row += (
-                [format_interval(other["relative"], percent=True), format_share(other["variance_reduced_by"])]
+                [interval_text(other["relative"], percent=True), format_percent(other["variance_reduced_by"], 0)]
                 if other
                 else ["", ""]
             )
         if bounded:
             row.append(_by_range(lift))
-        row += [format_interval(lift["absolute"]), format_number(lift["level"]), format_number(lift["control"])]
+        row += [interval_text(lift["absolute"]), format_number(lift["level"]), format_number(lift["control"])]
         row.append({"up": "rose", "down": "fell", "unclear": "not clear"}[(other or lift)["told"]])
         rows.append(tuple(row))
     more = [*(("adjusted", "variance reduced by") if adjusted else ()), *(("by its range",) if bounded else ())]
@@ -152,9 +159,9 @@ def _by_range(lift: Mapping[str, Any]) -> str:
         return ""
     bounded = lift["bounded"]
     return (
-        format_interval(bounded["absolute"])
+        interval_text(bounded["absolute"])
         if bounded["relative"] is None
-        else format_interval(bounded["relative"], percent=True)
+        else interval_text(bounded["relative"], percent=True)
     )
 
 
@@ -188,7 +195,7 @@ def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
             found.setdefault(lift["metric"], []).append(lift["adjusted"]["variance_reduced_by"] or 0.0)
     parts = []
     for metric, reductions in found.items():
-        least, most = format_share(min(reductions)), format_share(max(reductions))
+        least, most = format_percent(min(reductions), 0), format_percent(max(reductions), 0)
         parts.append(f"{least if least == most else f'{least} to {most}'} in {metric}")
     if not parts:
         return ()
@@ -214,8 +221,8 @@ def _confirmation(confirmation: Mapping[str, Any], opening: str | None) -> Itera
             (
                 one["target"],
                 one["metric"],
-                format_percentage(one["predicted"]),
-                format_interval(one["realised"], percent=True),
+                format_lift(one["predicted"]),
+                interval_text(one["realised"], percent=True),
                 "as predicted" if one["inside"] else "outside" if one["inside"] is not None else "",
             )
             for one in confirmation["predicted"]
@@ -232,9 +239,9 @@ def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tupl
     """Arms down, metrics across, relative lifts with their intervals; beside them the adjusted ones."""
     cells = {}
     for lift in lifts:
-        cells[lift["target"], lift["metric"]] = format_interval(lift["relative"], percent=True)
+        cells[lift["target"], lift["metric"]] = interval_text(lift["relative"], percent=True)
         if lift.get("adjusted"):
-            cells[lift["target"], f"{lift['metric']}, adjusted"] = format_interval(
+            cells[lift["target"], f"{lift['metric']}, adjusted"] = interval_text(
                 lift["adjusted"]["relative"], percent=True
             )
     metrics = list(dict.fromkeys(metric for _, metric in cells))
@@ -285,7 +292,7 @@ def _blend(report: Mapping[str, Any]) -> ReportSection:
     if answer.get("outlook"):
         words.append(f"Advice: {answer['outlook']['advice']}.")
     return ReportSection(
-        "The blend", tuple(words), ("candidate", "share"), tuple((n, f"{p:.1%}") for n, p in rows[:SHOWN])
+        "The blend", tuple(words), ("candidate", "share"), tuple((n, format_percent(p)) for n, p in rows[:SHOWN])
     )
 
 
@@ -299,9 +306,9 @@ def _guardrails(rails: Sequence[Mapping[str, Any]]) -> ReportSection:
                 f"{SIDE_TEXT[rail['side']]} {rail['at']} ({kind})",
                 str(rail["floor"]),
                 basis_text(rail["judged"], rail["allowed"]),
-                "" if rail["holds"] is None else f"{rail['holds']:.1%}",
+                "" if rail["holds"] is None else format_percent(rail["holds"]),
                 rail["state"] or "",
-                "" if rail["p_value"] is None else f"{rail['p_value']:.2g}",
+                format_p_value(rail["p_value"]),
             )
         )
     header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
@@ -316,7 +323,7 @@ def _quality(told: Mapping[str, Any]) -> ReportSection:
         said = "as it should be"
         if suspect is not None:
             said = f"wrong: {suspect['arm']} / {suspect['candidate'] or 'all candidates'}"
-        rows.append(("sample ratio", f"{said} (p = {ratio['p_value']:.2g})"))
+        rows.append(("sample ratio", f"{said} (p = {format_p_value(ratio['p_value'])})"))
     rows += [("sender departs", departure_text(one)) for one in told.get("departures", ())]
     if "understated_errors" in told:
         factors = told["understated_errors"]
@@ -349,7 +356,7 @@ def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> ReportSection:
         name = line["sender"] or "none"
         name = f"{line['name']} ({name})" if line["name"] else name
         counts = (f"{line[key]:,}" for key in ("units", "exposures", "metrics", "rejected"))
-        means = (f"{line['means'][column]:.4g}" if column in line["means"] else "" for column in columns)
+        means = (format_number(line["means"][column]) if column in line["means"] else "" for column in columns)
         rows.append((f"{name}, departs" if line["departs"] else name, *counts, *means))
     header = (kind, "units learned", "exposures", "events", "rejected", *(f"mean {column}" for column in columns))
     return ReportSection(f"Senders by {kind}", (), header, tuple(rows))
@@ -371,8 +378,9 @@ def _books(accounting: Mapping[str, Any]) -> ReportSection:
     more = len(lines) - SHOWN
     words = (f"The {SHOWN} candidates with the most exposures; {more} more are in the JSON.",) if more > 0 else ()
     header = ("candidate", "exposures", "left out", "decided*", "dropped*", "gap*")
-    note = f"* as senders that number their events say, for the latest {_count(len(accounting['versions']), 'policy')}"
-    return ReportSection("Exposures by candidate", (*words, note.replace("policys", "policies")), header, tuple(rows))
+    latest = format_count(len(accounting["versions"]), "policy", "policies")
+    note = f"* as senders that number their events say, for the latest {latest}"
+    return ReportSection("Exposures by candidate", (*words, note), header, tuple(rows))
 
 
 def _rounds(history: Sequence[Mapping[str, Any]]) -> ReportSection:
@@ -389,59 +397,14 @@ def _rounds(history: Sequence[Mapping[str, Any]]) -> ReportSection:
     return ReportSection("Latest rounds", (), ("round", "policy", "state", "units learned from", ""), rows)
 
 
-def format_interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
-    """A number between its ends.
+def interval_text(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
+    """Return a number with the ends of its interval.
 
-    >>> format_interval({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
+    >>> interval_text({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
     '+3.44% (+2.15% to +4.77%)'
     """
-    shown = format_percentage if percent else format_signed
-    if estimate["value"] is None:
-        return "unknown"
-    if estimate["low"] is None or estimate["high"] is None:
-        return f"{shown(estimate['value'])} (unknown)"
-    return f"{shown(estimate['value'])} ({shown(estimate['low'])} to {shown(estimate['high'])})"
-
-
-def format_percentage(value: float | None) -> str:
-    """A share as a signed percentage.
-
-    >>> percentage(0.0344), format_percentage(None)
-    ('+3.44%', 'unknown')
-    """
-    return "unknown" if value is None else f"{value:+.2%}"
-
-
-def format_share(value: float | None) -> str:
-    """A part of something, in whole percents.
-
-    >>> share(0.434), format_share(None)
-    ('43%', '')
-    """
-    return "" if value is None else f"{value:.0%}"
-
-
-def format_signed(value: float) -> str:
-    """A difference with its sign.
-
-    >>> signed(0.5), format_signed(-12345.6)
-    ('+0.5', '-1.235e+04')
-    """
-    return f"{value:+.4g}"
-
-
-def format_number(value: float | None) -> str:
-    """A level with four digits that matter.
-
-    >>> number(12.34567), format_number(None)
-    ('12.35', '')
-    """
-    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"
+    return format_interval(estimate["value"], estimate["low"], estimate["high"], percent=percent)
 
 
 def _part(count: int, share: float | None) -> str:
-    return f"{count:,}" if share is None else f"{count:,} ({share:.2%})"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{count:,}" if share is None else f"{count:,} ({format_percent(share, 2)})"

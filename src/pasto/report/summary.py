@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pasto.formatting import format_confidence
+from pasto.formatting import format_confidence, format_lift, format_percent
 from pasto.inference.guardrail_monitor import GuardrailVerdict
 from pasto.inference.lift import Lift
 from pasto.inference.round_data import WHOLE_ARM
@@ -22,13 +22,13 @@ def summary_paragraph(
 
     Of a lift that is adjusted by what units did before, the adjusted one is told.
 
-    >>> from pasto.inference.lift import Estimate
+    >>> from pasto.inference.lift import LiftEstimate
     >>> def lift(metric, low, value, high):
-    ...     told = Estimate(value, low, high)
+    ...     told = LiftEstimate(value, low, high)
     ...     return Lift("the blend", metric, 1.0, 1.0, told, told, 24, 0.95, True)
     >>> print(summary_paragraph([lift("watch_time", 0.012, 0.02, 0.031), lift("like_rate", -0.01, 0.002, 0.015)]))
-    Over 24 rounds the blend raised watch_time by 2.0% (1.2% to 3.1%); like_rate cannot be told from the control's
-    (-1.0% to 1.5%). Each interval holds with 95% confidence, however often it is looked at.
+    Over 24 rounds the blend raised watch_time by 2.00% (+1.20% to +3.10%); like_rate cannot be told from the control's
+    (-1.00% to +1.50%). Each interval holds with 95% confidence, however often it is looked at.
     """
     if balance is not None and balance.alarm:
         return _unbalanced(balance, names)
@@ -57,12 +57,12 @@ def _of_target(lifts: Sequence[Lift]) -> str:
     parts = []
     lifts = [lift.best for lift in lifts]
     for lift in lifts:
-        span = f"({lift.relative.low:.1%} to {lift.relative.high:.1%})"
+        span = f"({format_lift(lift.relative.low)} to {format_lift(lift.relative.high)})"
         if lift.absolute.told == "unclear":
             parts.append(f"{lift.metric} cannot be told from the control's {span}")
         else:
             verb = "raised" if lift.absolute.told == "up" else "lowered"
-            parts.append(f"{verb} {lift.metric} by {abs(lift.relative.value):.1%} {span}")
+            parts.append(f"{verb} {lift.metric} by {abs(lift.relative.value):.2%} {span}")
     opening = f"Over {rounds} round{'s' if rounds > 1 else ''} {lifts[0].target}"
     if lifts[0].absolute.told == "unclear":
         return f"{opening}: {'; '.join(parts)}."
@@ -78,6 +78,6 @@ def _unbalanced(balance: SampleRatioCheck, names: Sequence[str]) -> str:
         name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
         units = f"the units that the arm {arm} sent to {name}"
     return (
-        f"Nothing can be claimed: of {units}, {balance.left:.0%} arrived, and what "
+        f"Nothing can be claimed: of {units}, {format_percent(balance.left, 0)} arrived, and what "
         "lost or doubled them may have picked them by what they did. Find the cause first."
     )

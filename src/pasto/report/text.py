@@ -7,7 +7,8 @@ from textwrap import wrap
 from typing import Any
 
 from pasto.control_characters import escape_control
-from pasto.report.sections import build_sections, format_interval, format_number
+from pasto.formatting import format_number, format_percent
+from pasto.report.sections import build_sections, interval_text
 
 WIDTH = 100
 
@@ -55,21 +56,21 @@ def render_what_if(told: Mapping[str, Any]) -> str:
     answer = told["answer"]
     lines = [told["objective"], ""]
     shares = sorted(answer["probabilities"].items(), key=lambda part: -part[1])
-    lines += render_table(("candidate", "share"), [(name, f"{share:.1%}") for name, share in shares])
+    lines += render_table(("candidate", "share"), [(name, format_percent(share)) for name, share in shares])
     rows = [
         (
             name,
             format_number(level["value"]),
-            format_interval(told["lifts"][name], percent=True) if name in told["lifts"] else "",
+            interval_text(told["lifts"][name], percent=True) if name in told["lifts"] else "",
         )
         for name, level in told["metrics"].items()
     ]
     lines += ["", *render_table(("metric", "expected", "lift over the baseline"), rows)]
     if told["prices"]:
-        priced = [(name, format_interval(price)) for name, price in told["prices"].items()]
+        priced = [(name, interval_text(price)) for name, price in told["prices"].items()]
         lines += ["", *render_table(("guardrail", "what relaxing it by one unit buys"), priced)]
     if not answer["feasible"]:
-        missed = ", ".join(f"{name} by {amount:.3g}" for name, amount in answer["shortfalls"].items())
+        missed = ", ".join(f"{name} by {format_number(amount)}" for name, amount in answer["shortfalls"].items())
         lines += ["", f"No blend meets every hard guardrail; this one comes nearest and misses {missed}."]
     if told["from_log"]:
         lines += ["", *wrap(f"Not learned, but read from the log: {', '.join(told['from_log'])}.", WIDTH)]

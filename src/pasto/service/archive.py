@@ -23,6 +23,7 @@ import numpy as np
 
 from pasto.errors import OptionError, StoreError
 from pasto.metrics import Column, CovariateWindow, Moments, measure
+from pasto.service.close_record import CloseRecord
 from pasto.service.covariate_window import count_forgotten, needed_from
 from pasto.service.study_file import parse_spec
 from pasto.service.study_state import identity_of
@@ -292,9 +293,9 @@ def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, i
         if close.closed_at >= needed:
             break
         last = close.high_water
-        told = json.loads(close.observed)
-        found += [(one["round"], one["after"], last) for one in told["rounds"] if not one.get("open")]
-        found += [(one["round"], one["after"], one["until"]) for one in told.get("settled", ())]
+        record = CloseRecord.from_text(close.observed)
+        found += [(entry.round, entry.after, last) for entry in record.rounds if not entry.is_correctable]
+        found += [(entry.round, entry.after, entry.until) for entry in record.final]
     return [*found, (0, 0, last)] if found else []
 
 

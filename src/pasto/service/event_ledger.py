@@ -10,11 +10,10 @@ from threading import Lock
 from typing import Any
 
 from pasto.errors import StoreError
-from pasto.service.close_record import clipped_of
+from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import rejected_events
 from pasto.service.reports.sender_report import sender_lines
-from pasto.service.rounds.sender_check import SenderRecord, SenderTotals
 from pasto.store import RejectedNumbers, Store
 from pasto.store.statements import LAST_SEQUENCE
 
@@ -182,18 +181,18 @@ class EventLedger:
         """
         while closes := self._store.closes(self._study, after=books.closed, limit=AT_ONCE):
             for close in closes:
-                told = json.loads(close.observed)
-                for one in (*told["rounds"], *told.get("corrected", ())):
-                    cut = Counter(dict(enumerate(clipped_of(one["moments"]))))
-                    books.clipped.subtract(books.correctable.get(one["round"], {}))
-                    books.clipped.update(cut)
-                    if one.get("open") or one["round"] in books.correctable:
-                        books.correctable[one["round"]] = cut
+                record = CloseRecord.from_text(close.observed)
+                for entry in record.measured:
+                    clipped = Counter(dict(enumerate(entry.cells.count_clipped())))
+                    books.clipped.subtract(books.correctable.get(entry.round, {}))
+                    books.clipped.update(clipped)
+                    if entry.is_correctable or entry.round in books.correctable:
+                        books.correctable[entry.round] = clipped
                     else:
-                        books.observed[one["round"]] = books.unsettled[one["round"]] = close.high_water
-                for one in told.get("settled", ()):
-                    books.correctable.pop(one["round"], None)
-                    books.observed[one["round"]] = books.unsettled[one["round"]] = one["until"]
+                        books.observed[entry.round] = books.unsettled[entry.round] = close.high_water
+                for final in record.final:
+                    books.correctable.pop(final.round, None)
+                    books.observed[final.round] = books.unsettled[final.round] = final.until
             books.closed = closes[-1].round
 
     def _read(self, connection: Any, books: EventCounts, since: int, until: int) -> None:

@@ -26,7 +26,9 @@ class RejectionCounter:
     """Counts rejected events for the store.
 
     >>> counter = RejectionCounter()
-    >>> counted = counter.count(1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
+    >>> counted = counter.count(
+    ...     1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), RejectedEvent(1, "b", "version is 8")]
+    ... )
     >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
     ([('version is 7', 2)], (RejectedNumbers(source='web-1', events=1, first=3, last=3),))
     >>> again = [RejectedEvent(0, "a", "version is 7")]

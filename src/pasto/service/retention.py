@@ -24,7 +24,7 @@ class Retention:
     >>> from pasto.store import open_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = open_store("memory:")
-    ...     Keeping(store, Archive(folder)).archive("feed")
+    ...     Retention(store, Archive(folder)).archive("feed")
     Traceback (most recent call last):
     pasto.errors.UnknownStudyError: there is no study 'feed'; create it first, or check the name
     >>> store.close()

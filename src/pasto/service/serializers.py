@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from pasto.service.close_record import units_of
+from pasto.service.close_record import CloseRecord
 from pasto.service.lifecycle import allowed
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.rounds.held_rounds import held_rounds
@@ -47,7 +48,7 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
         "maturing_rounds": [one.round for one in details.waiting],
         "held": held_rounds(details),
         "paused_from": details.paused_from,
-        "breaker": {"verdicts": list(details.breaker.verdicts), "tripped": details.breaker.tripped},
+        "breaker": {"verdicts": [asdict(one) for one in details.breaker.verdicts], "tripped": details.breaker.tripped},
         "actions": list(allowed(row.state)),
         "warnings": list(spec.warnings),
         "document": spec.document,
@@ -61,20 +62,20 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
 
 def close_summary(close: CloseRow) -> dict[str, Any]:
     """A closed round: what it was, what was learned at its end, and what followed."""
-    told = json.loads(close.observed)
+    record = CloseRecord.from_text(close.observed)
     return {
         "round": close.round,
         "version": close.version,
         "next_version": close.next_version,
-        "state": told["state"],
-        "next_state": told["next"]["state"],
-        "learned_from": [one["round"] for one in told["rounds"]],
-        "corrected": [one["round"] for one in told.get("corrected", ())],
-        "held": [one["round"] for one in told.get("held", ())],
-        "units": sum(units_of(one["moments"]) for one in told["rounds"]),
-        "interim_units": None if "look" not in told else units_of(told["look"]["moments"]),
-        "breaker": told.get("breaker", []),
-        "problems": told["problems"],
+        "state": record.state,
+        "next_state": record.next_phase.state,
+        "learned_from": [entry.round for entry in record.rounds],
+        "corrected": [entry.round for entry in record.corrected],
+        "held": [entry.round for entry in record.held],
+        "units": sum(entry.cells.count_units() for entry in record.rounds),
+        "interim_units": None if record.look is None else record.look.cells.count_units(),
+        "breaker": [asdict(verdict) for verdict in record.verdicts or ()],
+        "problems": list(record.problems),
         "high_water": close.high_water,
         "learner_checksum": close.learner_checksum,
         "closed_at": close.closed_at,

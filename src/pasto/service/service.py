@@ -16,6 +16,7 @@ from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError
 from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason
+from pasto.service.close_record import NextPhase
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
 from pasto.service.lifecycle import allowed, check_draft, target
@@ -27,7 +28,8 @@ from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, trim_rows
-from pasto.service.rounds.close import NextPhase, StudyTransition, check_confirmed, horizon_of, messages, prepare_close
+from pasto.service.round_history import judged_rounds
+from pasto.service.rounds.close import StudyTransition, check_confirmed, horizon_of, messages, prepare_close
 from pasto.service.rounds.held_rounds import resolve
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import PHASES, RoundDueCheck, StudyClock, too_many_maturing_rounds
@@ -346,10 +348,9 @@ class Service:
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
         """How each of a study's guardrails stands: 0 holds, 1 at a warning, 2 when it stopped the study."""
-        said = StudyState.from_text(row.details).breaker.verdicts
         found = {rail.name: 0 for rail in self.board.spec(row).guardrails}
-        for verdict in said:
-            found[verdict["name"]] = max(found.get(verdict["name"], 0), SEVERITY[verdict["state"]])
+        for verdict in StudyState.from_text(row.details).breaker.verdicts:
+            found[verdict.name] = max(found.get(verdict.name, 0), SEVERITY[verdict.state])
         return found
 
     # Events
@@ -470,7 +471,12 @@ class Service:
         spec = self.board.spec(row)
         try:
             turned = prepare_close(
-                self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number)
+                self.store,
+                spec,
+                row,
+                terms,
+                now=self._ages.now(row),
+                past=lambda: judged_rounds(self.store, row.number),
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)
@@ -484,7 +490,7 @@ class Service:
         spec = self.board.spec(row)
         if row.state != "confirming" or turned.look is None:
             return judge_confirmation(spec, None)
-        return self._trust.verdict(row, spec, *turned.look, now=self._ages.now(row))
+        return self._trust.verdict(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
 
     def _commit(
         self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a study's present state needs beside its row: rounds ripening or open to correction, and what was frozen."""
+"""Study state: the part of a study's present state that its row stores as JSON, such as its maturing rounds."""
 
 from __future__ import annotations
 
@@ -11,43 +11,46 @@ from typing import Any
 from pasto.records import Blend, Certificate
 from pasto.store import StudyRow
 
+FORMAT = 2
+"""Format of the JSON that is written; texts without a number have format 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class MissingData:
-    """Why a round is held back instead of learned, and what a person decided about it."""
+    """Reason why a round is held instead of learned, with the decision of a person about it."""
 
     findings: tuple[Mapping[str, Any], ...]
-    """What was expected of which metric, and what came."""
+    """Expected and measured totals of each metric that lacks events."""
     until: int
-    """The last event that was in the log when this was found."""
+    """Last event in the log at the time of the check."""
     resolution: str | None = None
-    """"learn" it as it is or "discard" it, at the next close; None until a person says so."""
+    """Decision that the next close applies: "learn" or "discard"; None until a person decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaturingRound:
-    """A learning round that has ended and is not learned yet: its events may still be on their way."""
+    """A learning round that has ended and is not learned yet: some of its events may still arrive."""
 
     round: int
-    """Which is also the version of the policy that was served in it."""
+    """Also the version of the policy that the round served."""
     learned: int
-    """The version of the learner's own policy."""
+    """Version of the learner's own policy."""
     after: int
-    """None of its events has a smaller sequence."""
+    """Sequence number before the round's first event."""
     closed_at: float
     seconds: float | None = None
-    """How long it was served; None in a study that was last closed before this was recorded."""
+    """Time that the round was served; None in states without it."""
     missing: MissingData | None = None
-    """Set while it is held back because events seem to be missing."""
+    """Set while the round is held because events seem to be missing."""
 
     @property
     def is_held(self) -> bool:
-        """Whether only a person, or events that come late, let it be learned."""
+        """True if only late events or a person's decision make the round learnable."""
         return self.missing is not None and self.missing.resolution is None
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> MaturingRound:
-        """Return what a study's details hold."""
+        """Decode a round from the JSON of a study state."""
         missing = saved.get("missing")
         if missing is not None:
             missing = MissingData(**{**missing, "findings": tuple(missing["findings"])})
@@ -56,51 +59,70 @@ class MaturingRound:
 
 @dataclass(frozen=True, slots=True)
 class CorrectableRound:
-    """A learning round that was learned, and is learned anew when late events come."""
+    """A learning round that was learned, and is learned again if late events arrive."""
 
     waiting: MaturingRound
-    """As it was before."""
+    """The round before it was learned."""
     until: int
-    """The last event that may be in what is known of it."""
-    told: int
-    """The round whose close recorded what is known of it."""
+    """Last event that its measurement may contain."""
+    recorded_by: int
+    """Round whose close recorded the latest measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenBlend:
-    """The answer that is being confirmed or deployed."""
+    """The blend that is being confirmed or deployed."""
 
     blend: tuple[tuple[int, float], ...]
     """Candidates and their probabilities."""
     single: int | None
-    """The best single candidate; None where no arm is given to one."""
+    """The best single candidate; None if it has no arm."""
     certified: bool
     split: Mapping[str, float]
-    """The arms' shares of traffic while it is confirmed."""
+    """Shares of the arms in the confirmation."""
     answer: Mapping[str, Any] = field(default_factory=dict)
-    """The whole blend, to be shown."""
+    """The blend as a report shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmVerdict:
+    """Verdict of the guardrail monitor on one guardrail in one arm."""
+
+    name: str
+    arm: str
+    state: str
+    """"holds", "warning" or "breach"."""
+    p_value: float
+    since: int | None = None
+    """Round in which the harm most likely began."""
+    bounded: bool = False
+    """True if the evidence uses the metric's own range instead of the central limit theorem."""
+    judged: str = "control"
+    """Basis of the comparison: "control" or "days"."""
+    allowed: float | None = None
+    """Change against the control that the stop level allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailStatus:
-    """What the breaker knows of a study."""
+    """State of a study's guardrail monitor after its last close."""
 
     since: int = 0
-    """The first round that counts: those before a person re-armed it do not."""
-    verdicts: tuple[Mapping[str, Any], ...] = ()
-    """What it last said, guardrail by guardrail."""
+    """First round that counts as evidence: a person re-armed the monitor before it."""
+    verdicts: tuple[ArmVerdict, ...] = ()
+    """Latest verdict on each guardrail."""
     tripped: Mapping[str, Any] | None = None
-    """When and why it pulled traffic, until a person resumes the study."""
+    """Round, time and reason of the pause that the monitor caused; None after a person resumes the study."""
     carried: Mapping[str, Any] | None = None
-    """What it has gathered, to go on from; None in a study that was last closed before this was kept."""
+    """Evidence for the next close to continue from; None in states older than this field."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyState:
-    """Everything beside the row.
+    """Present state of a study besides the columns of its row.
 
-    >>> details = StudyState(waiting=(MaturingRound(round=3, learned=2, after=90, closed_at=7200.0),))
-    >>> StudyState.from_text(details.to_text()) == details
+    >>> state = StudyState(waiting=(MaturingRound(round=3, learned=2, after=90, closed_at=7200.0),))
+    >>> StudyState.from_text(state.to_text()) == state
     True
     """
 
@@ -108,43 +130,54 @@ class StudyState:
     paused_from: str | None = None
     frozen: FrozenBlend | None = None
     horizon: float | None = None
-    """When a confirmation is to be judged, in seconds since 1970; None judges it at any look."""
+    """Time at which a confirmation is judged, in seconds since 1970; None judges it at any look."""
     breaker: GuardrailStatus = GuardrailStatus()
     correctable: tuple[CorrectableRound, ...] = ()
     identity: str | None = None
-    """What the policies' salts and the archive's folder are named after; None for the name in the study file.
+    """Name in the policies' salts and in the archive's folder; None for the name in the study file.
 
-    Studies that have had one name, one after another, are told apart by it: it never changes.
+    It never changes, and it distinguishes studies that had the same name one after another.
     """
 
+    @property
+    def held_rounds(self) -> set[int]:
+        """Numbers of the rounds that are held because events seem to be missing."""
+        return {entry.round for entry in self.waiting if entry.is_held}
+
     def to_text(self) -> str:
-        """As the store keeps it."""
-        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False)
+        """Encode the state as the JSON that the store holds."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_text(cls, text: str) -> StudyState:
-        """What `to_text` wrote; an empty object is a study without any."""
+        """Decode a state that any release wrote; an empty object is a study without any."""
         saved = json.loads(text)
+        if saved.get("format", 1) == 1:
+            saved["correctable"] = [
+                {("recorded_by" if name == "told" else name): part for name, part in entry.items()}
+                for entry in saved.get("correctable", ())
+            ]
         frozen = saved.get("frozen")
         if frozen is not None:
             frozen = FrozenBlend(**{**frozen, "blend": tuple((int(k), float(share)) for k, share in frozen["blend"])})
-        breaker = saved.get("breaker") or {}
+        status = saved.get("breaker") or {}
+        verdicts = tuple(ArmVerdict(**verdict) for verdict in status.get("verdicts", ()))
         return cls(
             waiting=tuple(map(MaturingRound.from_saved, saved.get("waiting", ()))),
             paused_from=saved.get("paused_from"),
             frozen=frozen,
             horizon=saved.get("horizon"),
-            breaker=GuardrailStatus(**{**breaker, "verdicts": tuple(breaker.get("verdicts", ()))}),
+            breaker=GuardrailStatus(**{**status, "verdicts": verdicts}),
             correctable=tuple(
-                CorrectableRound(**{**one, "waiting": MaturingRound.from_saved(one["waiting"])})
-                for one in saved.get("correctable", ())
+                CorrectableRound(**{**entry, "waiting": MaturingRound.from_saved(entry["waiting"])})
+                for entry in saved["correctable"]
             ),
             identity=saved.get("identity"),
         )
 
 
 def identity_of(row: StudyRow) -> str:
-    """Return what a study's salts and its archive are named after, whatever its name is now.
+    """Return the name in a study's salts and archive folder, which stays if the study is renamed.
 
     >>> identity_of(StudyRow("feed@1", 1, 9, "archived", '{"name":"feed"}', 7, 3, 3, 0.0, 0.0))
     'feed'
@@ -153,7 +186,7 @@ def identity_of(row: StudyRow) -> str:
 
 
 def blend_document(blend: Blend) -> dict[str, Any]:
-    """A blend with names for numbers.
+    """Return a blend in JSON, with candidates by name.
 
     >>> import pasto
     >>> blend = pasto.solve({"x": [2, 0], "y": [-2, 2]}, pasto.maximize("x").keep("y", at_least=0))
@@ -162,7 +195,7 @@ def blend_document(blend: Blend) -> dict[str, Any]:
     ({'0': 0.5, '1': 0.5}, {'y': 0.5}, '1')
     """
     names = blend.names
-    told = {
+    document: dict[str, Any] = {
         "probabilities": {names[k]: blend.probabilities[k] for k in blend.support},
         "value": blend.value,
         "metrics": blend.metrics,
@@ -178,19 +211,19 @@ def blend_document(blend: Blend) -> dict[str, Any]:
     }
     if blend.outlook is not None:
         moves = [{**asdict(move), "candidate": names[move.candidate]} for move in blend.outlook.moves]
-        told["outlook"] = {**asdict(blend.outlook), "moves": moves}
-    plain: dict[str, Any] = _plain(told)
+        document["outlook"] = {**asdict(blend.outlook), "moves": moves}
+    plain: dict[str, Any] = _plain(document)
     return plain
 
 
 def with_joint_bound(answer: Mapping[str, Any] | None, hard: Sequence[str]) -> dict[str, Any] | None:
-    """Return an answer whose certificate also names the hard guardrails, with a bound for all of them together.
+    """Return an answer whose certificate also lists the hard guardrails, with a bound for all of them together.
 
-    An answer that was frozen before this was shown gets it too.
+    It also upgrades answers that were frozen without this bound.
 
     >>> answer = {"certificate": {"confidence": 0.95, "certified": True, "holds": {"a": 0.97, "b": 0.96}}}
-    >>> found = with_joint_bound(answer, ["a", "b"])["certificate"]
-    >>> found["hard"], round(found["joint_lower_bound"], 12)
+    >>> certificate = with_joint_bound(answer, ["a", "b"])["certificate"]
+    >>> certificate["hard"], round(certificate["joint_lower_bound"], 12)
     (['a', 'b'], 0.93)
     """
     if answer is None or not answer.get("certificate"):
@@ -206,7 +239,7 @@ def with_joint_bound(answer: Mapping[str, Any] | None, hard: Sequence[str]) -> d
 
 
 def _plain(value: Any) -> Any:
-    """The same as JSON has it: lists for tuples, null for a number that is not finite."""
+    """Return a value as JSON has it: lists for tuples, null for a number that is not finite."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):

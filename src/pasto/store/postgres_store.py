@@ -50,6 +50,12 @@ _SESSION_NOTE = "secret/session"
 _NUMBERS = "SELECT nextval('events_sequence_seq') FROM generate_series(1, %s)"
 
 
+_NO_CHECKSUMS = (
+    "the server has data_checksums off, so a flipped bit in a stored event may not be noticed; "
+    "stop the server and run `pg_checksums --enable`, or create the cluster with `initdb --data-checksums`"
+)
+
+
 class PostgresStore(SqlStore):
     """Everything in one database; each node writes through one connection and its own thread.
 
@@ -159,6 +165,12 @@ class PostgresStore(SqlStore):
             # The server gives the fields of events back in a form of its own, so their rows have no checksum of ours.
             sealed = [table for table in COLUMNS if table != "events"]
             yield from check_events(lambda statement: _rows(connection, statement), sealed=sealed)
+
+    def find_risks(self) -> list[str]:
+        """Return a sentence if the server would not notice a flipped bit in a stored event."""
+        with self.reading() as connection:
+            (setting,) = connection.execute("SHOW data_checksums").fetchone()
+        return [] if setting == "on" else [_NO_CHECKSUMS]
 
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""

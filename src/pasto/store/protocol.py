@@ -286,6 +286,10 @@ class Store(Protocol):
         """Look for damage, and tell each finding in a sentence; nothing where all is well."""
         ...
 
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence; nothing if all rows have checksums."""
+        ...
+
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
         ...

@@ -29,6 +29,10 @@ class ReadOnlyStore(Protocol):
         """Look for damage, and tell each finding in a sentence."""
         ...
 
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence."""
+        ...
+
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
         ...
@@ -67,6 +71,10 @@ class StoreSnapshot:
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+
+    def find_risks(self) -> Iterable[str]:
+        """Return nothing: the rows of an embedded store have checksums."""
+        return ()
 
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""

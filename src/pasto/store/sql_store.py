@@ -192,6 +192,10 @@ class SqlStore(LettingGo):
     def check(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence."""
 
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence."""
+        return ()
+
     @abstractmethod
     def size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""

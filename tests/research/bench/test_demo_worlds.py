@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from pasto.demo.environment import InProcessEnvironment, read_line
 from pasto.demo.scenario import DemoPlan, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.metrics import Moments
-from pasto.service.close_record import read_cells
+from pasto.service.close_record import CloseRecord
 from pasto.sim import APPLICATIONS, Conditions, known_means
 from pasto.store import Store
 from pasto_research.bench import BENCHMARKS
@@ -79,7 +77,7 @@ def control(store: Store, world: str) -> Moments:
     study = store.study(world)
     assert study is not None
     (close,) = store.closes(study.number, after=0, limit=1)
-    cells = read_cells(json.loads(close.observed)["rounds"][0]["moments"])
+    cells = CloseRecord.from_text(close.observed).rounds[0].cells.moments()
     return next(cell for cell in cells if cell.arm == "control")
 
 

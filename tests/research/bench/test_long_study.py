@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS
+from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, measure, opened
 
@@ -61,8 +61,8 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
 
 def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     service = opened(tmp_path, grow(tmp_path, rounds=5, candidates=60, units=200))
-    rounds = [one for close in service.store.closes(1) for one in json.loads(close.observed)["rounds"]]
-    assert {isinstance(one["moments"], dict) for one in rounds} >= {True}
+    rounds = [entry for close in service.store.closes(1) for entry in CloseRecord.from_text(close.observed).rounds]
+    assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
     assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
     assert [told["units"] for told in service.rounds(NAME)] == [200] * 4
     service.shutdown()

@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from pasto.service.study_file import EXAMPLE, read_document
 from pasto.store import open_store
 
 DOCS = Path(__file__).parents[3] / "docs"
-TEXT = files("pasto.service").joinpath("alerts.yaml").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
 RULES = {rule["alert"]: " ".join(rule["expr"].split()) for rule in yaml.safe_load(TEXT)["groups"][0]["rules"]}
 GOOD = {"accepted": 100, "duplicates": 0, "rejected": []}
 Labels = tuple[tuple[str, str], ...]

@@ -101,7 +101,7 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
         certificate = {**found["certificate"], "certified": True, "holds": {"y": 0.971}}
         return {**found, "certificate": certificate, "feasible": True}
 
-    monkeypatch.setattr(builder, "shown", overconfident)
+    monkeypatch.setattr(builder, "blend_document", overconfident)
     place.service = place.node()
     report = place.service.report("feed")
     (found,) = report["contradictions"]

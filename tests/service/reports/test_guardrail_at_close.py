@@ -162,9 +162,9 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) ->
     close = place.store.closes(1)[-1]
     told = json.loads(close.observed)
     if what == "verdict":
-        told["breaker"][0]["state"] = "holds"
+        told["verdicts"][0]["state"] = "holds"
     else:
-        told["next"]["state"] = "learning"
+        told["next_phase"]["state"] = "learning"
     closes = place.store.closes
 
     def changed(study: int, *, after: int = 0, limit: int = 1000) -> Any:
@@ -190,7 +190,7 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground
             told = json.loads(row.observed)
             if row.round <= tripped:
                 del told["method"]
-                told["breaker"] = [{**one, "p_value": one["p_value"] / 2} for one in told["breaker"]]
+                told["verdicts"] = [{**one, "p_value": one["p_value"] / 2} for one in told["verdicts"]]
             found.append(replace(row, observed=json.dumps(told)))
         return found
 
@@ -215,7 +215,7 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
         raise ArithmeticError("no such luck")
 
     place = playground()
-    monkeypatch.setattr(guardrail_check, "verdicts", fails)
+    monkeypatch.setattr(guardrail_check, "judge_learning", fails)
     closed = place.round()
     assert closed["closed"]
     assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pasto.inference.round_data import CellMoments, MeasuredRound
-from pasto.service.rounds.guardrail_check import find_breach, verdicts_of_phase
+from pasto.service.rounds.guardrail_check import has_breach, judge_phase
 from pasto.service.study_file import StudySpec, parse_spec
 
 STUDIES, LOOKS = 120, 15
@@ -66,7 +66,7 @@ def test_a_blend_that_stands_on_its_floor_is_rarely_pulled(spec: StudySpec, same
     alarms = wolves = 0
     for study in range(STUDIES):
         seen = list(phases(study, 0.95, same=same))
-        alarms += any(find_breach(verdicts_of_phase(spec, one, "deployed", float(look))) for look, one in seen)
+        alarms += any(has_breach(judge_phase(spec, one, "deployed", float(look))) for look, one in seen)
         wolves += any(naive(one) for _, one in seen)
     band = 3.0 * np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms / STUDIES <= 0.05 + band
@@ -80,7 +80,7 @@ def test_a_blend_that_falls_is_pulled_soon(spec: StudySpec) -> None:
         found = [
             look
             for look, one in phases(study, 0.65, same=False)
-            if find_breach(verdicts_of_phase(spec, one, "deployed", float(look)))
+            if has_breach(judge_phase(spec, one, "deployed", float(look)))
         ]
         taken.append(found[0] if found else LOOKS + 1)
     assert np.median(taken) <= 4
@@ -114,16 +114,16 @@ def rated(level: float, *arms: str) -> MeasuredRound:
 def test_a_floor_in_own_units_is_judged_as_a_share_of_the_control(in_own_units: dict[str, Any]) -> None:
     spec = parse_spec(in_own_units)
     low = rated(0.85, "blend", "control")
-    assert verdicts_of_phase(spec, low, "deployed", 6.0) == []
-    (found,) = verdicts_of_phase(spec, low, "deployed", 6.0, {"rate": -0.1})
-    assert (found["state"], found["judged"], found["allowed"]) == ("holds", "control", -0.1)
-    assert find_breach(verdicts_of_phase(spec, low, "deployed", 6.0, {"rate": 0.1}))
+    assert judge_phase(spec, low, "deployed", 6.0) == []
+    (found,) = judge_phase(spec, low, "deployed", 6.0, {"rate": -0.1})
+    assert (found.state, found.judged, found.allowed) == ("holds", "control", -0.1)
+    assert has_breach(judge_phase(spec, low, "deployed", 6.0, {"rate": 0.1}))
 
 
 def test_without_a_control_a_floor_in_own_units_is_judged_over_whole_days(in_own_units: dict[str, Any]) -> None:
     spec = parse_spec({**in_own_units, "traffic": {"control": 0}})
     low = rated(0.85, "blend")
     for elapsed, state in ((6.0, "holds"), (24.0, "breach"), (36.0, "holds"), (480.0, "breach")):
-        (found,) = verdicts_of_phase(spec, low, "deployed", elapsed)
-        assert (found["state"], found["judged"], found["allowed"]) == (state, "days", None)
-    assert find_breach(verdicts_of_phase(spec, rated(0.4, "blend"), "deployed", 6.0))
+        (found,) = judge_phase(spec, low, "deployed", elapsed)
+        assert (found.state, found.judged, found.allowed) == (state, "days", None)
+    assert has_breach(judge_phase(spec, rated(0.4, "blend"), "deployed", 6.0))

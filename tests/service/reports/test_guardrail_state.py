@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
 from pasto.metrics.moments import build_moments
-from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, judged_round, rearm
+from pasto.service.round_history import judged_round
+from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import floors
 from pasto.service.study_state import GuardrailStatus, StudyState
@@ -66,7 +67,7 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
 
 def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
-    return [(one["name"], one["state"], one["p_value"]) for one in judged.said]
+    return [(one.name, one.state, one.p_value) for one in judged.said]
 
 
 def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
@@ -154,7 +155,7 @@ def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Study
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
     assert judged.said == []
-    assert judged.problems[0].startswith("the breaker could not judge: BadMeasurement")
+    assert judged.problems[0].startswith("the breaker could not judge: MeasurementError")
     assert judged.carried == before.carried
 
 

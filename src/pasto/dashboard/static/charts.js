@@ -3,8 +3,7 @@
 
 const Charts = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const percent = (share) => (share == null ? "–" : (100 * share).toFixed(1) + "%");
-  const short = (value, digits = 4) => (value == null ? "–" : Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits }).replace("-", "−"));
+  const { formatConfidence, formatLift, formatNumber, formatPercent } = Formatting;
 
   function make(tag, text, attributes = {}) {
     const found = document.createElement(tag);
@@ -51,7 +50,7 @@ const Charts = (() => {
 
   function axes(format) {
     const line = { stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
-    const whole = (_, splits) => splits.map((value) => (Number.isInteger(value) ? value.toLocaleString("en") : ""));
+    const whole = (_, splits) => splits.map((value) => (Number.isInteger(value) ? formatNumber(value) : ""));
     return [{ ...line, values: whole, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000, 1000000] }, { ...line, values: (_, splits) => splits.map(format), size: 58 }];
   }
 
@@ -100,7 +99,7 @@ const Charts = (() => {
     });
     const stepped = uPlot.paths.stepped({ align: 1 });
     const series = sums.map((_, at) => ({ label: labels[at], stroke: colours[at], fill: faded(colours[at], 0.85), width: 0, paths: stepped, points: { show: false } }));
-    const text = `Shares of ${count} candidates by round. Now: ` + labels.map((name, at) => `${name} ${percent(parts[at][parts[at].length - 1])}`).join(", ");
+    const text = `Shares of ${count} candidates by round. Now: ` + labels.map((name, at) => `${name} ${formatPercent(parts[at][parts[at].length - 1])}`).join(", ");
     const open = draw(place, text, {
       height: 260,
       scales: { x: { time: false, range: (_, low, high) => [low, high] }, y: { range: [0, 1] } },
@@ -108,20 +107,20 @@ const Charts = (() => {
       series: [{}, ...series.reverse()],
     }, [x, ...sums.slice().reverse()]);
     const keys = make("ul", null, { class: "keys" });
-    labels.forEach((name, at) => keys.append(key(others && at === labels.length - 1 ? "others" : kinds[at], `${name} ${percent(parts[at][parts[at].length - 1])}`)));
+    labels.forEach((name, at) => keys.append(key(others && at === labels.length - 1 ? "others" : kinds[at], `${name} ${formatPercent(parts[at][parts[at].length - 1])}`)));
     place.append(keys, note(told));
-    const rows = latest(versions.map((version, at) => [version, told.policy.states[at], ...parts.map((part) => percent(part[at]))]));
+    const rows = latest(versions.map((version, at) => [version, told.policy.states[at], ...parts.map((part) => formatPercent(part[at]))]));
     place.append(table("Shares by policy, the newest first", ["Policy", "State", ...labels], rows));
     if (open) place.querySelector("details").open = true;
   }
 
   function note(told) {
-    return make("p", told.stride > 1 ? `Rounds ${told.first.toLocaleString("en")} to ${told.last.toLocaleString("en")}; every ${told.stride.toLocaleString("en")}th is drawn.` : "", { class: "quiet" });
+    return make("p", told.stride > 1 ? `Rounds ${formatNumber(told.first)} to ${formatNumber(told.last)}; every ${formatNumber(told.stride)}th is drawn.` : "", { class: "quiet" });
   }
 
   function metric(place, one) {
     const unit = one.relative ? "%" : "";
-    const signs = (value) => (value == null ? "–" : (one.relative && value > 0 ? "+" : "") + short(value, 3) + unit);
+    const formatValue = one.relative ? formatLift : formatNumber;
     const title = make("h3", one.name + " ");
     title.append(make("span", one.role === "goal" ? "goal" : `${one.side === "at_least" ? "≥" : "≤"} ${one.limit}, floor ${one.floor_written} judged ${one.judged}`, { class: "quiet" }));
     let picture = place.querySelector("figure");
@@ -141,11 +140,11 @@ const Charts = (() => {
     if (one.floor != null && one.floor !== one.at) lines.push([one.floor, css("--bad"), [6, 4]]);
     if (one.relative) lines.push([0, css("--line"), []]);
     const colour = css(one.role === "goal" ? "--c0" : "--c2");
-    const text = `${one.name} by round${one.relative ? ", in percent over the control" : ""}. Last: ${signs(one.value[last])}, between ${signs(one.low[last])} and ${signs(one.high[last])}`;
+    const text = `${one.name} by round${one.relative ? ", in percent over the control" : ""}. Last: ${formatValue(one.value[last])}, between ${formatValue(one.low[last])} and ${formatValue(one.high[last])}`;
     const open = draw(picture, text, {
       height: 200,
       scales: { x: { time: false, range: (_, from, to) => (from === to ? [from - 1, to + 1] : [from, to]) }, y: { range: [low, high] } },
-      axes: axes((value) => short(value) + unit),
+      axes: axes((value) => formatNumber(value) + unit),
       series: [
         {},
         { stroke: "transparent", points: { show: false } },
@@ -158,8 +157,8 @@ const Charts = (() => {
         if (one.rounds.length === 1) whisker(plot, one, colour);  // a band needs two rounds
       }] },
     }, [one.rounds, clamp(one.low, low, high), clamp(one.high, low, high), one.value]);
-    picture.append(make("p", `Last: ${signs(one.value[last])} (${signs(one.low[last])} to ${signs(one.high[last])}, ${Number((100 * one.confidence).toPrecision(10))}%${one.relative ? " over the control" : ""})`, { class: "quiet" }));
-    const rows = latest(one.rounds.map((round, at) => [round, one.units[at].toLocaleString("en"), short(one.control[at]), short(one.served[at]), signs(one.value[at]), signs(one.low[at]), signs(one.high[at])]));
+    picture.append(make("p", `Last: ${formatValue(one.value[last])} (${formatValue(one.low[last])} to ${formatValue(one.high[last])}, ${formatConfidence(one.confidence)}${one.relative ? " over the control" : ""})`, { class: "quiet" }));
+    const rows = latest(one.rounds.map((round, at) => [round, formatNumber(one.units[at]), formatNumber(one.control[at]), formatNumber(one.served[at]), formatValue(one.value[at]), formatValue(one.low[at]), formatValue(one.high[at])]));
     picture.append(table(`${one.name} by round, the newest first`, ["Round", "Units", "Control", "Served", one.relative ? "Lift" : "Level", "Low", "High"], rows));
     if (open) picture.querySelector("details").open = true;
   }
@@ -210,5 +209,5 @@ const Charts = (() => {
     told.metrics.forEach((one, at) => metric(place.children[at], one));
   }
 
-  return { policy, metrics, make, key, short };
+  return { policy, metrics, make, key };
 })();

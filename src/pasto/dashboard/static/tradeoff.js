@@ -4,7 +4,8 @@
 const Tradeoff = (() => {
   const SPACE = "http://www.w3.org/2000/svg";
   const WIDTH = 560, HEIGHT = 380, LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 44;
-  const { make, key, short } = Charts;
+  const { make, key } = Charts;
+  const { formatNumber, formatPercent } = Formatting;
   const state = { limits: {}, across: 0, asked: 0 };
 
   function shape(tag, attributes, text) {
@@ -52,7 +53,7 @@ const Tradeoff = (() => {
       let timer;
       slider.addEventListener("input", () => {
         state.limits[at] = slider.value;
-        value.textContent = short(Number(slider.value)) + rail.unit;
+        value.textContent = formatNumber(Number(slider.value)) + rail.unit;
         clearTimeout(timer);
         timer = setTimeout(() => load(place), 60);
       });
@@ -68,8 +69,8 @@ const Tradeoff = (() => {
     told.rails.forEach((rail, at) => {
       const slider = place.querySelector(`#limit${at}`);
       if (document.activeElement !== slider || !(at in state.limits)) slider.value = rail.at;
-      place.querySelector(`#value${at}`).textContent = short(rail.at) + rail.unit;
-      slider.setAttribute("aria-valuetext", short(rail.at) + rail.unit);
+      place.querySelector(`#value${at}`).textContent = formatNumber(rail.at) + rail.unit;
+      slider.setAttribute("aria-valuetext", formatNumber(rail.at) + rail.unit);
     });
     drawn(place.querySelector(".picture"), told);
     const found = place.querySelector(".found");
@@ -80,8 +81,8 @@ const Tradeoff = (() => {
     const list = make("dl", null, { class: "facts tall" });
     const fact = (name, text) => { const pair = make("div"); pair.append(make("dt", name), make("dd", text)); list.append(pair); };
     const shares = Object.entries(blend.probabilities).sort((a, b) => b[1] - a[1]);
-    fact("Best blend", shares.slice(0, 6).map(([name, share]) => `${(100 * share).toFixed(1)}% ${name}`).join(" + ") + (shares.length > 6 ? ` + ${shares.length - 6} more` : ""));
-    fact(`Its ${told.goal.name}`, short(blend.y) + told.goal.unit + (told.goal.unit ? " over the baseline" : ""));
+    fact("Best blend", shares.slice(0, 6).map(([name, share]) => `${formatPercent(share)} ${name}`).join(" + ") + (shares.length > 6 ? ` + ${shares.length - 6} more` : ""));
+    fact(`Its ${told.goal.name}`, formatNumber(blend.y) + told.goal.unit + (told.goal.unit ? " over the baseline" : ""));
     fact("Best single", blend.single ?? "none meets every limit");
     found.append(list);
   }
@@ -95,8 +96,8 @@ const Tradeoff = (() => {
     const y = (value) => HEIGHT - BOTTOM - ((value - bottom) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot", role: "img" });
     svg.append(shape("title", {}, `${told.goal.name} against ${rail.name}: ${told.candidates} single candidates and the best blend`));
-    for (const at of ticks(left, right)) svg.append(shape("line", { class: "axis", x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }), shape("text", { x: x(at), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, short(at) + rail.unit));
-    for (const at of ticks(bottom, top)) svg.append(shape("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(at), y2: y(at) }), shape("text", { x: LEFT - 6, y: y(at) + 4, "text-anchor": "end" }, short(at) + told.goal.unit));
+    for (const at of ticks(left, right)) svg.append(shape("line", { class: "axis", x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }), shape("text", { x: x(at), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, formatNumber(at) + rail.unit));
+    for (const at of ticks(bottom, top)) svg.append(shape("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(at), y2: y(at) }), shape("text", { x: LEFT - 6, y: y(at) + 4, "text-anchor": "end" }, formatNumber(at) + told.goal.unit));
     svg.append(shape("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, rail.name), shape("text", { x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, told.goal.name));
     svg.append(shape("line", { class: "limit", x1: x(rail.at), x2: x(rail.at), y1: TOP, y2: HEIGHT - BOTTOM }));
     for (const point of told.singles.filter((each) => !each.role)) dot(svg, x(point.x), y(point.y), 4, "single", point.name);

@@ -183,7 +183,7 @@ def build_confirmation(
 def has_enough_data(units: Mapping[str, int]) -> bool:
     """Whether a confirmation has seen anything that a decision could rest on.
 
-    >>> enough({"control": 60, "blend": 60}), has_enough_data({"control": 60})
+    >>> has_enough_data({"control": 60, "blend": 60}), has_enough_data({"control": 60})
     (True, False)
     """
     return min(units.get("control", 0), units.get("blend", 0)) >= ENOUGH

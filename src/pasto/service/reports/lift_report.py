@@ -110,7 +110,7 @@ def ranges(spec: StudySpec) -> dict[str, ValueRange]:
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> ranges(read_spec(EXAMPLE, "yaml"))
-    {'watch_time': Range(low=0.0, high=7200.0)}
+    {'watch_time': ValueRange(low=0.0, high=7200.0)}
     """
     return {
         name: ValueRange(metric.numerator.low, metric.numerator.high)

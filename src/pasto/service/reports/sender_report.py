@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pasto.metrics import OTHER_SOURCES
-from pasto.service.rounds.sender_check import SenderTotals
+from pasto.service.close_record import SenderTotals
 
 MAX_LINES = 20
 """Senders that have a line of their own; the rest are summed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,7 +12,16 @@ from pasto.inference.guardrail_monitor import METHOD
 from pasto.metrics import Moments, covariances
 from pasto.records import Observation
 from pasto.report.guardrail_text import verdict_text
-from pasto.service.close_record import write_cells
+from pasto.service.close_record import (
+    OWN_TABLES,
+    CloseRecord,
+    FinalRound,
+    HeldRound,
+    NextPhase,
+    RecordedLook,
+    RecordedRound,
+    StoredCells,
+)
 from pasto.service.lifecycle import UNCONFIRMED
 from pasto.service.publisher import build_policy, freeze_blend, hold_policy
 from pasto.service.reports.confirmation_report import ENOUGH, has_enough_data
@@ -21,12 +29,12 @@ from pasto.service.rounds.guardrail_check import (
     Past,
     after_close,
     check_guardrails,
+    describe_breach,
     holding,
     must_pause,
     newly_warned,
     nothing,
     rearm,
-    reason,
 )
 from pasto.service.rounds.inputs import CloseInputs, Look, read_close_inputs
 from pasto.service.rounds.late_events import build_correction, recorded
@@ -41,25 +49,9 @@ from pasto.service.rounds.learner_step import (
 from pasto.service.rounds.round_clock import PHASES
 from pasto.service.rounds.sender_check import show_sender
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, StudyState
+from pasto.service.study_state import ArmVerdict, FrozenBlend, GuardrailStatus, MaturingRound, StudyState
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
-
-OWN_TABLES = "own tables"
-"""The engine that a close names where it measured a team's tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextPhase:
-    """What the next round shall be."""
-
-    state: str
-    split: Mapping[str, float] | None = None
-    """The arms' shares, where it confirms."""
-    hold: str = "blend"
-    """What to stand still on, where it is paused."""
-    horizon: float | None = None
-    """When it is to be judged, where it confirms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +90,7 @@ def should_learn(before: str, terms: NextPhase) -> bool:
 
     A pause never waits for it, and what was frozen does not need it.
 
-    >>> learns("learning", NextPhase("learning")), should_learn("learning", Terms("paused"))
+    >>> should_learn("learning", NextPhase("learning")), should_learn("learning", NextPhase("paused"))
     (True, False)
     """
     return (before == "learning" and terms.state in ("learning", "confirming", "deployed")) or (
@@ -129,7 +121,7 @@ def prepare_close(
     trip: str | None = None
     if must_pause(terms.state, judged.said):
         terms = NextPhase("paused", hold=holding(row.state))
-        trip = reason(spec, judged.said)
+        trip = describe_breach(spec, judged.said)
     if learning:
         lessons = [round_observations(spec, one, moments) for one, moments in seen.matured]
         stepped = update_learner(seen.saved, lessons, _revision(store, spec, row.number, seen, stay))
@@ -157,17 +149,16 @@ def prepare_close(
         round=row.round,
         version=row.version,
         high_water=seen.high_water,
-        observed=_observed(
+        observed=_close_record(
             seen,
             stay,
             state=row.state,
             learns=learning,
             engine=store.dialect if spec.source is None else OWN_TABLES,
-            problems=list(problems),
-            breaker=list(judged.said),
-            method=METHOD,
-            next=asdict(terms),
-        ),
+            problems=problems,
+            verdicts=judged.said,
+            next_phase=terms,
+        ).to_text(),
         learner_checksum=stepped.checksum,
         next_version=row.version if policy is None else row.version + 1,
         closed_at=now,
@@ -189,7 +180,7 @@ def prepare_close(
         learned_from=tuple(one.round for one in seen.due),
         corrected=tuple(seen.late.moments),
         held=tuple(one.round for one in seen.checked.held),
-        newly_held=tuple(one.round for one in seen.checked.held if one.round not in _held_rounds(details)),
+        newly_held=tuple(one.round for one in seen.checked.held if one.round not in details.held_rounds),
         discarded=tuple(one.round for one in seen.checked.discarded),
         problems=problems,
         published=policy,
@@ -298,51 +289,60 @@ def _revision(store: Store, spec: StudySpec, study: int, seen: CloseInputs, stay
     return build_correction([*known], seen.late.moments, [one.round for one in seen.due], stay, recall)
 
 
-def _observed(seen: CloseInputs, stay: Collection[int], *, learns: bool, **told: Any) -> str:
-    """The close in JSON: what was learned from, what it measured, what the breaker said, and what came next.
-
-    Of rounds that were learned before it tells those it corrects, and those that are final from now on.
-    """
-    late = seen.late
-    told |= {"learns": learns, "rounds": [_round(one, moments, stay) for one, moments in seen.matured]}
-    for record in told["rounds"]:
-        if record["round"] in seen.checked.accepted:
-            record["accepted"] = True
-    if seen.checked.held:
-        told["held"] = [_held_record(one) for one in seen.checked.held]
-    again = [one.waiting for one in late.known if one.waiting.round in late.moments]
-    if again:
-        told["corrected"] = [_round(one, late.moments[one.round], stay) for one in again]
-    ended = [
-        {"round": one.waiting.round, "after": one.waiting.after, "until": seen.high_water if learns else one.until}
-        for one in late.known
-        if one.waiting.round not in stay
+def _close_record(
+    inputs: CloseInputs,
+    correctable: Collection[int],
+    *,
+    state: str,
+    learns: bool,
+    engine: str,
+    problems: tuple[str, ...],
+    verdicts: Sequence[ArmVerdict],
+    next_phase: NextPhase,
+) -> CloseRecord:
+    """Return the record of a close; of rounds that were learned before, it holds the corrected and the final ones."""
+    late = inputs.late
+    corrected = [entry.waiting for entry in late.known if entry.waiting.round in late.moments]
+    final = [
+        FinalRound(entry.waiting.round, entry.waiting.after, inputs.high_water if learns else entry.until)
+        for entry in late.known
+        if entry.waiting.round not in correctable
     ]
-    ended += [{"round": one.round, "after": one.after, "until": seen.high_water} for one in seen.checked.discarded]
-    if ended:
-        told["settled"] = ended
-    if seen.senders is not None:
-        told["senders"] = seen.senders.plain()
-    if seen.look is not None:
-        told["look"] = {"elapsed": seen.look.elapsed, "moments": write_cells(seen.look.moments)}
-    return json.dumps(told, separators=(",", ":"), allow_nan=False)
+    final += [FinalRound(entry.round, entry.after, inputs.high_water) for entry in inputs.checked.discarded]
 
+    def recorded_round(entry: MaturingRound, cells: Sequence[Moments], *, is_accepted: bool = False) -> RecordedRound:
+        return RecordedRound(
+            round=entry.round,
+            learner_version=entry.learned,
+            after=entry.after,
+            cells=StoredCells.from_moments(cells),
+            seconds=entry.seconds,
+            is_correctable=entry.round in correctable,
+            is_accepted=is_accepted,
+        )
 
-def _held_rounds(details: StudyState) -> set[int]:
-    return {one.round for one in details.waiting if one.is_held}
-
-
-def _held_record(one: MaturingRound) -> dict[str, Any]:
-    return {"round": one.round, "findings": [] if one.missing is None else list(one.missing.findings)}
-
-
-def _round(one: MaturingRound, measured: Sequence[Moments], stay: Collection[int]) -> dict[str, Any]:
-    """A round as a close records it: what it measured, and whether that may still be corrected."""
-    told: dict[str, Any] = {"round": one.round, "learned": one.learned, "after": one.after}
-    if one.seconds is not None:
-        told["seconds"] = one.seconds
-    told["moments"] = write_cells(measured)
-    return {**told, "open": True} if one.round in stay else told
+    accepted = inputs.checked.accepted
+    look = inputs.look
+    return CloseRecord(
+        state=state,
+        learns=learns,
+        engine=engine,
+        next_phase=next_phase,
+        rounds=tuple(
+            recorded_round(entry, cells, is_accepted=entry.round in accepted) for entry, cells in inputs.matured
+        ),
+        corrected=tuple(recorded_round(entry, late.moments[entry.round]) for entry in corrected),
+        held=tuple(
+            HeldRound(entry.round, () if entry.missing is None else entry.missing.findings)
+            for entry in inputs.checked.held
+        ),
+        final=tuple(final),
+        look=None if look is None else RecordedLook(look.elapsed, StoredCells.from_moments(look.moments)),
+        senders=inputs.senders,
+        verdicts=tuple(verdicts),
+        method=METHOD,
+        problems=problems,
+    )
 
 
 DAY = 86400.0
@@ -405,7 +405,7 @@ def check_confirmed(name: str, turned: StudyTransition, verdict: Mapping[str, An
 def messages(study: str, turned: StudyTransition) -> Iterator[dict[str, Any]]:
     """Return what a webhook gets of a close: warnings, a trip, senders that depart, and rounds that are held back."""
     about = {"study": study, "round": turned.after.round, "version": turned.after.version, "state": turned.after.state}
-    verdicts = [dict(verdict) for verdict in turned.breaker.verdicts]
+    verdicts = [asdict(verdict) for verdict in turned.breaker.verdicts]
     if turned.trip is not None:
         yield {"event": "trip", **about, "reason": turned.trip, "verdicts": verdicts}
     elif turned.warned:

@@ -6,7 +6,6 @@ learned when they are there, or when a person says so.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
 from pasto.inference.round_data import CellTable
 from pasto.metrics import Column, Moments
-from pasto.service.close_record import table_of
+from pasto.service.close_record import CloseRecord
 from pasto.service.rounds.late_events import LateCorrections, correctable_rounds, recorded
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound, MissingData
@@ -125,14 +124,13 @@ def _earlier_rounds(store: Store, columns: Sequence[Column], study: int, last: i
     while until > max(0, last - MAX_CLOSES) and len(found) < MAX_EARLIER_ROUNDS:
         first = max(1, until - MAX_EARLIER_ROUNDS + 1)
         for close in reversed(store.closes(study, after=first - 1, limit=until - first + 1)):
-            record = json.loads(close.observed)
-            for one in record.get("corrected", ()):
-                if one["round"] not in corrected:
-                    corrected[one["round"]] = _totals(table_of(one["moments"]), columns)
-            for one in reversed(record["rounds"]):
-                number = one["round"]
-                found[number] = corrected.get(number) or _totals(table_of(one["moments"]), columns)
-                if one.get("accepted") or len(found) >= MAX_EARLIER_ROUNDS:
+            record = CloseRecord.from_text(close.observed)
+            for entry in record.corrected:
+                if entry.round not in corrected:
+                    corrected[entry.round] = _totals(entry.cells.table(), columns)
+            for entry in reversed(record.rounds):
+                found[entry.round] = corrected.get(entry.round) or _totals(entry.cells.table(), columns)
+                if entry.is_accepted or len(found) >= MAX_EARLIER_ROUNDS:
                     return list(reversed(found.items()))
         until = first - 1
     return list(reversed(found.items()))

@@ -16,15 +16,16 @@ from pasto.inference.change_detection import MIXTURE
 from pasto.inference.comparison import WARM
 from pasto.inference.guardrail_evidence import StopLevel
 from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
-from pasto.inference.round_data import CellMoments, CellTable, MeasuredCell, MeasuredRound, RoundRecord, record_rounds
+from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
+from pasto.service.round_history import join_arms, judged_round
 from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.rounds.round_clock import PHASES
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floors
-from pasto.service.study_state import GuardrailStatus
+from pasto.service.study_state import ArmVerdict, GuardrailStatus
 
 CONFIDENCE = 0.95
 """That a phase of a study in which nothing falls through a floor is never stopped for it."""
@@ -39,30 +40,25 @@ GROWING = ("sum", "count", "any", "max")
 """What makes a unit's number grow with the time it is watched."""
 
 
-def judged_round(number: int, measured: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
-    """A round as the breaker sees it: its control, and all that the learner served as one cell."""
-    return MeasuredRound(number, {}, _wholes(("control", "learner"), measured), seconds)
+def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdict]:
+    """Return the verdict on every guardrail after learning rounds; [] while there is nothing to judge."""
+    return [_arm_verdict(verdict) for verdict in monitor.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
 
 
-def verdicts(spec: StudySpec, vigil: GuardrailMonitor) -> list[dict[str, Any]]:
-    """What the breaker says of every guardrail after learning rounds, in JSON; [] while there is nothing to judge."""
-    return [_shown(told) for told in vigil.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
-
-
-def verdicts_of_phase(
+def judge_phase(
     spec: StudySpec,
     measured: MeasuredRound,
     state: str,
     elapsed: float,
     allowed: Mapping[str, float] = MappingProxyType({}),
-) -> list[dict[str, Any]]:
+) -> list[ArmVerdict]:
     """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
 
     Such a phase is judged whole, as a sum that grows: harm that begins late shows late. What a unit adds up grows with
     the phase, so a floor in the metric's own units is taken as the change against the control that it allowed while
     the study learned: `allowed`, by guardrail.
     """
-    cells = _wholes(("control", *SERVED[state]), measured.cells)
+    cells = join_arms(("control", *SERVED[state]), measured.cells)
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
@@ -84,16 +80,15 @@ def verdicts_of_phase(
                 (name for name, error in zip(STATES, errors, strict=True) if evidence >= -np.log(error)), ""
             )
             found.append(
-                {
-                    "name": floor.name,
-                    "arm": arm,
-                    "state": state_now or "holds",
-                    "p_value": _digits(p_value),
-                    "since": measured.version if state_now == "breach" else None,
-                    "bounded": False,
-                    "judged": floor.basis or "control",
-                    "allowed": _change(floor.value if floor.basis == "control" else None),
-                }
+                ArmVerdict(
+                    name=floor.name,
+                    arm=arm,
+                    state=state_now or "holds",
+                    p_value=_digits(p_value),
+                    since=measured.version if state_now == "breach" else None,
+                    judged=floor.basis or "control",
+                    allowed=_change(floor.value if floor.basis == "control" else None),
+                )
             )
     return found
 
@@ -101,27 +96,23 @@ def verdicts_of_phase(
 STATES = ("breach", "warning")
 
 
-def find_breach(said: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether traffic must be pulled.
-
-    >>> find_breach([{"state": "holds"}, {"state": "breach"}])
-    True
-    """
-    return any(verdict["state"] == "breach" for verdict in said)
+def has_breach(verdicts: Sequence[ArmVerdict]) -> bool:
+    """Return whether a guardrail is breached, so that traffic must be stopped."""
+    return any(verdict.state == "breach" for verdict in verdicts)
 
 
-def reason(spec: StudySpec, said: Sequence[Mapping[str, Any]]) -> str:
-    """Why traffic was pulled, in a sentence."""
+def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
+    """Return the sentence that says why traffic is stopped."""
     rails = {rail.name: rail for rail in spec.guardrails}
     parts = []
-    for verdict in said:
-        if verdict["state"] != "breach":
+    for verdict in verdicts:
+        if verdict.state != "breach":
             continue
-        rail = rails[verdict["name"]]
+        rail = rails[verdict.name]
         way = "fell below" if rail.lower else "rose above"
-        when = f", most likely since round {verdict['since']}" if verdict["arm"] == "learner" else ""
-        against = " of the control" if rail.floor.relative else f" (judged {BASIS_TEXT[verdict['judged']]})"
-        parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict['arm']}{when}")
+        when = f", most likely since round {verdict.since}" if verdict.arm == "learner" else ""
+        against = " of the control" if rail.floor.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
+        parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict.arm}{when}")
     return "breaker: " + "; ".join(parts)
 
 
@@ -198,23 +189,17 @@ def _gap(told: Comparison, floor: StopLevel) -> tuple[float, float]:
     return sign * (factor * float(told.control) - float(told.treated)), variance
 
 
-def _wholes(arms: Sequence[str], measured: Sequence[MeasuredCell]) -> list[CellMoments]:
-    """Each arm's units as one cell; arms that had none are left out."""
-    table = measured if isinstance(measured, CellTable) else CellTable.of(measured)
-    return [cell for arm in arms if (cell := table.whole(arm)) is not None]
-
-
-def _shown(verdict: GuardrailVerdict) -> dict[str, Any]:
-    return {
-        "name": verdict.name,
-        "arm": "learner",
-        "state": verdict.state,
-        "p_value": _digits(verdict.p_value),
-        "since": verdict.since,
-        "bounded": verdict.bounded,
-        "judged": verdict.basis or "control",
-        "allowed": _change(verdict.allowed),
-    }
+def _arm_verdict(verdict: GuardrailVerdict) -> ArmVerdict:
+    return ArmVerdict(
+        name=verdict.name,
+        arm="learner",
+        state=verdict.state,
+        p_value=_digits(verdict.p_value),
+        since=verdict.since,
+        bounded=verdict.bounded,
+        judged=verdict.basis or "control",
+        allowed=_change(verdict.allowed),
+    )
 
 
 def _change(allowed: float | None) -> float | None:
@@ -229,7 +214,7 @@ def _digits(value: float) -> float:
 Past = Callable[[], Iterable[MeasuredRound]]
 """The learning rounds that were measured before, as the breaker sees them."""
 
-Said = list[dict[str, Any]]
+Said = Sequence[ArmVerdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +279,12 @@ def check_guardrails(
     try:
         known = carried.with_rounds([judged_round(number, moments, seconds.get(number)) for number, moments in rounds])
         whole = known.until(spec, None, watch.since)
-        said: Said = []
+        said: list[ArmVerdict] = []
         if look is not None:
             allowed = whole.vigil.allowed(floors(spec))
-            said = verdicts_of_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
+            said = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
         elif any(number >= watch.since for number, _ in rounds):
-            said = verdicts(spec, whole.vigil)
+            said = judge_learning(spec, whole.vigil)
         kept = whole if first_open is None else known.until(spec, first_open, watch.since)
         return GuardrailResult(said, kept.written())
     except (PastoError, ArithmeticError, ValueError) as error:
@@ -312,7 +297,7 @@ def rearm(watch: GuardrailStatus, before: str, after: str, round: int) -> Guardr
     """The breaker as a close finds it; where a person resumes what it stopped, evidence starts anew.
 
     >>> rearm(GuardrailStatus(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
-    Watch(since=8, verdicts=(), tripped=None, carried=None)
+    GuardrailStatus(since=8, verdicts=(), tripped=None, carried=None)
     """
     if before == "paused" and after not in ("paused", "archived") and watch.tripped is not None:
         carried = GuardrailState.read(watch.carried)
@@ -324,7 +309,7 @@ def after_close(
     watch: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: Mapping[str, Any] | None
 ) -> GuardrailStatus:
     """The breaker as a close leaves it."""
-    known: Sequence[Mapping[str, Any]] = judged.said
+    known: Said = judged.said
     if not judged.said and after in (before, "paused"):
         known = watch.verdicts
     tripped = watch.tripped if trip is None else trip
@@ -334,17 +319,15 @@ def after_close(
 def must_pause(state: str, said: Said) -> bool:
     """Whether a close that would go on serving must pull traffic instead.
 
-    >>> trips("learning", [{"state": "breach"}]), must_pause("archived", [{"state": "breach"}])
+    >>> breach = ArmVerdict("likes", "learner", "breach", p_value=0.001)
+    >>> must_pause("learning", [breach]), must_pause("archived", [breach])
     (True, False)
     """
-    return state in ("learning", *PHASES) and find_breach(said)
+    return state in ("learning", *PHASES) and has_breach(said)
 
 
 def newly_warned(watch: GuardrailStatus, said: Said) -> tuple[str, ...]:
     """Guardrails that are warned of now and were not before."""
-    known = {(one["name"], one["arm"]) for one in watch.verdicts if one["state"] != "holds"}
-    return tuple(
-        dict.fromkeys(
-            one["name"] for one in said if one["state"] == "warning" and (one["name"], one["arm"]) not in known
-        )
-    )
+    known = {(verdict.name, verdict.arm) for verdict in watch.verdicts if verdict.state != "holds"}
+    warned = (verdict for verdict in said if verdict.state == "warning")
+    return tuple(dict.fromkeys(verdict.name for verdict in warned if (verdict.name, verdict.arm) not in known))

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from pasto.errors import StoreError
 from pasto.metrics import Moments, measure
 from pasto.report.missing_data_text import describe_held, describe_refused_correction
+from pasto.service.close_record import SenderRecord
 from pasto.service.covariate_window import covariate_window, first_assignments
 from pasto.service.rounds.data_check import CheckedRounds, DataCheck
 from pasto.service.rounds.guardrail_check import lengthened, look_elapsed
 from pasto.service.rounds.late_events import LateCorrections, read_corrections
-from pasto.service.rounds.sender_check import SenderRecord, add_round, read_record
+from pasto.service.rounds.sender_check import add_round, read_record
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import CorrectableRound, MaturingRound, StudyState
 from pasto.service.team_sources import measure_there

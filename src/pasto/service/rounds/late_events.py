@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pasto.errors import StoreError
 from pasto.metrics import Moments
 from pasto.metrics.moments import moments_match
-from pasto.service.close_record import read_cells
+from pasto.service.close_record import CloseRecord
 from pasto.service.rounds.learner_step import Correction, RoundObservations
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import CorrectableRound, MaturingRound
@@ -58,7 +57,7 @@ class LateCorrections:
     ) -> tuple[CorrectableRound, ...]:
         """The rounds that stay open: known up to the close's mark, and told by it where it measured them."""
         kept = [
-            replace(one, until=until, told=told if one.waiting.round in self.moments else one.told)
+            replace(one, until=until, recorded_by=told if one.waiting.round in self.moments else one.recorded_by)
             for one in self.known
             if one.waiting.round in stay
         ]
@@ -104,12 +103,14 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
 
 def recorded(store: Store, study: int, one: CorrectableRound) -> tuple[Moments, ...]:
     """What a round is known to have measured, as the close that told it last wrote it down."""
-    for close in store.closes(study, after=one.told - 1, limit=1):
-        told = json.loads(close.observed)
-        for record in (*told.get("corrected", ()), *told["rounds"]):
-            if record["round"] == one.waiting.round:
-                return read_cells(record["moments"])
-    raise StoreError(f"close {one.told}, which measured round {one.waiting.round}, is missing; run `pasto store check`")
+    for close in store.closes(study, after=one.recorded_by - 1, limit=1):
+        record = CloseRecord.from_text(close.observed)
+        for entry in (*record.corrected, *record.rounds):
+            if entry.round == one.waiting.round:
+                return entry.cells.moments()
+    raise StoreError(
+        f"close {one.recorded_by}, which measured round {one.waiting.round}, is missing; run `pasto store check`"
+    )
 
 
 def build_correction(

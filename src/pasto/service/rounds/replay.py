@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import METHOD
 from pasto.metrics import Moments
-from pasto.service.close_record import read_cells
-from pasto.service.rounds.close import NextPhase, publication, round_observations
+from pasto.service.close_record import CloseRecord, NextPhase
+from pasto.service.rounds.close import publication, round_observations
 from pasto.service.rounds.guardrail_check import (
     after_close,
     check_guardrails,
@@ -34,6 +34,7 @@ from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+from pasto_sdk.policy_document import has_checksum, remove_checksum
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
@@ -52,9 +53,9 @@ class CorrectionReplay:
         self.corrected: dict[int, tuple[Moments, ...]] = {}
         """By the close at hand."""
 
-    def measure(self, close: CloseRow, told: Mapping[str, Any]) -> bool:
+    def measure(self, close: CloseRow, record: CloseRecord) -> bool:
         """Correct what events since the last close corrected; whether that is what was recorded."""
-        claimed = {one["round"]: read_cells(one["moments"]) for one in told.get("corrected", ())}
+        claimed = {entry.round: entry.cells.moments() for entry in record.corrected}
         self.corrected = {}
         moved = correctable_rounds(self._store, self._study, self._known, self._mark, close.high_water)
         self._mark = close.high_water
@@ -62,7 +63,7 @@ class CorrectionReplay:
             return False
         for number in sorted(moved | claimed.keys()):
             one, before = self._known[number]
-            now = self._measuring.measure(one, close.high_water, claimed.get(number, before), told["engine"])
+            now = self._measuring.measure(one, close.high_water, claimed.get(number, before), record.engine)
             if now is None or now != claimed.get(number, before):
                 return False
             if number in claimed:
@@ -70,19 +71,18 @@ class CorrectionReplay:
                 self._known[number] = one, now
         return True
 
-    def revision(self, told: Mapping[str, Any]) -> Correction:
+    def revision(self, record: CloseRecord) -> Correction:
         """What the learner was told of the rounds it knew."""
-        settled = {one["round"] for one in told.get("settled", ())}
-        due = [one["round"] for one in told["rounds"]]
-        stay = {*self._known, *(one["round"] for one in told["rounds"] if one.get("open"))} - settled
+        due = [entry.round for entry in record.rounds]
+        stay = {*self._known, *record.correctable_rounds} - record.final_rounds
         return build_correction([*self._known], self.corrected, due, stay, self._lesson)
 
-    def add(self, rounds: Iterable[tuple[MaturingRound, Sequence[Moments]]], told: Mapping[str, Any]) -> None:
+    def add(self, rounds: Iterable[tuple[MaturingRound, Sequence[Moments]]], record: CloseRecord) -> None:
         """Take in the rounds that the close learned and left open, and let go of those that it made final."""
-        for one in told.get("settled", ()):
-            self._known.pop(one["round"], None)
-        kept = {one["round"] for one in told["rounds"] if one.get("open")}
-        self._known |= {one.round: (one, tuple(moments)) for one, moments in rounds if one.round in kept}
+        for number in record.final_rounds:
+            self._known.pop(number, None)
+        correctable = record.correctable_rounds
+        self._known |= {one.round: (one, tuple(moments)) for one, moments in rounds if one.round in correctable}
 
     def _lesson(self, number: int) -> RoundObservations:
         return round_observations(self._spec, *self._known[number])
@@ -112,42 +112,42 @@ class GuardrailReplay:
     def close(
         self,
         close: CloseRow,
-        told: dict[str, Any],
+        record: CloseRecord,
         terms: NextPhase,
         rounds: Sequence[tuple[int, Sequence[Moments]]],
         recorded: Sequence[Moments] = (),
         corrected: Mapping[int, Sequence[Moments]] = MappingProxyType({}),
     ) -> Difference | None:
         """Judge one close, with the rounds it corrects; `recorded` is what its look had measured, where it was one."""
-        state = told["state"]
+        state = record.state
         look = None
-        if "look" in told:
+        if record.look is not None:
             phase = MaturingRound(close.version, 0, self._after, 0.0)
             elapsed = look_elapsed(self._spec, self._published_at, close.closed_at)
             longer = lengthened(self._spec, elapsed)
-            measured = self._measuring.measure(phase, close.high_water, recorded, told["engine"], longer)
-            if measured != tuple(recorded) or elapsed != told["look"]["elapsed"]:
+            measured = self._measuring.measure(phase, close.high_water, recorded, record.engine, longer)
+            if measured != tuple(recorded) or elapsed != record.look.elapsed:
                 return "measurement", "recorded", "not as recorded"
             look = elapsed, measured
         self._watch = rearm(self._watch, state, terms.state, close.round)
-        self._open |= {one["round"] for one in told["rounds"] if one.get("open")}
-        self._open -= {one["round"] for one in told.get("settled", ())}
+        self._open |= record.correctable_rounds
+        self._open -= record.final_rounds
         known = [*corrected.items(), *rounds]
-        seconds = {one["round"]: one.get("seconds") for one in (*told["rounds"], *told.get("corrected", ()))}
+        seconds = {entry.round: entry.seconds for entry in record.measured}
         first_open = min(self._open, default=None)
         judged = check_guardrails(
             self._spec, state, self._watch, known, look=look, first_open=first_open, seconds=seconds
         )
-        said = judged.said
-        if "breaker" not in told:  # closed before there was one
+        said = tuple(judged.said)
+        if record.verdicts is None:  # closed before there was one
             self._watch = after_close(self._watch, state, terms.state, judged, None)
             return None
-        if said != told["breaker"] and told.get("method") != METHOD:
+        if said != record.verdicts and record.method != METHOD:
             self.otherwise.append(close.round)
-            said = told["breaker"]
+            said = record.verdicts
             judged = replace(judged, said=said)
-        if said != told["breaker"]:
-            return "breaker", json.dumps(told["breaker"]), json.dumps(said)
+        if said != record.verdicts:
+            return "breaker", json.dumps(list(map(asdict, record.verdicts))), json.dumps(list(map(asdict, said)))
         pulled = NextPhase("paused", hold=holding(state))
         if must_pause(terms.state, said):
             return "breaker", terms.state, "paused"
@@ -182,7 +182,7 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     _, again = publication(
         spec, stepped, NextPhase("learning"), None, version=1, at=first.published_at, identity=identity
     )
-    if again is None or again.text != first.text:
+    if again is None or not _is_published(again.text, first.text):
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
     served = {1: MaturingRound(1, stepped.study.policy.version, first.after, 0.0)}
     done, measuring = 0, RoundRemeasurer(store, spec, row, archive)
@@ -218,28 +218,27 @@ def _again(
     identity: str,
 ) -> tuple[LearnerUpdate, FrozenBlend | None, dict[str, Any] | None]:
     """One close once more; `served` learns what the next round serves."""
-    told = json.loads(close.observed)
+    record = CloseRecord.from_text(close.observed)
     rounds: list[tuple[int, Sequence[Moments]]] = []
-    if told["learns"]:
-        if not open_.measure(close, told):
+    if record.learns:
+        if not open_.measure(close, record):
             return stepped, frozen, _difference(close.round, "correction", "recorded", "not as recorded")
-        due = [served.pop(one["round"]) for one in told["rounds"]]
+        due = [served.pop(entry.round) for entry in record.rounds]
         lessons = []
-        for one, record in zip(due, told["rounds"], strict=True):
-            recorded = read_cells(record["moments"])
-            measured = measuring.measure(one, close.high_water, recorded, told["engine"])
+        for one, entry in zip(due, record.rounds, strict=True):
+            measured = measuring.measure(one, close.high_water, entry.cells.moments(), record.engine)
             if measured is None:
                 return stepped, frozen, _difference(close.round, "measurement", "recorded", "not as recorded")
             lessons.append(round_observations(spec, one, measured))
             rounds.append((one.round, measured))
-        stepped = update_learner(stepped.text, lessons, open_.revision(told))
-        open_.add([(one, measured) for one, (_, measured) in zip(due, rounds, strict=True)], told)
+        stepped = update_learner(stepped.text, lessons, open_.revision(record))
+        open_.add([(one, measured) for one, (_, measured) in zip(due, rounds, strict=True)], record)
         rounds = [*open_.corrected.items(), *rounds]
     if stepped.checksum != close.learner_checksum:
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
-    terms = NextPhase(**told["next"])
-    looked = read_cells(told.get("look", {}).get("moments", ()))
-    if (different := rejudged.close(close, told, terms, rounds, looked)) is not None:
+    terms = record.next_phase
+    looked = () if record.look is None else record.look.cells.moments()
+    if (different := rejudged.close(close, record, terms, rounds, looked)) is not None:
         return stepped, frozen, _difference(close.round, *different)
     if close.next_version == close.version:
         return stepped, frozen, None
@@ -249,7 +248,7 @@ def _again(
     frozen, again = publication(
         spec, stepped, terms, frozen, version=policy.version, at=policy.published_at, identity=identity
     )
-    if again is None or again.text != policy.text:
+    if again is None or not _is_published(again.text, policy.text):
         found = None if again is None else again.checksum
         return stepped, frozen, _difference(close.round, "policy", policy.checksum, found)
     rejudged.serving(close.high_water, policy.published_at)
@@ -257,6 +256,11 @@ def _again(
         learned = stepped.study.policy.version
         served[policy.version] = MaturingRound(policy.round, learned, close.high_water, 0.0)
     return stepped, frozen, None
+
+
+def _is_published(computed: str, stored: str) -> bool:
+    """Return whether a document is the stored one; one that carries no checksum of its own is compared without it."""
+    return stored == (computed if has_checksum(stored.encode()) else remove_checksum(computed))
 
 
 def _pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) -> Iterator[Row]:

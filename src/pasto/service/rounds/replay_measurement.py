@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pasto.metrics import CovariateWindow, Moments
 from pasto.metrics.moments import moments_match
+from pasto.service.close_record import OWN_TABLES
 from pasto.service.covariate_window import covariate_window, lacks_events
-from pasto.service.rounds.close import OWN_TABLES
 from pasto.service.rounds.inputs import moments_of
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound, identity_of

@@ -5,82 +5,30 @@ The record of the last close is the state: each close reads it, adds its rounds,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pasto.errors import StoreError
-from pasto.inference.sender_departure import Departure, SenderCells, SenderEvidence, update_evidence
+from pasto.inference.sender_departure import SenderCells, SenderEvidence, update_evidence
 from pasto.metrics import OTHER_SOURCES, Moments, measure_by_sender
 from pasto.metrics.sender_measurement import STORES
+from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound
 from pasto.store import Store
 from pasto_sdk.policy import PublishedPolicy
 
-GROUPINGS = ("keys", "sources")
-"""Ways of telling senders apart."""
 MAX_SENDERS = 40
 """Senders of each kind that are remembered; those with fewest units are summed as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class SenderTotals:
-    """Everything that is known of one sender."""
-
-    units: int
-    sums: tuple[float, ...]
-    """Over units, by column."""
-    evidence: SenderEvidence
-    departed: int | None = None
-    """The round whose close found that it departs."""
-
-
-@dataclass(frozen=True, slots=True)
-class SenderRecord:
-    """All senders of a study, by key and by source."""
-
-    groups: Mapping[str, Mapping[str, SenderTotals]] = field(default_factory=lambda: {kind: {} for kind in GROUPINGS})
-    places: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(GROUPINGS, 0))
-    """Senders so far, forgotten ones too."""
-    is_phase: bool = False
-    """Whether the last look was at a phase in which units keep their arm."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return the record as plain JSON; numbers have nine digits."""
-        groups = {
-            kind: {name: _rounded(asdict(totals)) for name, totals in senders.items()}
-            for kind, senders in self.groups.items()
-        }
-        return {"groups": groups, "places": dict(self.places), "is_phase": self.is_phase}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> SenderRecord:
-        """Return what `plain` wrote."""
-        groups = {
-            kind: {name: _totals(found) for name, found in senders.items()} for kind, senders in plain["groups"].items()
-        }
-        return cls(groups, plain["places"], plain["is_phase"])
-
-    @property
-    def departed(self) -> set[tuple[str, str]]:
-        """Senders that depart, with their kind."""
-        return {
-            (kind, name)
-            for kind, senders in self.groups.items()
-            for name, totals in senders.items()
-            if totals.departed is not None
-        }
 
 
 def read_record(store: Store, study: int, closed: int) -> SenderRecord | None:
     """Return the record that the close of a round wrote; None if it wrote none."""
     for close in store.closes(study, after=closed - 1, limit=1) if closed > 0 else ():
-        plain = json.loads(close.observed).get("senders")
-        return None if plain is None else SenderRecord.from_plain(plain)
+        return CloseRecord.from_text(close.observed).senders
     return None
 
 
@@ -246,30 +194,3 @@ def _cells(cells: Sequence[Moments], keys: Sequence[tuple[str, int]], width: int
         found.mean[place] = cell.mean[:width]
         found.scatter[place] = [max(0.0, cell.cross[column][column]) for column in range(width)]
     return found
-
-
-def _totals(plain: Mapping[str, Any]) -> SenderTotals:
-    saved = plain["evidence"]
-    departure = saved["departure"]
-    if departure is not None:
-        cell = departure["cell"]
-        departure = Departure(**{**departure, "cell": None if cell is None else (cell[0], cell[1])})
-    evidence = SenderEvidence(
-        place=saved["place"],
-        looks=saved["looks"],
-        share_evidence=saved["share_evidence"],
-        cells=tuple((arm, candidate) for arm, candidate in saved["cells"]),
-        units=tuple(saved["units"]),
-        sums=tuple(tuple(map(tuple, cell)) for cell in saved["sums"]),
-        level=tuple(map(tuple, saved["level"])),
-        departure=departure,
-    )
-    return SenderTotals(plain["units"], tuple(plain["sums"]), evidence, plain["departed"])
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    return [_rounded(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,1312 @@
+BEGIN TRANSACTION;
+CREATE TABLE archived_counts (
+    study INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    candidate INTEGER NOT NULL,
+    arm TEXT NOT NULL,
+    excluded INTEGER NOT NULL,
+    numbered INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (study, version, kind, candidate, arm, excluded, numbered)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE archived_rounds (
+    study INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    until_sequence INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL,
+    PRIMARY KEY (study, version, until_sequence)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE archived_senders (
+    study INTEGER NOT NULL,
+    key_prefix TEXT NOT NULL,
+    source TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (study, key_prefix, source, kind)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE archived_sources (
+    study INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    last_position INTEGER NOT NULL,
+    PRIMARY KEY (study, source)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit (
+    sequence INTEGER PRIMARY KEY,
+    study INTEGER NOT NULL,
+    at REAL NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    detail TEXT NOT NULL
+, row_checksum INTEGER) STRICT;
+INSERT INTO "audit" VALUES(1,1,1700000000.0,'ann','create','','{"warnings":[]}',1313594794);
+INSERT INTO "audit" VALUES(2,1,1700000000.0,'ann','start','','{"from":"draft","to":"learning","round":1,"version":1}',-932640203);
+INSERT INTO "audit" VALUES(3,1,1700003600.0,'ann','close','','{"closed":1,"round":2,"version":2,"learned_from":[1]}',2122488437);
+INSERT INTO "audit" VALUES(4,1,1700007200.0,'ann','close','','{"closed":2,"round":3,"version":3,"learned_from":[2]}',-1120152233);
+INSERT INTO "audit" VALUES(5,1,1700010800.0,'ann','close','','{"closed":3,"round":4,"version":4,"learned_from":[3],"corrected":[2]}',2124900475);
+INSERT INTO "audit" VALUES(6,1,1700014400.0,'ann','close','','{"closed":4,"round":5,"version":5,"learned_from":[4],"corrected":[3]}',-1240694632);
+INSERT INTO "audit" VALUES(7,1,1700018000.0,'ann','close','','{"closed":5,"round":6,"version":6,"corrected":[4],"held":[5],"problems":["round 5 is held back and not learned: no event of any metric came from 36 units; by 4 earlier rounds at least 20.3 units were expected to have one. Load the missing events, or decide with `pasto round resolve`"]}',-845783875);
+INSERT INTO "audit" VALUES(8,1,1700021600.0,'ann','close','','{"closed":6,"round":7,"version":7,"learned_from":[6],"held":[5],"problems":["round 5 is held back and not learned: no event of any metric came from 36 units; by 4 earlier rounds at least 20.3 units were expected to have one. Load the missing events, or decide with `pasto round resolve`"]}',407105645);
+INSERT INTO "audit" VALUES(9,1,1700021600.0,'ann','resolve','an outage','{"held_round":5,"resolution":"learn","findings":[{"kind":"no_events","column":null,"units":36,"expected":20.29350127558587,"seen":0.0,"expected_events":20.29350127558587,"rounds":4,"p_value":null}]}',-666781662);
+INSERT INTO "audit" VALUES(10,1,1700025200.0,'ann','close','','{"closed":7,"round":8,"version":8,"learned_from":[5,7]}',1029398804);
+INSERT INTO "audit" VALUES(11,1,1700025200.0,'ann','confirm','','{"from":"learning","to":"confirming","round":9,"version":9,"learned_from":[8],"problems":["round 8 had no units of the learner, so it taught nothing"]}',1157445872);
+INSERT INTO "audit" VALUES(12,1,1700028800.0,'ann','look','','{"closed":9,"round":10,"version":9}',1573145509);
+INSERT INTO "audit" VALUES(13,1,1700032400.0,'ann','look','','{"closed":10,"round":11,"version":9}',-680288704);
+CREATE TABLE closes (
+    study INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    high_water INTEGER NOT NULL,
+    observed TEXT NOT NULL,
+    learner_checksum TEXT NOT NULL,
+    next_version INTEGER NOT NULL,
+    closed_at REAL NOT NULL, row_checksum INTEGER,
+    PRIMARY KEY (study, round)
+) STRICT;
+INSERT INTO "closes" VALUES(1,1,1,72,'{"state":"learning","engine":"sqlite","problems":[],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":1,"learned":0,"after":0,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":9,"mean":[-0.33333333333333337,0.13222222222222224],"cross":[[2.7114,-0.5011333333333334],[-0.5011333333333334,7.743355555555555]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":4,"mean":[2.9075,-2.5149999999999997],"cross":[[2.8230750000000007,-0.67955],[-0.67955,1.2288999999999999]],"clipped":[0,0]},{"arm":"learner","candidate":1,"units":7,"mean":[0.2628571428571429,0.47714285714285715],"cross":[[2.1715428571428577,-0.49384285714285703],[-0.49384285714285703,3.656342857142857]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":6,"mean":[-0.545,1.9883333333333333],"cross":[[3.25715,0.99315],[0.99315,1.4888833333333331]],"clipped":[0,0]},{"arm":"learner","candidate":3,"units":10,"mean":[-1.234,0.13100000000000003],"cross":[[10.00364,6.075539999999999],[6.075539999999999,6.992689999999999]],"clipped":[0,0]}],"open":true}],"senders":{"groups":{"keys":{"ab12":{"units":36,"sums":[-5.14,7.71],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":36,"sums":[-5.14,7.71],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','92b5d52588db7aa1da7eafb642f08d98b98939d808ff683ee461e1b253ac4e59',2,1700003600.0,-488581027);
+INSERT INTO "closes" VALUES(1,2,2,140,'{"state":"learning","engine":"sqlite","problems":[],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":2,"learned":1,"after":72,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":9,"mean":[-0.03555555555555551,0.12111111111111113],"cross":[[14.732622222222222,1.300055555555556],[1.300055555555556,9.236288888888888]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":15,"mean":[2.255333333333333,-2.3366666666666664],"cross":[[12.017373333333339,7.0297333333333345],[7.0297333333333345,17.767333333333333]],"clipped":[0,0]},{"arm":"learner","candidate":1,"units":2,"mean":[-0.265,0.425],"cross":[[0.09244999999999999,0.42784999999999995],[0.42784999999999995,1.9800499999999996]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":8,"mean":[0.08125000000000002,2.02625],"cross":[[5.2814875,-4.0784625],[-4.0784625,5.6675875]],"clipped":[0,0]}],"open":true}],"senders":{"groups":{"keys":{"ab12":{"units":70,"sums":[28.49,-9.19],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":70,"sums":[28.49,-9.19],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','60cf9d34b57fc7270630c0b77f9748c574763da71f1ddc2bb689e05db6a9e4d8',3,1700007200.0,-2077383891);
+INSERT INTO "closes" VALUES(1,3,3,210,'{"state":"learning","engine":"sqlite","problems":[],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":3,"learned":2,"after":140,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":9,"mean":[-0.5988888888888889,0.5677777777777778],"cross":[[11.436488888888888,-0.34087777777777745],[-0.34087777777777745,5.064155555555557]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":9,"mean":[1.7166666666666668,-1.8355555555555556],"cross":[[18.165,3.396533333333333],[3.396533333333333,4.721822222222222]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":15,"mean":[-0.006666666666666643,1.6113333333333333],"cross":[[10.587533333333335,-5.071966666666667],[-5.071966666666667,28.285373333333336]],"clipped":[0,0]}],"open":true}],"corrected":[{"round":2,"learned":1,"after":72,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":9,"mean":[-0.03555555555555551,0.12111111111111113],"cross":[[14.732622222222222,1.300055555555556],[1.300055555555556,9.236288888888888]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":15,"mean":[2.255333333333333,-2.3366666666666664],"cross":[[12.017373333333339,7.0297333333333345],[7.0297333333333345,17.767333333333333]],"clipped":[0,0]},{"arm":"learner","candidate":1,"units":2,"mean":[-0.265,0.425],"cross":[[0.09244999999999999,0.42784999999999995],[0.42784999999999995,1.9800499999999996]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":10,"mean":[0.192,2.152],"cross":[[7.303360000000001,-4.6851400000000005],[-4.6851400000000005,7.184559999999999]],"clipped":[0,0]}],"open":true}],"settled":[{"round":1,"after":0,"until":210}],"senders":{"groups":{"keys":{"ab12":{"units":103,"sums":[38.45,3.57],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":103,"sums":[38.45,3.57],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','26e1c0629c113a7614e9cb3b0697a766b47aafa71d5eeb0345b6f60063fffc73',4,1700010800.0,976926967);
+INSERT INTO "closes" VALUES(1,4,4,282,'{"state":"learning","engine":"sqlite","problems":[],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":4,"learned":3,"after":210,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":7,"mean":[-0.09999999999999996,0.1657142857142857],"cross":[[6.713,-0.33999999999999897],[-0.33999999999999897,8.821771428571427]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":9,"mean":[2.218888888888889,-2.351111111111111],"cross":[[6.771888888888888,-1.3639111111111106],[-1.3639111111111106,4.331088888888888]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":17,"mean":[-0.6094117647058824,2.2452941176470587],"cross":[[14.223094117647058,-6.205252941176472],[-6.205252941176472,11.853023529411765]],"clipped":[0,0]}],"open":true}],"corrected":[{"round":3,"learned":2,"after":140,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":9,"mean":[-0.5988888888888889,0.5677777777777778],"cross":[[11.436488888888888,-0.34087777777777745],[-0.34087777777777745,5.064155555555557]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":9,"mean":[1.7166666666666668,-1.8355555555555556],"cross":[[18.165,3.396533333333333],[3.396533333333333,4.721822222222222]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":18,"mean":[0.04277777777777775,1.6655555555555557],"cross":[[10.91876111111111,-5.076277777777778],[-5.076277777777778,29.369444444444447]],"clipped":[0,0]}],"open":true}],"settled":[{"round":2,"after":72,"until":282}],"senders":{"groups":{"keys":{"ab12":{"units":136,"sums":[47.36,21.74],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":136,"sums":[47.36,21.74],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','946bfeadbb31ffafe01c7b1a883fb68f5ef94a949b98a7ef3248c7fdae45cd1d',5,1700014400.0,-1453092683);
+INSERT INTO "closes" VALUES(1,5,5,324,'{"state":"learning","engine":"sqlite","problems":["round 5 is held back and not learned: no event of any metric came from 36 units; by 4 earlier rounds at least 20.3 units were expected to have one. Load the missing events, or decide with `pasto round resolve`"],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[],"held":[{"round":5,"findings":[{"kind":"no_events","column":null,"units":36,"expected":20.29350127558587,"seen":0.0,"expected_events":20.29350127558587,"rounds":4,"p_value":null}]}],"corrected":[{"round":4,"learned":3,"after":210,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":7,"mean":[-0.09999999999999996,0.1657142857142857],"cross":[[6.713,-0.33999999999999897],[-0.33999999999999897,8.821771428571427]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":9,"mean":[2.218888888888889,-2.351111111111111],"cross":[[6.771888888888888,-1.3639111111111106],[-1.3639111111111106,4.331088888888888]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":20,"mean":[-0.39399999999999996,2.331],"cross":[[21.765479999999993,-5.86562],[-5.86562,14.22078]],"clipped":[0,0]}],"open":true}],"settled":[{"round":3,"after":140,"until":324}],"senders":{"groups":{"keys":{"ab12":{"units":136,"sums":[47.36,21.74],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":136,"sums":[47.36,21.74],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','92223c7ce803fa026e18f551e91b7056805cd4c0323cbd4b52712b666a324acd',6,1700018000.0,853283020);
+INSERT INTO "closes" VALUES(1,6,6,396,'{"state":"learning","engine":"sqlite","problems":["round 5 is held back and not learned: no event of any metric came from 36 units; by 4 earlier rounds at least 20.3 units were expected to have one. Load the missing events, or decide with `pasto round resolve`"],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":6,"learned":5,"after":324,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":5,"mean":[-0.29800000000000004,0.404],"cross":[[4.005879999999999,3.21586],[3.21586,5.409720000000001]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":22,"mean":[1.8295454545454546,-1.5954545454545455],"cross":[[21.327695454545456,6.9749454545454554],[6.9749454545454554,21.40614545454545]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":9,"mean":[0.15111111111111108,2.046666666666667],"cross":[[5.080088888888889,0.9502333333333328],[0.9502333333333328,7.083399999999999]],"clipped":[0,0]}],"open":true}],"held":[{"round":5,"findings":[{"kind":"no_events","column":null,"units":36,"expected":20.29350127558587,"seen":0.0,"expected_events":20.29350127558587,"rounds":4,"p_value":null}]}],"settled":[{"round":4,"after":210,"until":396}],"senders":{"groups":{"keys":{"ab12":{"units":172,"sums":[87.48,7.08],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":172,"sums":[87.48,7.08],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','6954e33ec4dd89db7b55463cba526a9883fc731fd21668989bf84832b5131d07',7,1700021600.0,623582075);
+INSERT INTO "closes" VALUES(1,7,7,462,'{"state":"learning","engine":"sqlite","problems":[],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"learning","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":5,"learned":4,"after":282,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":13,"mean":[0.0,0.0],"cross":[[0.0,0.0],[0.0,0.0]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":12,"mean":[0.0,0.0],"cross":[[0.0,0.0],[0.0,0.0]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":11,"mean":[0.0,0.0],"cross":[[0.0,0.0],[0.0,0.0]],"clipped":[0,0]}],"open":true,"accepted":true},{"round":7,"learned":6,"after":396,"seconds":3600.0,"moments":[{"arm":"control","candidate":1,"units":6,"mean":[-0.7516666666666666,-0.8383333333333334],"cross":[[3.3142833333333335,-1.9865833333333336],[-1.9865833333333336,1.3792833333333334]],"clipped":[0,0]},{"arm":"learner","candidate":0,"units":21,"mean":[1.7485714285714284,-1.9842857142857142],"cross":[[12.587657142857141,-1.0863285714285706],[-1.0863285714285706,15.808514285714287]],"clipped":[0,0]},{"arm":"learner","candidate":2,"units":6,"mean":[-0.62,2.025],"cross":[[7.6074,3.1180000000000003],[3.1180000000000003,2.5547500000000003]],"clipped":[0,0]}],"open":true}],"senders":{"groups":{"keys":{"ab12":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','851b3542f6f3140df836b62a098c2a15d418146716fdbb20d6f80417d949b4bf',8,1700025200.0,1375411760);
+INSERT INTO "closes" VALUES(1,8,8,462,'{"state":"learning","engine":"sqlite","problems":["round 8 had no units of the learner, so it taught nothing"],"breaker":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"method":3,"next":{"state":"confirming","split":null,"hold":"blend","horizon":null},"learns":true,"rounds":[{"round":8,"learned":8,"after":462,"seconds":0.0,"moments":[]}],"settled":[{"round":6,"after":324,"until":462},{"round":5,"after":282,"until":462},{"round":7,"after":396,"until":462}],"senders":{"groups":{"keys":{"ab12":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":false}}','c9855aa3a545a0bfdb9d81ff0ae48c06e247a12349460ab1f4eb1fe3d8991b99',9,1700025200.0,1956912647);
+INSERT INTO "closes" VALUES(1,9,9,534,'{"state":"confirming","engine":"sqlite","problems":[],"breaker":[],"method":3,"next":{"state":"confirming","split":null,"hold":"blend","horizon":null},"learns":false,"rounds":[],"senders":{"groups":{"keys":{"ab12":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":true},"look":{"elapsed":1.0,"moments":[{"arm":"blend","candidate":0,"units":5,"mean":[1.3339999999999999,-1.956],"cross":[[2.0841199999999995,0.32942],[0.32942,3.38512]],"clipped":[0,0]},{"arm":"blend","candidate":2,"units":3,"mean":[-0.41666666666666663,2.236666666666667],"cross":[[2.3452666666666664,-0.7032666666666669],[-0.7032666666666669,0.5500666666666669]],"clipped":[0,0]},{"arm":"control","candidate":1,"units":11,"mean":[-0.29090909090909084,0.5772727272727273],"cross":[[9.988290909090908,-10.097427272727272],[-10.097427272727272,21.050418181818188]],"clipped":[0,0]},{"arm":"single","candidate":2,"units":14,"mean":[-0.27071428571428574,1.9314285714285715],"cross":[[4.934892857142857,0.4002142857142853],[0.4002142857142853,7.722171428571427]],"clipped":[0,0]}]}}','c9855aa3a545a0bfdb9d81ff0ae48c06e247a12349460ab1f4eb1fe3d8991b99',9,1700028800.0,-423618348);
+INSERT INTO "closes" VALUES(1,10,9,540,'{"state":"confirming","engine":"sqlite","problems":[],"breaker":[],"method":3,"next":{"state":"confirming","split":null,"hold":"blend","horizon":null},"learns":false,"rounds":[],"senders":{"groups":{"keys":{"ab12":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}},"sources":{"":{"units":241,"sums":[115.97,-27.47],"evidence":{"place":1,"looks":0,"share_evidence":0.0,"cells":[],"units":[],"sums":[],"level":[],"departure":null},"departed":null}}},"places":{"keys":1,"sources":1},"is_phase":true},"look":{"elapsed":2.0,"moments":[{"arm":"blend","candidate":0,"units":5,"mean":[1.3339999999999999,-1.956],"cross":[[2.0841199999999995,0.32942],[0.32942,3.38512]],"clipped":[0,0]},{"arm":"blend","candidate":2,"units":3,"mean":[-0.41666666666666663,2.236666666666667],"cross":[[2.3452666666666664,-0.7032666666666669],[-0.7032666666666669,0.5500666666666669]],"clipped":[0,0]},{"arm":"control","candidate":1,"units":11,"mean":[-0.29090909090909084,0.5772727272727273],"cross":[[9.988290909090908,-10.097427272727272],[-10.097427272727272,21.050418181818188]],"clipped":[0,0]},{"arm":"single","candidate":2,"units":17,"mean":[-0.38588235294117645,2.1652941176470586],"cross":[[8.113011764705881,-2.523070588235294],[-2.523070588235294,13.076423529411763]],"clipped":[0,0]}]}}','c9855aa3a545a0bfdb9d81ff0ae48c06e247a12349460ab1f4eb1fe3d8991b99',9,1700032400.0,3268180);
+CREATE TABLE event_ids (
+    digest BLOB PRIMARY KEY,
+    content INTEGER
+) STRICT, WITHOUT ROWID;
+INSERT INTO "event_ids" VALUES(X'2E6D404F315E820DF0944E9A',-177727055);
+INSERT INTO "event_ids" VALUES(X'2E6D404F35DE1160506F4EF3',-994192910);
+INSERT INTO "event_ids" VALUES(X'2E6D404F364D72865D96EEE1',-1085381861);
+INSERT INTO "event_ids" VALUES(X'2E6D404F36C28DDADA07F659',2083226382);
+INSERT INTO "event_ids" VALUES(X'2E6D404F3C5A5BC241A47FE8',1269884734);
+INSERT INTO "event_ids" VALUES(X'2E6D404F3FD272E35E733E10',81881381);
+INSERT INTO "event_ids" VALUES(X'2E6D404F3FDFC2203BB3A58D',-1956919452);
+INSERT INTO "event_ids" VALUES(X'2E6D404F42284A0FD8629C1E',-1883284845);
+INSERT INTO "event_ids" VALUES(X'2E6D404F53B80A9578C1CC9D',-1818303886);
+INSERT INTO "event_ids" VALUES(X'2E6D404F60DE58DBA4148E65',-859507811);
+INSERT INTO "event_ids" VALUES(X'2E6D404F623FF9FE9103960C',-2065804770);
+INSERT INTO "event_ids" VALUES(X'2E6D404F651594017298B152',652170662);
+INSERT INTO "event_ids" VALUES(X'2E6D404F6A16585D06EC8682',-1366340878);
+INSERT INTO "event_ids" VALUES(X'2E6D404F823FBAD6BC969EEA',-524808053);
+INSERT INTO "event_ids" VALUES(X'2E6D404F9796D06A2D91AB8A',-1439499085);
+INSERT INTO "event_ids" VALUES(X'2E6D404F9D57C11858CB396B',-919743657);
+INSERT INTO "event_ids" VALUES(X'2E6D404F9E8E84DD5D5EA528',-1165598172);
+INSERT INTO "event_ids" VALUES(X'2E6D404FB17F7FCC53E45366',-1101953374);
+INSERT INTO "event_ids" VALUES(X'2E6D404FB4785F93C93B18B1',1353751290);
+INSERT INTO "event_ids" VALUES(X'2E6D404FBA6231AF92336623',141502076);
+INSERT INTO "event_ids" VALUES(X'2E6D404FCAC67E1DBAFA2873',-151156880);
+INSERT INTO "event_ids" VALUES(X'2E6D404FD910B11939B2177E',-1123353340);
+INSERT INTO "event_ids" VALUES(X'2E6D404FECEA9799BC5B66E0',-763031685);
+INSERT INTO "event_ids" VALUES(X'2E6D404FEFB8E1D4E59B72B7',-1914136549);
+INSERT INTO "event_ids" VALUES(X'2E6D404FF595C07F94407688',-634605786);
+INSERT INTO "event_ids" VALUES(X'2E6D404FFBA04C5B100D6CBA',-1803691697);
+INSERT INTO "event_ids" VALUES(X'3F00DF54027A742B7D555FB0',1054912781);
+INSERT INTO "event_ids" VALUES(X'3F00DF543E24D2B35FCF0004',-351641852);
+INSERT INTO "event_ids" VALUES(X'3F00DF544719B5E89FC3C110',-469403244);
+INSERT INTO "event_ids" VALUES(X'3F00DF5458BEAAF84EF54F4A',94641102);
+INSERT INTO "event_ids" VALUES(X'3F00DF54627A6C4042EAD92C',1645168750);
+INSERT INTO "event_ids" VALUES(X'3F00DF5465D167DB1EF044D0',-811295048);
+INSERT INTO "event_ids" VALUES(X'3F00DF546A164EC479D8B7AB',-1313786102);
+INSERT INTO "event_ids" VALUES(X'3F00DF5477D7FE86CF81587E',-952240347);
+INSERT INTO "event_ids" VALUES(X'3F00DF548BA28AB29BDE5EBA',2091317170);
+INSERT INTO "event_ids" VALUES(X'3F00DF549152F6701EF2ED9C',-1715372879);
+INSERT INTO "event_ids" VALUES(X'3F00DF5497C87B6633403157',-1617060686);
+INSERT INTO "event_ids" VALUES(X'3F00DF54983D56C6642A0B55',-480807688);
+INSERT INTO "event_ids" VALUES(X'3F00DF549DECE3676C24D4A1',529208275);
+INSERT INTO "event_ids" VALUES(X'3F00DF549E66A6905053F748',-840064445);
+INSERT INTO "event_ids" VALUES(X'3F00DF549F88D0A6B470611E',436002610);
+INSERT INTO "event_ids" VALUES(X'3F00DF54A7FBE0B4184F7A25',650496149);
+INSERT INTO "event_ids" VALUES(X'3F00DF54B7B1322B3B10CFE3',1485268099);
+INSERT INTO "event_ids" VALUES(X'3F00DF54BABE5511A13FBA84',-1536152028);
+INSERT INTO "event_ids" VALUES(X'3F00DF54C3E1577E99DDAB36',-476224835);
+INSERT INTO "event_ids" VALUES(X'3F00DF54C40F0A687B6DEA04',-1543361911);
+INSERT INTO "event_ids" VALUES(X'3F00DF54C51DE34542B169F7',1051056710);
+INSERT INTO "event_ids" VALUES(X'3F00DF54C972E6081AC53860',-830573615);
+INSERT INTO "event_ids" VALUES(X'3F00DF54CECAC8536BB02A4F',-491849178);
+INSERT INTO "event_ids" VALUES(X'3F00DF54E01B0A166C474599',-1448323204);
+INSERT INTO "event_ids" VALUES(X'3F00DF54E3B2803CB586200D',-1319697113);
+INSERT INTO "event_ids" VALUES(X'3F00DF54F326091E0E883DA1',-909364300);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC05E60D6BC02AE389',-1036427216);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC07D07FD26791B774',-955809522);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC0C259E055DF8838D',-916626105);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC11F623670A0BB668',-982703521);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC218B17069371E848',-623844699);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC21DFE28ACF7CD2C0',-374937613);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC27F8813EB3013541',1236637569);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC2F091305F10E6CE2',1326092174);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC32F85DAE9288AD0E',725412063);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC397A4267D3A85C58',-1146872793);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC57D7F0AE7CB1792E',1341597052);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC5A0C1531B9810763',877621748);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC709C61D8AA722B04',-330881328);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC72CB2910A0A52915',-1115430789);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC7A1664E3933031BB',1517944150);
+INSERT INTO "event_ids" VALUES(X'50FCAEBC9A2B4572097D9916',-947934548);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCA7BDDABC98A3404F',1000767337);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCA8A5CA8D05549587',18017403);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCB17ECAF7EE1B3FE7',-942593647);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCB5324AB04E0A8625',659782784);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCB639354FD7E5418D',1709885905);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCB87B2FAABE60DD32',255202790);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCBA4B5B7435F71E16',-654147719);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCD9A5777B9D8646B8',301140085);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCE5CDF18668932F04',1807960025);
+INSERT INTO "event_ids" VALUES(X'50FCAEBCF057D0BE6C2B3C12',559754960);
+INSERT INTO "event_ids" VALUES(X'52C7795201A2570CB67ECC74',-443425158);
+INSERT INTO "event_ids" VALUES(X'52C7795209DC412216AF4F9E',1256119509);
+INSERT INTO "event_ids" VALUES(X'52C779520E29F01AFEDE3D22',704853165);
+INSERT INTO "event_ids" VALUES(X'52C7795211C40253BCFC0827',-1374364158);
+INSERT INTO "event_ids" VALUES(X'52C779522C86A2935057C438',-1734922127);
+INSERT INTO "event_ids" VALUES(X'52C7795233E633A16C6C9FCC',959853627);
+INSERT INTO "event_ids" VALUES(X'52C779523C1D5BA4A12B8E94',-1046277434);
+INSERT INTO "event_ids" VALUES(X'52C779524012065D2A72381A',430029689);
+INSERT INTO "event_ids" VALUES(X'52C7795258C8D27E91BCC80A',653142210);
+INSERT INTO "event_ids" VALUES(X'52C77952639D9C5EBC1CD742',1560131777);
+INSERT INTO "event_ids" VALUES(X'52C77952653BF17CABB5C622',969086783);
+INSERT INTO "event_ids" VALUES(X'52C7795278BAD23C2D0E917B',1915702336);
+INSERT INTO "event_ids" VALUES(X'52C7795278CA618C1B4A243C',-1240815518);
+INSERT INTO "event_ids" VALUES(X'52C779527CD907980865390B',-581719514);
+INSERT INTO "event_ids" VALUES(X'52C7795285F1247ECDCD5868',-542969284);
+INSERT INTO "event_ids" VALUES(X'52C779528DEFB412E03C22AD',-866811738);
+INSERT INTO "event_ids" VALUES(X'52C7795292106B98A4FA4BE0',-1554825734);
+INSERT INTO "event_ids" VALUES(X'52C779529966DD5B1251E951',-1439636041);
+INSERT INTO "event_ids" VALUES(X'52C77952A27A92C46F6D067F',1551517131);
+INSERT INTO "event_ids" VALUES(X'52C77952A9CEDDBF8EB467BD',1496573297);
+INSERT INTO "event_ids" VALUES(X'52C77952B868B5C53E072296',-149182350);
+INSERT INTO "event_ids" VALUES(X'52C77952C9DC8A2FB5248F40',1256862539);
+INSERT INTO "event_ids" VALUES(X'52C77952CF2F56BA690207DB',-503370983);
+INSERT INTO "event_ids" VALUES(X'52C77952ED77243BA10966D8',-810068872);
+INSERT INTO "event_ids" VALUES(X'52C77952EEF3706FA4273FF4',-337223140);
+INSERT INTO "event_ids" VALUES(X'52C77952F454222933D895B2',-1871848921);
+INSERT INTO "event_ids" VALUES(X'601FBD0202237BF3BD36679A',-1687114220);
+INSERT INTO "event_ids" VALUES(X'601FBD02084424E088857FA1',-540384250);
+INSERT INTO "event_ids" VALUES(X'601FBD020A4CBBD896CE512E',-39892144);
+INSERT INTO "event_ids" VALUES(X'601FBD02130C5D0FDCD09A04',-2131521939);
+INSERT INTO "event_ids" VALUES(X'601FBD021C1492F42DBA0236',1963004121);
+INSERT INTO "event_ids" VALUES(X'601FBD021D666A9E3A72181A',2002744012);
+INSERT INTO "event_ids" VALUES(X'601FBD021DE8C5A730DDD2D0',1024605853);
+INSERT INTO "event_ids" VALUES(X'601FBD021ECF4E0BEAC21FDB',215143546);
+INSERT INTO "event_ids" VALUES(X'601FBD021FE00863C798B2FA',379083662);
+INSERT INTO "event_ids" VALUES(X'601FBD02210DC2877CEF6E8F',-552172325);
+INSERT INTO "event_ids" VALUES(X'601FBD0223877DF76C95C93F',-1395098977);
+INSERT INTO "event_ids" VALUES(X'601FBD022495D277D34BB654',-1081278860);
+INSERT INTO "event_ids" VALUES(X'601FBD0225E70F1993E5C672',-1700851494);
+INSERT INTO "event_ids" VALUES(X'601FBD022F06A59661B9C8B2',232366754);
+INSERT INTO "event_ids" VALUES(X'601FBD022F341D9193342B23',-1443243183);
+INSERT INTO "event_ids" VALUES(X'601FBD022FC3885E08CFE7A8',-745781323);
+INSERT INTO "event_ids" VALUES(X'601FBD0236877A372FA405C1',-1835062245);
+INSERT INTO "event_ids" VALUES(X'601FBD02386718760A705A74',-1742235000);
+INSERT INTO "event_ids" VALUES(X'601FBD023DFF17F9ABFBFF6E',969388287);
+INSERT INTO "event_ids" VALUES(X'601FBD023E9E5E6E570EF237',-878331188);
+INSERT INTO "event_ids" VALUES(X'601FBD02406D9323FD8AF2B1',-154109391);
+INSERT INTO "event_ids" VALUES(X'601FBD0242181A09B9123708',2068970212);
+INSERT INTO "event_ids" VALUES(X'601FBD024A50771438736A41',-2073264267);
+INSERT INTO "event_ids" VALUES(X'601FBD024D7B747551A2A4B3',-709310084);
+INSERT INTO "event_ids" VALUES(X'601FBD02547920DF4D660E87',-1389333724);
+INSERT INTO "event_ids" VALUES(X'601FBD0258B7F2CA978C2F0E',1482864397);
+INSERT INTO "event_ids" VALUES(X'601FBD02617A1D1BF19764E6',-918007978);
+INSERT INTO "event_ids" VALUES(X'601FBD02623343902732427C',-1425005402);
+INSERT INTO "event_ids" VALUES(X'601FBD02650694EA09689D37',1257668772);
+INSERT INTO "event_ids" VALUES(X'601FBD02666132C4323A77C2',647336599);
+INSERT INTO "event_ids" VALUES(X'601FBD026AC84778456BEE4F',-308984585);
+INSERT INTO "event_ids" VALUES(X'601FBD026E36F6F2A75F256D',1771778191);
+INSERT INTO "event_ids" VALUES(X'601FBD026EFD71C3DDBA0C59',1793998221);
+INSERT INTO "event_ids" VALUES(X'601FBD0275F1D98CF8FA8A5D',276520294);
+INSERT INTO "event_ids" VALUES(X'601FBD02772817E294F66E0E',1705623885);
+INSERT INTO "event_ids" VALUES(X'601FBD02772BBB95DB36C535',391531397);
+INSERT INTO "event_ids" VALUES(X'601FBD02798BE5283F4CC6E5',789430318);
+INSERT INTO "event_ids" VALUES(X'601FBD027D33D27B75295B2F',1022874942);
+INSERT INTO "event_ids" VALUES(X'601FBD028298390928D919C1',495150621);
+INSERT INTO "event_ids" VALUES(X'601FBD0299865CDAA851E4BF',590526516);
+INSERT INTO "event_ids" VALUES(X'601FBD029D4C662DE4633B86',-1924807802);
+INSERT INTO "event_ids" VALUES(X'601FBD029EA2CE9F56D106B7',1820486010);
+INSERT INTO "event_ids" VALUES(X'601FBD02A022CC96F40AF3DF',913819567);
+INSERT INTO "event_ids" VALUES(X'601FBD02A28981FE63E56AD0',-1767176027);
+INSERT INTO "event_ids" VALUES(X'601FBD02A624EC326E141111',-1074253958);
+INSERT INTO "event_ids" VALUES(X'601FBD02A7350A4AA39A4720',-1171217375);
+INSERT INTO "event_ids" VALUES(X'601FBD02A7634AC30FC218D3',-1090734761);
+INSERT INTO "event_ids" VALUES(X'601FBD02A7DEECBE59988AC4',1732800089);
+INSERT INTO "event_ids" VALUES(X'601FBD02AB3D267C1B65EEC7',44743760);
+INSERT INTO "event_ids" VALUES(X'601FBD02B212B5D9816B1C4F',2117424155);
+INSERT INTO "event_ids" VALUES(X'601FBD02B5F6A41804DB82CE',1992607071);
+INSERT INTO "event_ids" VALUES(X'601FBD02B759A9DA94478FA9',-461849183);
+INSERT INTO "event_ids" VALUES(X'601FBD02B849572E7089BFCA',-1189480481);
+INSERT INTO "event_ids" VALUES(X'601FBD02B8B95F9F16D4BB3A',1465947565);
+INSERT INTO "event_ids" VALUES(X'601FBD02BC546A1F0959384A',17410123);
+INSERT INTO "event_ids" VALUES(X'601FBD02BD4200BE2A8EAB23',515149012);
+INSERT INTO "event_ids" VALUES(X'601FBD02BDBCA1C0F1FEA6F8',138012517);
+INSERT INTO "event_ids" VALUES(X'601FBD02C1E863D92EB77A96',-645996862);
+INSERT INTO "event_ids" VALUES(X'601FBD02C6F012E46EB0E9AE',8892932);
+INSERT INTO "event_ids" VALUES(X'601FBD02CEBAD65F7EBAB0DC',560146000);
+INSERT INTO "event_ids" VALUES(X'601FBD02D26F368C486B1F59',919171504);
+INSERT INTO "event_ids" VALUES(X'601FBD02D7356DA52ECA078F',641913038);
+INSERT INTO "event_ids" VALUES(X'601FBD02D97E6A02C2313047',-899610081);
+INSERT INTO "event_ids" VALUES(X'601FBD02D991BA69C53D02F0',267016395);
+INSERT INTO "event_ids" VALUES(X'601FBD02DA3EC0681A60AA39',1469133175);
+INSERT INTO "event_ids" VALUES(X'601FBD02DE3B4FB983FE38D3',1309700562);
+INSERT INTO "event_ids" VALUES(X'601FBD02E14F3FE89B0033D2',-360468928);
+INSERT INTO "event_ids" VALUES(X'601FBD02F6695EF2BDBFBE28',115181268);
+INSERT INTO "event_ids" VALUES(X'601FBD02F9FEA282CA78EC1B',1951130186);
+INSERT INTO "event_ids" VALUES(X'601FBD02FBEFD1396340D7CF',-903342981);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC08DE0E62E504DBD1',776571885);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC0A8E99FC03797C53',958612348);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC0B99F464BA429CD7',-2126691279);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC13B82727EEE667D9',-1476038344);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC1BAFC70919C43725',-760799307);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC39F0276AF052BF22',-28622529);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC3CB2BAB5DDE3D895',337980512);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC428682D6B5F30A55',638186297);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC4D61112727D98A22',1261036824);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC50E213AE3D384F07',-697174627);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC6DB3C229AED614B4',-1533811772);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC730841C1B249EE1C',-2003366541);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC8697BBACBD208191',1373060830);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC87703A40B054F7F1',-846352400);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC8D33DEA1A4A1C12C',-556188300);
+INSERT INTO "event_ids" VALUES(X'6D7BB5EC9D4599D2B86DC5FB',941736663);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECA347D09F5166A05B',-1582352262);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECAAC43BE5EA45CCBD',1115925594);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECB9810A3DBCB0A274',712495608);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECC8326F72FAE47CF1',110858098);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECCD1B05A1A7345927',2045610620);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECD8172DBF522FD9DC',-22810366);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECE433F0276788FCF0',1900364437);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECE54D0BD68957FCB4',38626650);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECEAD91E5870A5E76E',799259259);
+INSERT INTO "event_ids" VALUES(X'6D7BB5ECF98B3201F13CAB8A',-987404519);
+INSERT INTO "event_ids" VALUES(X'6E1EE554057EA39A5186B09D',-1125310330);
+INSERT INTO "event_ids" VALUES(X'6E1EE55407A785B34B5CFB1D',-347528937);
+INSERT INTO "event_ids" VALUES(X'6E1EE554085A82F67809FA76',-294258007);
+INSERT INTO "event_ids" VALUES(X'6E1EE5540F81E98D938E83AB',-2021456224);
+INSERT INTO "event_ids" VALUES(X'6E1EE55418A6812C8BD3F589',-192208529);
+INSERT INTO "event_ids" VALUES(X'6E1EE5541BF6797C0A8AC001',30407797);
+INSERT INTO "event_ids" VALUES(X'6E1EE5541DB1AC164281E27B',-951201888);
+INSERT INTO "event_ids" VALUES(X'6E1EE554348285D36FA19015',-736535260);
+INSERT INTO "event_ids" VALUES(X'6E1EE55446B670DD4CBFFABD',504232973);
+INSERT INTO "event_ids" VALUES(X'6E1EE5544A10D4F4B7B00E81',-1187427579);
+INSERT INTO "event_ids" VALUES(X'6E1EE5545437D222033E88D2',565522435);
+INSERT INTO "event_ids" VALUES(X'6E1EE5545D53AE31A95B5210',1932388908);
+INSERT INTO "event_ids" VALUES(X'6E1EE5545E1AEEB3E007F60E',-1108369107);
+INSERT INTO "event_ids" VALUES(X'6E1EE554635A06E5F6C45D4F',1827662420);
+INSERT INTO "event_ids" VALUES(X'6E1EE5546416B11E12F51ABD',-1962957366);
+INSERT INTO "event_ids" VALUES(X'6E1EE5547AAC8357E6D9D859',467244942);
+INSERT INTO "event_ids" VALUES(X'6E1EE5549599F60E4142F792',1589851405);
+INSERT INTO "event_ids" VALUES(X'6E1EE554967749229439CFCC',-262288569);
+INSERT INTO "event_ids" VALUES(X'6E1EE5549A2FF7BDF4844FBF',-902730550);
+INSERT INTO "event_ids" VALUES(X'6E1EE554AEF3F69DF0C704F7',-1652695706);
+INSERT INTO "event_ids" VALUES(X'6E1EE554C9ED600AADCD5485',143459594);
+INSERT INTO "event_ids" VALUES(X'6E1EE554CAFE96E76E94E07D',610360192);
+INSERT INTO "event_ids" VALUES(X'6E1EE554E078CB966339D12A',-432700803);
+INSERT INTO "event_ids" VALUES(X'6E1EE554EAC6CEB318DE68A7',223964809);
+INSERT INTO "event_ids" VALUES(X'6E1EE554ED75B3B62DBA6CFA',-1892954551);
+INSERT INTO "event_ids" VALUES(X'6E1EE554FE5621C4470BEC4E',994831301);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6604A35B07D5A12864',-795941048);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6607D05DA62DA0EA88',-1967196786);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6615121147F7F8A87C',866284392);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66159E42A3429D004A',-1887293904);
+INSERT INTO "event_ids" VALUES(X'6EA5AB661E56FF7D40B52AAF',1631234375);
+INSERT INTO "event_ids" VALUES(X'6EA5AB661FF7F5AD8D0116AF',-1439921723);
+INSERT INTO "event_ids" VALUES(X'6EA5AB662B79897D4F2FD664',-1257883264);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6631DA4E8062B978ED',446318177);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6638C22C752AC0EDC0',693938350);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6641028B0828C1D2D4',78804879);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66446F84ED7DC7D138',849408707);
+INSERT INTO "event_ids" VALUES(X'6EA5AB664F2A24F78C078F81',606079940);
+INSERT INTO "event_ids" VALUES(X'6EA5AB665D8F108CB575AF7E',1694823250);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6665DD68F166953E98',-732426912);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66757F38DB679B9ED6',1208130638);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6681DED72FF173E80B',-481818233);
+INSERT INTO "event_ids" VALUES(X'6EA5AB6688A6C096ACF6542A',-1009093172);
+INSERT INTO "event_ids" VALUES(X'6EA5AB669884722761371E9D',-425958908);
+INSERT INTO "event_ids" VALUES(X'6EA5AB669F172BC29763A2B5',-492685295);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66A40A5BE20DE13445',-1342643642);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66C4F143331807B059',1515491169);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66CF6BB4C9CF2CEBB1',-1112608407);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66D3F012BAEF8ABFB9',-44025751);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66E7C406746E3A2B5A',1305933773);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66ED9C39F8B89313C1',-1359322131);
+INSERT INTO "event_ids" VALUES(X'6EA5AB66F02BE446F59F62A7',1752715320);
+INSERT INTO "event_ids" VALUES(X'9634680B097C2018FCFDEC59',-1574810522);
+INSERT INTO "event_ids" VALUES(X'9634680B104BF920F71CC376',-2085441146);
+INSERT INTO "event_ids" VALUES(X'9634680B14B70878BD9302B1',-347681756);
+INSERT INTO "event_ids" VALUES(X'9634680B16E954B466F00C96',1074551277);
+INSERT INTO "event_ids" VALUES(X'9634680B17561B3E36902BD2',-721551318);
+INSERT INTO "event_ids" VALUES(X'9634680B1886892EFDA48A44',12751085);
+INSERT INTO "event_ids" VALUES(X'9634680B1E73159117825F14',855932450);
+INSERT INTO "event_ids" VALUES(X'9634680B2906059872546863',-1978074940);
+INSERT INTO "event_ids" VALUES(X'9634680B3A66881C2F69823A',142796857);
+INSERT INTO "event_ids" VALUES(X'9634680B5FDE6C93CA4D044E',-116334837);
+INSERT INTO "event_ids" VALUES(X'9634680B645E2BA48C93F5C8',854478772);
+INSERT INTO "event_ids" VALUES(X'9634680B68683073C02ADF7A',68451013);
+INSERT INTO "event_ids" VALUES(X'9634680B6991D5EAEB92EEDD',1942664994);
+INSERT INTO "event_ids" VALUES(X'9634680B738D0D62DC57EAE0',1299249799);
+INSERT INTO "event_ids" VALUES(X'9634680B7EA7FBA04D6AA353',-194216863);
+INSERT INTO "event_ids" VALUES(X'9634680B8774360F02A695D8',-1204541539);
+INSERT INTO "event_ids" VALUES(X'9634680B89A9C69DF06D9834',230568839);
+INSERT INTO "event_ids" VALUES(X'9634680B8B68E9EA9BE49057',-487815834);
+INSERT INTO "event_ids" VALUES(X'9634680B911967FE75F32C74',2125861960);
+INSERT INTO "event_ids" VALUES(X'9634680B9A5B380A2F62084E',1699368485);
+INSERT INTO "event_ids" VALUES(X'9634680BC731DDC042ECB870',-1739658261);
+INSERT INTO "event_ids" VALUES(X'9634680BD223AD8B4E7280E5',984495968);
+INSERT INTO "event_ids" VALUES(X'9634680BD7D940BC879CBED2',1066593502);
+INSERT INTO "event_ids" VALUES(X'9634680BE8D52DDBC8DC2E65',440159019);
+INSERT INTO "event_ids" VALUES(X'9634680BF0A3E73F864F0D8E',1826621287);
+INSERT INTO "event_ids" VALUES(X'9634680BF761606FC53B6FD7',-891932220);
+INSERT INTO "event_ids" VALUES(X'A231B1FF09BA9904039EA661',1331233402);
+INSERT INTO "event_ids" VALUES(X'A231B1FF1CC5191BE9B77827',-754740396);
+INSERT INTO "event_ids" VALUES(X'A231B1FF1D9D8DDAC4845752',48982032);
+INSERT INTO "event_ids" VALUES(X'A231B1FF2BF3D35F095E8095',888794460);
+INSERT INTO "event_ids" VALUES(X'A231B1FF2C8BA7BCE2629184',-609526851);
+INSERT INTO "event_ids" VALUES(X'A231B1FF35232B6B80265447',-922760903);
+INSERT INTO "event_ids" VALUES(X'A231B1FF4420E98505E02166',1910722527);
+INSERT INTO "event_ids" VALUES(X'A231B1FF5CAFEF58A69838DF',735272217);
+INSERT INTO "event_ids" VALUES(X'A231B1FF60C1427D7E90017C',-690489129);
+INSERT INTO "event_ids" VALUES(X'A231B1FF655512AF2130C287',1011951029);
+INSERT INTO "event_ids" VALUES(X'A231B1FF67EA77051CB820C6',1137676422);
+INSERT INTO "event_ids" VALUES(X'A231B1FF6C989FBFD812DC4F',-1815258540);
+INSERT INTO "event_ids" VALUES(X'A231B1FF70E6A825FFDB50A6',2018051741);
+INSERT INTO "event_ids" VALUES(X'A231B1FF7782547ED4FFDBFA',261606266);
+INSERT INTO "event_ids" VALUES(X'A231B1FF78BC4BB839BCB5B1',1320367084);
+INSERT INTO "event_ids" VALUES(X'A231B1FF7F2B27C0C1828D5E',-1539969394);
+INSERT INTO "event_ids" VALUES(X'A231B1FF89021783C97F8D5A',-1454813724);
+INSERT INTO "event_ids" VALUES(X'A231B1FF89B88B2D3FA164E2',578360411);
+INSERT INTO "event_ids" VALUES(X'A231B1FF8A975820909640F1',-395463310);
+INSERT INTO "event_ids" VALUES(X'A231B1FF8C17C4E523B66ACF',-451865064);
+INSERT INTO "event_ids" VALUES(X'A231B1FF9835373983431AF9',482564606);
+INSERT INTO "event_ids" VALUES(X'A231B1FF9B17CD85A149F7F7',1949770844);
+INSERT INTO "event_ids" VALUES(X'A231B1FFCC5A1B812226B8A4',1207028371);
+INSERT INTO "event_ids" VALUES(X'A231B1FFD440EDA9E4905FF8',-1609845605);
+INSERT INTO "event_ids" VALUES(X'A231B1FFD745294C740B240D',-1930958319);
+INSERT INTO "event_ids" VALUES(X'A231B1FFD99C4183FABEB435',1190349624);
+INSERT INTO "event_ids" VALUES(X'A2D992DB113D674F5D7813D5',-2052391331);
+INSERT INTO "event_ids" VALUES(X'A2D992DB2363AC33FBBB4303',-1685925965);
+INSERT INTO "event_ids" VALUES(X'A2D992DB45627FC5A67BA8F0',-1471929988);
+INSERT INTO "event_ids" VALUES(X'A2D992DB56D23E4F9161C793',818436730);
+INSERT INTO "event_ids" VALUES(X'A2D992DB648696724BA9F56A',472122608);
+INSERT INTO "event_ids" VALUES(X'A2D992DB66B5CB9773470176',-517955266);
+INSERT INTO "event_ids" VALUES(X'A2D992DB6F62A498ADD25A8E',-1760273073);
+INSERT INTO "event_ids" VALUES(X'A2D992DB771DF10167CF844B',-615774541);
+INSERT INTO "event_ids" VALUES(X'A2D992DB7AF976D298A38108',2106753069);
+INSERT INTO "event_ids" VALUES(X'A2D992DB7EE8D231DA76A0BB',-97236114);
+INSERT INTO "event_ids" VALUES(X'A2D992DB866F57F71E151DE1',835378129);
+INSERT INTO "event_ids" VALUES(X'A2D992DB9A16284A1A9FBB5F',259036788);
+INSERT INTO "event_ids" VALUES(X'A2D992DB9B89C308EFA495AC',1896092369);
+INSERT INTO "event_ids" VALUES(X'A2D992DBA2571DDB4D7FD685',-32894597);
+INSERT INTO "event_ids" VALUES(X'A2D992DBA59D921D6D101B82',-701454887);
+INSERT INTO "event_ids" VALUES(X'A2D992DBA6E682527BC83191',-157099630);
+INSERT INTO "event_ids" VALUES(X'A2D992DBAFC3EAD2403C44C9',1337876340);
+INSERT INTO "event_ids" VALUES(X'A2D992DBB84ACF63A3CFEB73',-393549700);
+INSERT INTO "event_ids" VALUES(X'A2D992DBBCA98B70853206EE',-999901450);
+INSERT INTO "event_ids" VALUES(X'A2D992DBC495E171845CB3BC',708215228);
+INSERT INTO "event_ids" VALUES(X'A2D992DBDC223EB885BD9590',34354462);
+INSERT INTO "event_ids" VALUES(X'A2D992DBE5948772BB7DBD22',-1217490631);
+INSERT INTO "event_ids" VALUES(X'A2D992DBED30CC2E56790E3D',-1383052545);
+INSERT INTO "event_ids" VALUES(X'A2D992DBF5E5DD1FE12B6F3C',1120074782);
+INSERT INTO "event_ids" VALUES(X'A2D992DBF6E3F1EABBBC59EC',1894654791);
+INSERT INTO "event_ids" VALUES(X'A2D992DBFD8D1510A1026F55',-1523023338);
+INSERT INTO "event_ids" VALUES(X'A2DD08B501DCE5610F269FB5',415384152);
+INSERT INTO "event_ids" VALUES(X'A2DD08B50BD1AEAA67DE257F',1440097656);
+INSERT INTO "event_ids" VALUES(X'A2DD08B510AC86963957923C',-704640679);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5137ABF0E20593A9C',-184885845);
+INSERT INTO "event_ids" VALUES(X'A2DD08B515E80440CD146CE3',1328086718);
+INSERT INTO "event_ids" VALUES(X'A2DD08B51EDAA2D31D924ABF',-297445847);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5248CD4F2499E8DEE',620231242);
+INSERT INTO "event_ids" VALUES(X'A2DD08B533E0F1D56C593326',1704088216);
+INSERT INTO "event_ids" VALUES(X'A2DD08B53497D30323C4D232',-1022524350);
+INSERT INTO "event_ids" VALUES(X'A2DD08B53ABA25B8916ACC5D',999552888);
+INSERT INTO "event_ids" VALUES(X'A2DD08B53AE7B45BB10C93E1',1067597918);
+INSERT INTO "event_ids" VALUES(X'A2DD08B53D9A6FFAA366BA8E',1899282001);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5439C3FB35C71E095',-1869094970);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5447234094F7781B8',-380121552);
+INSERT INTO "event_ids" VALUES(X'A2DD08B54ADC7CB1F4161AD1',347311530);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5506B1F49A76BE2DA',-1341807731);
+INSERT INTO "event_ids" VALUES(X'A2DD08B552697C3173A552E0',2003673550);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5590D1C28426E64EA',-1998501139);
+INSERT INTO "event_ids" VALUES(X'A2DD08B55C4630A83C5B6242',-301726099);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5644C596600FFF21E',981059310);
+INSERT INTO "event_ids" VALUES(X'A2DD08B569654CD67ADDC0E3',227450631);
+INSERT INTO "event_ids" VALUES(X'A2DD08B56F81ED6EF511FADF',-606427271);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5718353F5B205CC5D',1332326138);
+INSERT INTO "event_ids" VALUES(X'A2DD08B575B1B8D2729CB82C',1999434122);
+INSERT INTO "event_ids" VALUES(X'A2DD08B579253B3B0FFCB9AA',167671909);
+INSERT INTO "event_ids" VALUES(X'A2DD08B583D8E157E0F3E628',-1827322135);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5856AAD2C117ED72A',2095976561);
+INSERT INTO "event_ids" VALUES(X'A2DD08B587599A08D548487D',1232199969);
+INSERT INTO "event_ids" VALUES(X'A2DD08B58908F8D4D360FD1E',581887445);
+INSERT INTO "event_ids" VALUES(X'A2DD08B58A1F37419F0F5C1C',276970124);
+INSERT INTO "event_ids" VALUES(X'A2DD08B58A44F937C09D8D91',-1660149342);
+INSERT INTO "event_ids" VALUES(X'A2DD08B58DD9716567676B7B',-259376439);
+INSERT INTO "event_ids" VALUES(X'A2DD08B591D8F2959EA23A3A',657732385);
+INSERT INTO "event_ids" VALUES(X'A2DD08B592290CFA20551F71',2108004343);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5965B2F9C29211E64',1369883162);
+INSERT INTO "event_ids" VALUES(X'A2DD08B59887595A16CEEAFB',976787114);
+INSERT INTO "event_ids" VALUES(X'A2DD08B59D5B9A1801BEC81A',-828999130);
+INSERT INTO "event_ids" VALUES(X'A2DD08B59F48049E4E861E15',451656357);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5A6E60D2780F89861',1874494197);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5A9CBE8B7C1A07CDC',-1462599498);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5AA0C753E0AD3A42B',1182971900);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5AC0A068044F6B61F',1681470282);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5AE5AFF6630F104BB',-520255630);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5AE69BC126382712F',246263864);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5AFF6D4B0349DCB43',1734036529);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5B1536F77F676FC14',-1812619075);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5B42B0AB080C56A42',69523013);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5B679D55B683B0EE2',-1954335338);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5B775A57ECD7E8C00',101527224);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5BCA1675FA080DC75',1776524650);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5BD59876717469FE5',-542490597);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5C1F67434C7919FC2',1551658042);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5C1F6FD6C2437AC26',615950862);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5C4AFDF27E402D2B2',-1449588944);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5C8631323F2AD3D96',647975667);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5C8ECD48A5FB7540C',1477217112);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5CA6C37DE6CFA411B',-824759710);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5CA742D7F4F3428B0',1435989308);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5CBABDA48706FCE33',447408865);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5CCF0B4ECFB79D64F',-1559207603);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5CF69142EF60B3B9F',-2119440901);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5D21920436BA2097B',-768491905);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5D4341305C499470A',-1590060624);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5D9826CA88A3B80AB',492344492);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5DEE774E1997605DF',1204367482);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5DF1930CDD4E81524',33509621);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5DF9B091B7B8AE6F5',-1655868954);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5E487EDA500F45C7F',1264064988);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5E83B8E37D5D3542F',1963264375);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5EAB2908342846A1C',-1884126544);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5EE001511176C6A92',5517607);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F19C7297543D27C6',-776788144);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F1E0928F1736407B',720280833);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F2E8C5529A8610F3',1476386181);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F552F9EE7ADAD80E',-1109455443);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F6AA379E557CD485',1864053989);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F7B008AE7E512A88',1040785804);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5F9BBDCFBFA354E30',135547379);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5FBC2E6FC7A27EFFD',-2088624890);
+INSERT INTO "event_ids" VALUES(X'A2DD08B5FD1FD04B8C990FE2',1472105921);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A06EA8B26C666C1CD',-1153686250);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A0BE31C9593C9C094',-2138230681);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A14B02A54DB3A86BE',-1189579323);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A240652F895CDCC17',-57525256);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A26238FFA92561645',739549454);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A2B7D35EBF7027C6F',1260976662);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A2F71E405DAC10E58',1025442969);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A34A7C005EF496F1B',1306543896);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A3FAD7CA8C9C5F64A',-560908267);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A4D41E7A774FD0609',-6524113);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A4E514A4F0746CD16',-1995765215);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A5923A647B3A6B04A',-2015311390);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A5C48995F615A951F',-754216298);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A6335A3544EEE648B',1829362444);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A65988A9B2A927F93',1872525896);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A674A5FEF95DB9031',825291211);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A74CBD9698941BC75',1013691670);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A7B7E7D04E4199ADB',-53552131);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A8984C247DE6653BA',1912155949);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0A9A420D72FF5443CB',266997395);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AAC061D1AA4DFB25A',218514502);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AB58077231CEBA1D6',1128022197);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AC15BDA42CB3AED18',1460649913);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AC1E8323A139E0F14',1354661962);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AC3BADA59B4810F00',-1748878561);
+INSERT INTO "event_ids" VALUES(X'AE3CAB0AC89264A6F4F88740',-914813502);
+INSERT INTO "event_ids" VALUES(X'D9302AA804FA809705CB89E9',-517346945);
+INSERT INTO "event_ids" VALUES(X'D9302AA8072A1FC1890AC8ED',-815022301);
+INSERT INTO "event_ids" VALUES(X'D9302AA80762D4255C241E70',-1055844213);
+INSERT INTO "event_ids" VALUES(X'D9302AA8350039A96B3E8CBF',-1915862736);
+INSERT INTO "event_ids" VALUES(X'D9302AA83655569235EB6344',291631608);
+INSERT INTO "event_ids" VALUES(X'D9302AA83724C9EC2419BD9F',545742737);
+INSERT INTO "event_ids" VALUES(X'D9302AA845BEB705AB7662F6',1603202616);
+INSERT INTO "event_ids" VALUES(X'D9302AA84A9539A92B8B3F3E',-594806732);
+INSERT INTO "event_ids" VALUES(X'D9302AA84C20A257AC0DA5E0',-880557055);
+INSERT INTO "event_ids" VALUES(X'D9302AA8518E46B06283663B',-625950575);
+INSERT INTO "event_ids" VALUES(X'D9302AA85F079F2FF91F69D1',541311650);
+INSERT INTO "event_ids" VALUES(X'D9302AA86BDDDC89AB4E4067',-985004153);
+INSERT INTO "event_ids" VALUES(X'D9302AA8793986D3D7AB7BB5',-162008488);
+INSERT INTO "event_ids" VALUES(X'D9302AA87AA46F607B4F65BA',1005614523);
+INSERT INTO "event_ids" VALUES(X'D9302AA892C2C5653EC4A233',-1300103512);
+INSERT INTO "event_ids" VALUES(X'D9302AA895D443C4EF39B0C6',-1408032406);
+INSERT INTO "event_ids" VALUES(X'D9302AA89E6C1AC5AD82C0B1',-1255764506);
+INSERT INTO "event_ids" VALUES(X'D9302AA8A9E8A340AC17E15B',-101284741);
+INSERT INTO "event_ids" VALUES(X'D9302AA8B690E3CE2CF9F65C',-366264353);
+INSERT INTO "event_ids" VALUES(X'D9302AA8C1D7135EC9F53F9E',-1445798763);
+INSERT INTO "event_ids" VALUES(X'D9302AA8C7687C62755FC37E',1190492560);
+INSERT INTO "event_ids" VALUES(X'D9302AA8C7E7096423F2D06A',440756526);
+INSERT INTO "event_ids" VALUES(X'D9302AA8C888507790A08889',-591750335);
+INSERT INTO "event_ids" VALUES(X'D9302AA8CBFEEC0DCD059984',1027430821);
+INSERT INTO "event_ids" VALUES(X'D9302AA8D85F0D223A3668B0',-1054385171);
+INSERT INTO "event_ids" VALUES(X'D9302AA8E98BBC2237B27E64',1256614588);
+INSERT INTO "event_ids" VALUES(X'E9310D651716B7BA0B954309',-663803508);
+INSERT INTO "event_ids" VALUES(X'E9310D6518230B3311CC96FE',2072868012);
+INSERT INTO "event_ids" VALUES(X'E9310D651C7255EEC39243D8',-1477337921);
+INSERT INTO "event_ids" VALUES(X'E9310D651C84C76FD651DA43',-1946848760);
+INSERT INTO "event_ids" VALUES(X'E9310D654A1A79656D36C5EA',-256037613);
+INSERT INTO "event_ids" VALUES(X'E9310D654C0984966E1D0F85',-775593778);
+INSERT INTO "event_ids" VALUES(X'E9310D6551DB06BC478E6AE1',1161246985);
+INSERT INTO "event_ids" VALUES(X'E9310D6559F03758DECD0604',-574930417);
+INSERT INTO "event_ids" VALUES(X'E9310D655C51AA480F7C1A9B',1088639626);
+INSERT INTO "event_ids" VALUES(X'E9310D655CAA7B43152E119B',-1347296149);
+INSERT INTO "event_ids" VALUES(X'E9310D65636BD9FA69DBB44C',672608040);
+INSERT INTO "event_ids" VALUES(X'E9310D656C1798EDDB4D452E',380461709);
+INSERT INTO "event_ids" VALUES(X'E9310D657E13F6D7486936C8',689286787);
+INSERT INTO "event_ids" VALUES(X'E9310D658BC5B33295F521A3',1998317136);
+INSERT INTO "event_ids" VALUES(X'E9310D658C1590AD2FD1F426',142955363);
+INSERT INTO "event_ids" VALUES(X'E9310D6596F74B7AD5484ED6',750896384);
+INSERT INTO "event_ids" VALUES(X'E9310D659F42672C23F41B14',-1563605247);
+INSERT INTO "event_ids" VALUES(X'E9310D659F4FE47C071456AB',-405281406);
+INSERT INTO "event_ids" VALUES(X'E9310D65A3928ECE849F7DC9',-64241681);
+INSERT INTO "event_ids" VALUES(X'E9310D65B4956362FD9D1183',-951739959);
+INSERT INTO "event_ids" VALUES(X'E9310D65BF9AD8DF6F6FD516',-1893492704);
+INSERT INTO "event_ids" VALUES(X'E9310D65C0208E370C3982CF',-37646727);
+INSERT INTO "event_ids" VALUES(X'E9310D65D58C2EF65E6C3F67',-591805532);
+INSERT INTO "event_ids" VALUES(X'E9310D65DCA873E2C590DF4B',1607066319);
+INSERT INTO "event_ids" VALUES(X'E9310D65DFECF93936892FF3',1528760551);
+INSERT INTO "event_ids" VALUES(X'E9310D65EE4778A0BAA3FEAD',326699278);
+INSERT INTO "event_ids" VALUES(X'EE5AA8870287C07663990758',-1220573992);
+INSERT INTO "event_ids" VALUES(X'EE5AA8872578226ADF425B60',942462627);
+INSERT INTO "event_ids" VALUES(X'EE5AA8872C02E3103430F241',-1895378648);
+INSERT INTO "event_ids" VALUES(X'EE5AA887337103D268E12D49',1540207531);
+INSERT INTO "event_ids" VALUES(X'EE5AA887392B87E038601D71',-324629800);
+INSERT INTO "event_ids" VALUES(X'EE5AA8874C90EA79DC63E7D2',-1479139495);
+INSERT INTO "event_ids" VALUES(X'EE5AA8874C9E79E8D0EB63D8',992375649);
+INSERT INTO "event_ids" VALUES(X'EE5AA8875A6DA54DEDF915FC',1641667666);
+INSERT INTO "event_ids" VALUES(X'EE5AA88781E1323C3B035379',-1033380249);
+INSERT INTO "event_ids" VALUES(X'EE5AA88784A486C8B08E1102',-573937342);
+INSERT INTO "event_ids" VALUES(X'EE5AA887874A4D821047FA2D',-1958857147);
+INSERT INTO "event_ids" VALUES(X'EE5AA8878CA1072763902F16',-356370331);
+INSERT INTO "event_ids" VALUES(X'EE5AA887A6CDDAB7286FB0E5',-758094784);
+INSERT INTO "event_ids" VALUES(X'EE5AA887B5BAA764CE13EACF',626917663);
+INSERT INTO "event_ids" VALUES(X'EE5AA887B5F59682B9B97A9D',738849633);
+INSERT INTO "event_ids" VALUES(X'EE5AA887C126B087E500818E',10101880);
+INSERT INTO "event_ids" VALUES(X'EE5AA887CC6EDC1A5D69585F',1325429345);
+INSERT INTO "event_ids" VALUES(X'EE5AA887D7A4EB18C94F3A6A',354157955);
+INSERT INTO "event_ids" VALUES(X'EE5AA887D95B085F07C140B6',-1939548400);
+INSERT INTO "event_ids" VALUES(X'EE5AA887D986F7D317B540FF',2106894227);
+INSERT INTO "event_ids" VALUES(X'EE5AA887DB50553C799267AD',-1799666668);
+INSERT INTO "event_ids" VALUES(X'EE5AA887E1D638D3E2B07F0F',95338376);
+INSERT INTO "event_ids" VALUES(X'EE5AA887FAA3512E5CDA09C8',1772625232);
+INSERT INTO "event_ids" VALUES(X'EE5AA887FC5C4BB0331A679A',-289604306);
+INSERT INTO "event_ids" VALUES(X'EE5AA887FCAE5908A7076BF1',1300013073);
+INSERT INTO "event_ids" VALUES(X'EE5AA887FD2F4AB991E2A50A',-277979405);
+INSERT INTO "event_ids" VALUES(X'FF77B5F318E81EF8EB28BFB5',1024652378);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3221B6FC59F0D20FB',1202756311);
+INSERT INTO "event_ids" VALUES(X'FF77B5F32A71759598898B5F',1007711729);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3424F6F69D24E8490',-1145651534);
+INSERT INTO "event_ids" VALUES(X'FF77B5F345C9E7AB8EA0D795',653176375);
+INSERT INTO "event_ids" VALUES(X'FF77B5F34D1191592CEE6977',1196960490);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3551C06B440179E57',-694769517);
+INSERT INTO "event_ids" VALUES(X'FF77B5F36730A4BA13DB3A90',478284218);
+INSERT INTO "event_ids" VALUES(X'FF77B5F37ECE54CE5AF50FF2',1660325151);
+INSERT INTO "event_ids" VALUES(X'FF77B5F38C4F9E3DEE89A1E4',1441171960);
+INSERT INTO "event_ids" VALUES(X'FF77B5F396754452FAD865D7',-865569963);
+INSERT INTO "event_ids" VALUES(X'FF77B5F39FA5E7C5AE3DB212',-1461572554);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3A68204D8DEC10BE1',-221102352);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3BFAC014CA8376BA8',-2062748905);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3C6EA53E1884DEE7E',-1516335268);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3C74B1CBBC77A1083',338346323);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3D399B9C153E9C591',1362125776);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3D5960BBE8AEF2494',712522955);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3D87955EA302FFE23',1871326837);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3D9BDC03B0DE375E5',-167455528);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3E138BA2DD1ABB9AB',1730340508);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3E46793C6D6D6B476',269785926);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3E640988C0CE2BD08',-1819538928);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3F485F411D42B7980',2100596071);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3F80686417608A72B',-1072279148);
+INSERT INTO "event_ids" VALUES(X'FF77B5F3FE481129AE7E1EF6',1113911636);
+CREATE TABLE events (
+    sequence INTEGER PRIMARY KEY,
+    study INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    unit TEXT NOT NULL,
+    version INTEGER,
+    arm TEXT,
+    candidate INTEGER,
+    name TEXT,
+    fields TEXT,
+    excluded INTEGER NOT NULL,
+    source TEXT,
+    position INTEGER,
+    received_at REAL NOT NULL
+, row_checksum INTEGER, key_prefix TEXT) STRICT;
+INSERT INTO "events" VALUES(1,1,'e1/0',0,'u0',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,1301884668,'ab12');
+INSERT INTO "events" VALUES(2,1,'m1/0',1,'u0',1,'learner',2,'seen','{"x":0.35,"y":2.82}',0,NULL,NULL,1700000000.0,-1176070467,'ab12');
+INSERT INTO "events" VALUES(3,1,'e1/1',0,'u1',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,-726832696,'ab12');
+INSERT INTO "events" VALUES(4,1,'m1/1',1,'u1',1,'control',1,'seen','{"x":0.13,"y":-1.1}',0,NULL,NULL,1700000000.0,-1471838034,'ab12');
+INSERT INTO "events" VALUES(5,1,'e1/2',0,'u2',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,806806605,'ab12');
+INSERT INTO "events" VALUES(6,1,'m1/2',1,'u2',1,'learner',3,'seen','{"x":-0.09,"y":0.95}',0,NULL,NULL,1700000000.0,-528648357,'ab12');
+INSERT INTO "events" VALUES(7,1,'e1/3',0,'u3',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,-251588480,'ab12');
+INSERT INTO "events" VALUES(8,1,'m1/3',1,'u3',1,'learner',1,'seen','{"x":-0.74,"y":0.78}',0,NULL,NULL,1700000000.0,913349001,'ab12');
+INSERT INTO "events" VALUES(9,1,'e1/4',0,'u4',1,'learner',0,NULL,NULL,0,NULL,NULL,1700000000.0,-1232684130,'ab12');
+INSERT INTO "events" VALUES(10,1,'m1/4',1,'u4',1,'learner',0,'seen','{"x":2.36,"y":-1.71}',0,NULL,NULL,1700000000.0,-270403993,'ab12');
+INSERT INTO "events" VALUES(11,1,'e1/5',0,'u5',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-1866068159,'ab12');
+INSERT INTO "events" VALUES(12,1,'m1/5',1,'u5',1,'learner',3,'seen','{"x":-0.97,"y":1.05}',0,NULL,NULL,1700000000.0,266784883,'ab12');
+INSERT INTO "events" VALUES(13,1,'e1/6',0,'u6',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,1954382532,'ab12');
+INSERT INTO "events" VALUES(14,1,'m1/6',1,'u6',1,'control',1,'seen','{"x":-0.94,"y":0.04}',0,NULL,NULL,1700000000.0,-2011611225,'ab12');
+INSERT INTO "events" VALUES(15,1,'e1/7',0,'u7',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,110892282,'ab12');
+INSERT INTO "events" VALUES(16,1,'m1/7',1,'u7',1,'control',1,'seen','{"x":-0.68,"y":0.8}',0,NULL,NULL,1700000000.0,1924742105,'ab12');
+INSERT INTO "events" VALUES(17,1,'e1/8',0,'u8',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,1687102908,'ab12');
+INSERT INTO "events" VALUES(18,1,'m1/8',1,'u8',1,'control',1,'seen','{"x":-0.16,"y":-0.09}',0,NULL,NULL,1700000000.0,-331826392,'ab12');
+INSERT INTO "events" VALUES(19,1,'e1/9',0,'u9',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,-38051192,'ab12');
+INSERT INTO "events" VALUES(20,1,'m1/9',1,'u9',1,'learner',2,'seen','{"x":-0.78,"y":1.74}',0,NULL,NULL,1700000000.0,-494607736,'ab12');
+INSERT INTO "events" VALUES(21,1,'e1/10',0,'u10',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-1737574576,'ab12');
+INSERT INTO "events" VALUES(22,1,'m1/10',1,'u10',1,'learner',3,'seen','{"x":-0.99,"y":0.22}',0,NULL,NULL,1700000000.0,-586271430,'ab12');
+INSERT INTO "events" VALUES(23,1,'e1/11',0,'u11',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,-1697673447,'ab12');
+INSERT INTO "events" VALUES(24,1,'m1/11',1,'u11',1,'learner',1,'seen','{"x":1.09,"y":1.21}',0,NULL,NULL,1700000000.0,1129118723,'ab12');
+INSERT INTO "events" VALUES(25,1,'e1/12',0,'u12',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,1489579649,'ab12');
+INSERT INTO "events" VALUES(26,1,'m1/12',1,'u12',1,'learner',3,'seen','{"x":-3.71,"y":-1.39}',0,NULL,NULL,1700000000.0,285333660,'ab12');
+INSERT INTO "events" VALUES(27,1,'e1/13',0,'u13',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,511619820,'ab12');
+INSERT INTO "events" VALUES(28,1,'m1/13',1,'u13',1,'learner',2,'seen','{"x":-0.17,"y":1.58}',0,NULL,NULL,1700000000.0,-1174304250,'ab12');
+INSERT INTO "events" VALUES(29,1,'e1/14',0,'u14',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,1467546179,'ab12');
+INSERT INTO "events" VALUES(30,1,'m1/14',1,'u14',1,'learner',2,'seen','{"x":0.21,"y":2.22}',0,NULL,NULL,1700000000.0,433531374,'ab12');
+INSERT INTO "events" VALUES(31,1,'e1/15',0,'u15',1,'learner',0,NULL,NULL,0,NULL,NULL,1700000000.0,195914079,'ab12');
+INSERT INTO "events" VALUES(32,1,'m1/15',1,'u15',1,'learner',0,'seen','{"x":4.12,"y":-3.11}',0,NULL,NULL,1700000000.0,-1870405398,'ab12');
+INSERT INTO "events" VALUES(33,1,'e1/16',0,'u16',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,-263501438,'ab12');
+INSERT INTO "events" VALUES(34,1,'m1/16',1,'u16',1,'control',1,'seen','{"x":-0.58,"y":2.24}',0,NULL,NULL,1700000000.0,-2020531007,'ab12');
+INSERT INTO "events" VALUES(35,1,'e1/17',0,'u17',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-1893968726,'ab12');
+INSERT INTO "events" VALUES(36,1,'m1/17',1,'u17',1,'learner',3,'seen','{"x":-0.35,"y":1.16}',0,NULL,NULL,1700000000.0,718572111,'ab12');
+INSERT INTO "events" VALUES(37,1,'e1/18',0,'u18',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-1862563268,'ab12');
+INSERT INTO "events" VALUES(38,1,'m1/18',1,'u18',1,'learner',3,'seen','{"x":-1.51,"y":-1.15}',0,NULL,NULL,1700000000.0,-596725851,'ab12');
+INSERT INTO "events" VALUES(39,1,'e1/19',0,'u19',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-544074882,'ab12');
+INSERT INTO "events" VALUES(40,1,'m1/19',1,'u19',1,'learner',3,'seen','{"x":-0.83,"y":0.61}',0,NULL,NULL,1700000000.0,1514964544,'ab12');
+INSERT INTO "events" VALUES(41,1,'e1/20',0,'u20',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,-999848789,'ab12');
+INSERT INTO "events" VALUES(42,1,'m1/20',1,'u20',1,'learner',2,'seen','{"x":-1.23,"y":1.32}',0,NULL,NULL,1700000000.0,-2063373811,'ab12');
+INSERT INTO "events" VALUES(43,1,'e1/21',0,'u21',1,'learner',0,NULL,NULL,0,NULL,NULL,1700000000.0,71592552,'ab12');
+INSERT INTO "events" VALUES(44,1,'m1/21',1,'u21',1,'learner',0,'seen','{"x":1.93,"y":-2.94}',0,NULL,NULL,1700000000.0,2139781633,'ab12');
+INSERT INTO "events" VALUES(45,1,'e1/22',0,'u22',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,-6141259,'ab12');
+INSERT INTO "events" VALUES(46,1,'m1/22',1,'u22',1,'control',1,'seen','{"x":-0.3,"y":0.3}',0,NULL,NULL,1700000000.0,1547916203,'ab12');
+INSERT INTO "events" VALUES(47,1,'e1/23',0,'u23',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,-1595245336,'ab12');
+INSERT INTO "events" VALUES(48,1,'m1/23',1,'u23',1,'learner',3,'seen','{"x":-0.96,"y":-0.01}',0,NULL,NULL,1700000000.0,764347903,'ab12');
+INSERT INTO "events" VALUES(49,1,'e1/24',0,'u24',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,-1541106356,'ab12');
+INSERT INTO "events" VALUES(50,1,'m1/24',1,'u24',1,'learner',1,'seen','{"x":0.39,"y":1.09}',0,NULL,NULL,1700000000.0,-1732287144,'ab12');
+INSERT INTO "events" VALUES(51,1,'e1/25',0,'u25',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,1678211983,'ab12');
+INSERT INTO "events" VALUES(52,1,'m1/25',1,'u25',1,'learner',3,'seen','{"x":-0.68,"y":-0.32}',0,NULL,NULL,1700000000.0,893825685,'ab12');
+INSERT INTO "events" VALUES(53,1,'e1/26',0,'u26',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,-1509828073,'ab12');
+INSERT INTO "events" VALUES(54,1,'m1/26',1,'u26',1,'learner',1,'seen','{"x":0.53,"y":-0.3}',0,NULL,NULL,1700000000.0,1229980435,'ab12');
+INSERT INTO "events" VALUES(55,1,'e1/27',0,'u27',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,-379042987,'ab12');
+INSERT INTO "events" VALUES(56,1,'m1/27',1,'u27',1,'learner',1,'seen','{"x":0.68,"y":-0.87}',0,NULL,NULL,1700000000.0,-1198187299,'ab12');
+INSERT INTO "events" VALUES(57,1,'e1/28',0,'u28',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,1241214504,'ab12');
+INSERT INTO "events" VALUES(58,1,'m1/28',1,'u28',1,'control',1,'seen','{"x":0.71,"y":0.18}',0,NULL,NULL,1700000000.0,193501819,'ab12');
+INSERT INTO "events" VALUES(59,1,'e1/29',0,'u29',1,'learner',3,NULL,NULL,0,NULL,NULL,1700000000.0,917271296,'ab12');
+INSERT INTO "events" VALUES(60,1,'m1/29',1,'u29',1,'learner',3,'seen','{"x":-2.25,"y":0.19}',0,NULL,NULL,1700000000.0,-2195318,'ab12');
+INSERT INTO "events" VALUES(61,1,'e1/30',0,'u30',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,1369558844,'ab12');
+INSERT INTO "events" VALUES(62,1,'m1/30',1,'u30',1,'learner',1,'seen','{"x":-0.15,"y":0.47}',0,NULL,NULL,1700000000.0,1939428120,'ab12');
+INSERT INTO "events" VALUES(63,1,'e1/31',0,'u31',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,-3666240,'ab12');
+INSERT INTO "events" VALUES(64,1,'m1/31',1,'u31',1,'control',1,'seen','{"x":-1.18,"y":-0.91}',0,NULL,NULL,1700000000.0,-912416307,'ab12');
+INSERT INTO "events" VALUES(65,1,'e1/32',0,'u32',1,'control',1,NULL,NULL,0,NULL,NULL,1700000000.0,1879445075,'ab12');
+INSERT INTO "events" VALUES(66,1,'m1/32',1,'u32',1,'control',1,'seen','{"x":-0.0,"y":-0.27}',0,NULL,NULL,1700000000.0,850061593,'ab12');
+INSERT INTO "events" VALUES(67,1,'e1/33',0,'u33',1,'learner',1,NULL,NULL,0,NULL,NULL,1700000000.0,1117368944,'ab12');
+INSERT INTO "events" VALUES(68,1,'m1/33',1,'u33',1,'learner',1,'seen','{"x":0.04,"y":0.96}',0,NULL,NULL,1700000000.0,1110841656,'ab12');
+INSERT INTO "events" VALUES(69,1,'e1/34',0,'u34',1,'learner',2,NULL,NULL,0,NULL,NULL,1700000000.0,-1928624015,'ab12');
+INSERT INTO "events" VALUES(70,1,'m1/34',1,'u34',1,'learner',2,'seen','{"x":-1.65,"y":2.25}',0,NULL,NULL,1700000000.0,288059048,'ab12');
+INSERT INTO "events" VALUES(71,1,'e1/35',0,'u35',1,'learner',0,NULL,NULL,0,NULL,NULL,1700000000.0,-1884639176,'ab12');
+INSERT INTO "events" VALUES(72,1,'m1/35',1,'u35',1,'learner',0,'seen','{"x":3.22,"y":-2.3}',0,NULL,NULL,1700000000.0,-1269688482,'ab12');
+INSERT INTO "events" VALUES(73,1,'e2/0',0,'u0',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,497111059,'ab12');
+INSERT INTO "events" VALUES(74,1,'m2/0',1,'u0',2,'learner',2,'seen','{"x":0.19,"y":1.48}',0,NULL,NULL,1700003600.0,-22599732,'ab12');
+INSERT INTO "events" VALUES(75,1,'e2/1',0,'u1',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-256034967,'ab12');
+INSERT INTO "events" VALUES(76,1,'m2/1',1,'u1',2,'learner',0,'seen','{"x":1.59,"y":-4.44}',0,NULL,NULL,1700003600.0,656914054,'ab12');
+INSERT INTO "events" VALUES(77,1,'e2/2',0,'u2',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,-1835874238,'ab12');
+INSERT INTO "events" VALUES(78,1,'m2/2',1,'u2',2,'control',1,'seen','{"x":1.6,"y":1.34}',0,NULL,NULL,1700003600.0,752619328,'ab12');
+INSERT INTO "events" VALUES(79,1,'e2/3',0,'u3',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-1805943246,'ab12');
+INSERT INTO "events" VALUES(80,1,'m2/3',1,'u3',2,'learner',0,'seen','{"x":1.67,"y":-1.23}',0,NULL,NULL,1700003600.0,-1933816467,'ab12');
+INSERT INTO "events" VALUES(81,1,'e2/4',0,'u4',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,1430824834,'ab12');
+INSERT INTO "events" VALUES(82,1,'m2/4',1,'u4',2,'learner',2,'seen','{"x":0.28,"y":1.45}',0,NULL,NULL,1700003600.0,-1722565754,'ab12');
+INSERT INTO "events" VALUES(83,1,'e2/5',0,'u5',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-1202405128,'ab12');
+INSERT INTO "events" VALUES(84,1,'m2/5',1,'u5',2,'learner',0,'seen','{"x":2.98,"y":-2.31}',0,NULL,NULL,1700003600.0,2050094429,'ab12');
+INSERT INTO "events" VALUES(85,1,'e2/6',0,'u6',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-1370284131,'ab12');
+INSERT INTO "events" VALUES(86,1,'m2/6',1,'u6',2,'learner',0,'seen','{"x":1.67,"y":-2.79}',0,NULL,NULL,1700003600.0,-2128216425,'ab12');
+INSERT INTO "events" VALUES(87,1,'e2/7',0,'u7',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,1866787664,'ab12');
+INSERT INTO "events" VALUES(88,1,'m2/7',1,'u7',2,'learner',2,'seen','{"x":0.45,"y":1.9}',0,NULL,NULL,1700003600.0,224178679,'ab12');
+INSERT INTO "events" VALUES(89,1,'e2/8',0,'u8',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,1084193565,'ab12');
+INSERT INTO "events" VALUES(90,1,'m2/8',1,'u8',2,'learner',0,'seen','{"x":2.55,"y":-2.61}',0,NULL,NULL,1700003600.0,418954383,'ab12');
+INSERT INTO "events" VALUES(91,1,'e2/9',0,'u9',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,-1805411038,'ab12');
+INSERT INTO "events" VALUES(92,1,'m2/9',1,'u9',2,'control',1,'seen','{"x":-0.07,"y":-0.69}',0,NULL,NULL,1700003600.0,1423221219,'ab12');
+INSERT INTO "events" VALUES(93,1,'e2/10',0,'u10',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,843454243,'ab12');
+INSERT INTO "events" VALUES(94,1,'m2/10',1,'u10',2,'learner',0,'seen','{"x":2.84,"y":-1.81}',0,NULL,NULL,1700003600.0,1958489570,'ab12');
+INSERT INTO "events" VALUES(95,1,'e2/11',0,'u11',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,593175860,'ab12');
+INSERT INTO "events" VALUES(96,1,'m2/11',1,'u11',2,'learner',0,'seen','{"x":2.33,"y":-1.59}',0,NULL,NULL,1700003600.0,2052459062,'ab12');
+INSERT INTO "events" VALUES(97,1,'e2/12',0,'u12',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,-658700823,'ab12');
+INSERT INTO "events" VALUES(98,1,'m2/12',1,'u12',2,'control',1,'seen','{"x":-1.21,"y":0.98}',0,NULL,NULL,1700003600.0,-347823329,'ab12');
+INSERT INTO "events" VALUES(99,1,'e2/13',0,'u13',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,1431718433,'ab12');
+INSERT INTO "events" VALUES(100,1,'m2/13',1,'u13',2,'control',1,'seen','{"x":1.86,"y":-1.44}',0,NULL,NULL,1700003600.0,1946064,'ab12');
+INSERT INTO "events" VALUES(101,1,'e2/14',0,'u14',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,475005582,'ab12');
+INSERT INTO "events" VALUES(102,1,'m2/14',1,'u14',2,'control',1,'seen','{"x":-1.93,"y":-1.3}',0,NULL,NULL,1700003600.0,-1740515446,'ab12');
+INSERT INTO "events" VALUES(103,1,'e2/15',0,'u15',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,1396284364,'ab12');
+INSERT INTO "events" VALUES(104,1,'m2/15',1,'u15',2,'control',1,'seen','{"x":0.64,"y":0.33}',0,NULL,NULL,1700003600.0,125813702,'ab12');
+INSERT INTO "events" VALUES(105,1,'e2/16',0,'u16',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,-587752609,'ab12');
+INSERT INTO "events" VALUES(106,1,'m2/16',1,'u16',2,'control',1,'seen','{"x":0.88,"y":0.92}',0,NULL,NULL,1700003600.0,1604668593,'ab12');
+INSERT INTO "events" VALUES(107,1,'e2/17',0,'u17',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,624227545,'ab12');
+INSERT INTO "events" VALUES(108,1,'m2/17',1,'u17',2,'learner',0,'seen','{"x":2.21,"y":-1.72}',0,NULL,NULL,1700003600.0,353658629,'ab12');
+INSERT INTO "events" VALUES(109,1,'e2/18',0,'u18',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,1998293828,'ab12');
+INSERT INTO "events" VALUES(110,1,'m2/18',1,'u18',2,'learner',2,'seen','{"x":-0.17,"y":2.87}',0,NULL,NULL,1700003600.0,1684142713,'ab12');
+INSERT INTO "events" VALUES(111,1,'e2/19',0,'u19',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,-485527876,'ab12');
+INSERT INTO "events" VALUES(112,1,'m2/19',1,'u19',2,'control',1,'seen','{"x":-1.33,"y":-0.22}',0,NULL,NULL,1700003600.0,-705377484,'ab12');
+INSERT INTO "events" VALUES(113,1,'e2/20',0,'u20',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,1200491138,'ab12');
+INSERT INTO "events" VALUES(114,1,'m2/20',1,'u20',2,'learner',0,'seen','{"x":2.24,"y":-0.2}',0,NULL,NULL,1700003600.0,1187482472,'ab12');
+INSERT INTO "events" VALUES(115,1,'e2/21',0,'u21',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-899332790,'ab12');
+INSERT INTO "events" VALUES(116,1,'m2/21',1,'u21',2,'learner',0,'seen','{"x":1.24,"y":-3.08}',0,NULL,NULL,1700003600.0,1227304309,'ab12');
+INSERT INTO "events" VALUES(117,1,'e2/22',0,'u22',2,'control',1,NULL,NULL,0,NULL,NULL,1700003600.0,830694807,'ab12');
+INSERT INTO "events" VALUES(118,1,'m2/22',1,'u22',2,'control',1,'seen','{"x":-0.76,"y":1.17}',0,NULL,NULL,1700003600.0,-1135267524,'ab12');
+INSERT INTO "events" VALUES(119,1,'e2/24',0,'u24',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,-753663043,'ab12');
+INSERT INTO "events" VALUES(120,1,'m2/24',1,'u24',2,'learner',2,'seen','{"x":-1.87,"y":3.13}',0,NULL,NULL,1700003600.0,353538074,'ab12');
+INSERT INTO "events" VALUES(121,1,'e2/25',0,'u25',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,1069426480,'ab12');
+INSERT INTO "events" VALUES(122,1,'m2/25',1,'u25',2,'learner',2,'seen','{"x":1.03,"y":0.58}',0,NULL,NULL,1700003600.0,975007949,'ab12');
+INSERT INTO "events" VALUES(123,1,'e2/26',0,'u26',2,'learner',1,NULL,NULL,0,NULL,NULL,1700003600.0,1470447176,'ab12');
+INSERT INTO "events" VALUES(124,1,'m2/26',1,'u26',2,'learner',1,'seen','{"x":-0.05,"y":1.42}',0,NULL,NULL,1700003600.0,1355186125,'ab12');
+INSERT INTO "events" VALUES(125,1,'e2/27',0,'u27',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,1033594987,'ab12');
+INSERT INTO "events" VALUES(126,1,'m2/27',1,'u27',2,'learner',2,'seen','{"x":0.09,"y":3.0}',0,NULL,NULL,1700003600.0,617491797,'ab12');
+INSERT INTO "events" VALUES(127,1,'e2/28',0,'u28',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-1845296788,'ab12');
+INSERT INTO "events" VALUES(128,1,'m2/28',1,'u28',2,'learner',0,'seen','{"x":4.37,"y":-1.73}',0,NULL,NULL,1700003600.0,-611182392,'ab12');
+INSERT INTO "events" VALUES(129,1,'e2/29',0,'u29',2,'learner',1,NULL,NULL,0,NULL,NULL,1700003600.0,-1242171836,'ab12');
+INSERT INTO "events" VALUES(130,1,'m2/29',1,'u29',2,'learner',1,'seen','{"x":-0.48,"y":-0.57}',0,NULL,NULL,1700003600.0,1934134792,'ab12');
+INSERT INTO "events" VALUES(131,1,'e2/30',0,'u30',2,'learner',2,NULL,NULL,0,NULL,NULL,1700003600.0,2028335768,'ab12');
+INSERT INTO "events" VALUES(132,1,'m2/30',1,'u30',2,'learner',2,'seen','{"x":0.65,"y":1.8}',0,NULL,NULL,1700003600.0,144204639,'ab12');
+INSERT INTO "events" VALUES(133,1,'e2/31',0,'u31',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-645433570,'ab12');
+INSERT INTO "events" VALUES(134,1,'m2/31',1,'u31',2,'learner',0,'seen','{"x":1.82,"y":-2.11}',0,NULL,NULL,1700003600.0,569727068,'ab12');
+INSERT INTO "events" VALUES(135,1,'e2/32',0,'u32',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,-175453630,'ab12');
+INSERT INTO "events" VALUES(136,1,'m2/32',1,'u32',2,'learner',0,'seen','{"x":2.65,"y":-3.07}',0,NULL,NULL,1700003600.0,-1573030546,'ab12');
+INSERT INTO "events" VALUES(137,1,'e2/33',0,'u33',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,421588687,'ab12');
+INSERT INTO "events" VALUES(138,1,'m2/33',1,'u33',2,'learner',0,'seen','{"x":0.47,"y":-4.43}',0,NULL,NULL,1700003600.0,836566642,'ab12');
+INSERT INTO "events" VALUES(139,1,'e2/34',0,'u34',2,'learner',0,NULL,NULL,0,NULL,NULL,1700003600.0,828886309,'ab12');
+INSERT INTO "events" VALUES(140,1,'m2/34',1,'u34',2,'learner',0,'seen','{"x":3.2,"y":-1.93}',0,NULL,NULL,1700003600.0,-114109707,'ab12');
+INSERT INTO "events" VALUES(141,1,'e2/23',0,'u23',2,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-2113916525,'ab12');
+INSERT INTO "events" VALUES(142,1,'m2/23',1,'u23',2,'learner',2,'seen','{"x":-0.24,"y":3.32}',0,NULL,NULL,1700007200.0,-1073379958,'ab12');
+INSERT INTO "events" VALUES(143,1,'e2/35',0,'u35',2,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,192655349,'ab12');
+INSERT INTO "events" VALUES(144,1,'m2/35',1,'u35',2,'learner',2,'seen','{"x":1.51,"y":1.99}',0,NULL,NULL,1700007200.0,-1882010015,'ab12');
+INSERT INTO "events" VALUES(145,1,'e3/0',0,'u0',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,832345283,'ab12');
+INSERT INTO "events" VALUES(146,1,'m3/0',1,'u0',3,'learner',2,'seen','{"x":2.04,"y":-0.56}',0,NULL,NULL,1700007200.0,377033862,'ab12');
+INSERT INTO "events" VALUES(147,1,'e3/1',0,'u1',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,-1466153120,'ab12');
+INSERT INTO "events" VALUES(148,1,'m3/1',1,'u1',3,'learner',0,'seen','{"x":2.42,"y":-2.57}',0,NULL,NULL,1700007200.0,-1482975636,'ab12');
+INSERT INTO "events" VALUES(149,1,'e3/2',0,'u2',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-212649714,'ab12');
+INSERT INTO "events" VALUES(150,1,'m3/2',1,'u2',3,'learner',2,'seen','{"x":-0.45,"y":1.78}',0,NULL,NULL,1700007200.0,969947906,'ab12');
+INSERT INTO "events" VALUES(151,1,'e3/3',0,'u3',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,1785167418,'ab12');
+INSERT INTO "events" VALUES(152,1,'m3/3',1,'u3',3,'control',1,'seen','{"x":-2.22,"y":-0.03}',0,NULL,NULL,1700007200.0,-1353047559,'ab12');
+INSERT INTO "events" VALUES(153,1,'e3/4',0,'u4',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-547584060,'ab12');
+INSERT INTO "events" VALUES(154,1,'m3/4',1,'u4',3,'learner',2,'seen','{"x":-0.87,"y":5.32}',0,NULL,NULL,1700007200.0,-1866651189,'ab12');
+INSERT INTO "events" VALUES(155,1,'e3/6',0,'u6',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,-335369601,'ab12');
+INSERT INTO "events" VALUES(156,1,'m3/6',1,'u6',3,'control',1,'seen','{"x":-0.48,"y":-0.47}',0,NULL,NULL,1700007200.0,-921808817,'ab12');
+INSERT INTO "events" VALUES(157,1,'e3/7',0,'u7',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-1903450192,'ab12');
+INSERT INTO "events" VALUES(158,1,'m3/7',1,'u7',3,'learner',2,'seen','{"x":-1.06,"y":1.61}',0,NULL,NULL,1700007200.0,-762485695,'ab12');
+INSERT INTO "events" VALUES(159,1,'e3/8',0,'u8',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,388357133,'ab12');
+INSERT INTO "events" VALUES(160,1,'m3/8',1,'u8',3,'learner',2,'seen','{"x":0.48,"y":1.76}',0,NULL,NULL,1700007200.0,-1373799049,'ab12');
+INSERT INTO "events" VALUES(161,1,'e3/9',0,'u9',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,1280069767,'ab12');
+INSERT INTO "events" VALUES(162,1,'m3/9',1,'u9',3,'learner',2,'seen','{"x":0.96,"y":1.8}',0,NULL,NULL,1700007200.0,992613014,'ab12');
+INSERT INTO "events" VALUES(163,1,'e3/10',0,'u10',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,410613870,'ab12');
+INSERT INTO "events" VALUES(164,1,'m3/10',1,'u10',3,'control',1,'seen','{"x":-0.18,"y":1.75}',0,NULL,NULL,1700007200.0,-1109728714,'ab12');
+INSERT INTO "events" VALUES(165,1,'e3/12',0,'u12',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-1612321865,'ab12');
+INSERT INTO "events" VALUES(166,1,'m3/12',1,'u12',3,'learner',2,'seen','{"x":-0.18,"y":2.54}',0,NULL,NULL,1700007200.0,-1100108097,'ab12');
+INSERT INTO "events" VALUES(167,1,'e3/13',0,'u13',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,1606813044,'ab12');
+INSERT INTO "events" VALUES(168,1,'m3/13',1,'u13',3,'learner',0,'seen','{"x":3.94,"y":-2.27}',0,NULL,NULL,1700007200.0,-115090512,'ab12');
+INSERT INTO "events" VALUES(169,1,'e3/14',0,'u14',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,381701595,'ab12');
+INSERT INTO "events" VALUES(170,1,'m3/14',1,'u14',3,'learner',0,'seen','{"x":1.76,"y":-1.0}',0,NULL,NULL,1700007200.0,1178563117,'ab12');
+INSERT INTO "events" VALUES(171,1,'e3/15',0,'u15',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,341931410,'ab12');
+INSERT INTO "events" VALUES(172,1,'m3/15',1,'u15',3,'learner',2,'seen','{"x":-0.89,"y":1.71}',0,NULL,NULL,1700007200.0,1323169659,'ab12');
+INSERT INTO "events" VALUES(173,1,'e3/16',0,'u16',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-1683000063,'ab12');
+INSERT INTO "events" VALUES(174,1,'m3/16',1,'u16',3,'learner',2,'seen','{"x":0.88,"y":2.58}',0,NULL,NULL,1700007200.0,1107091859,'ab12');
+INSERT INTO "events" VALUES(175,1,'e3/18',0,'u18',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,-312781928,'ab12');
+INSERT INTO "events" VALUES(176,1,'m3/18',1,'u18',3,'control',1,'seen','{"x":-3.03,"y":1.22}',0,NULL,NULL,1700007200.0,-442464929,'ab12');
+INSERT INTO "events" VALUES(177,1,'e3/19',0,'u19',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,940701264,'ab12');
+INSERT INTO "events" VALUES(178,1,'m3/19',1,'u19',3,'learner',2,'seen','{"x":-0.96,"y":0.33}',0,NULL,NULL,1700007200.0,1680659128,'ab12');
+INSERT INTO "events" VALUES(179,1,'e3/20',0,'u20',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,753870335,'ab12');
+INSERT INTO "events" VALUES(180,1,'m3/20',1,'u20',3,'control',1,'seen','{"x":0.08,"y":0.9}',0,NULL,NULL,1700007200.0,252697551,'ab12');
+INSERT INTO "events" VALUES(181,1,'e3/21',0,'u21',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-106594249,'ab12');
+INSERT INTO "events" VALUES(182,1,'m3/21',1,'u21',3,'learner',2,'seen','{"x":-0.44,"y":0.92}',0,NULL,NULL,1700007200.0,2116577102,'ab12');
+INSERT INTO "events" VALUES(183,1,'e3/22',0,'u22',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,785017508,'ab12');
+INSERT INTO "events" VALUES(184,1,'m3/22',1,'u22',3,'control',1,'seen','{"x":-0.17,"y":0.15}',0,NULL,NULL,1700007200.0,15079799,'ab12');
+INSERT INTO "events" VALUES(185,1,'e3/23',0,'u23',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,-1236767129,'ab12');
+INSERT INTO "events" VALUES(186,1,'m3/23',1,'u23',3,'learner',0,'seen','{"x":3.41,"y":-1.25}',0,NULL,NULL,1700007200.0,1997654393,'ab12');
+INSERT INTO "events" VALUES(187,1,'e3/24',0,'u24',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,681950025,'ab12');
+INSERT INTO "events" VALUES(188,1,'m3/24',1,'u24',3,'control',1,'seen','{"x":-0.01,"y":1.31}',0,NULL,NULL,1700007200.0,1720275797,'ab12');
+INSERT INTO "events" VALUES(189,1,'e3/25',0,'u25',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-34660735,'ab12');
+INSERT INTO "events" VALUES(190,1,'m3/25',1,'u25',3,'learner',2,'seen','{"x":-0.21,"y":1.07}',0,NULL,NULL,1700007200.0,792487942,'ab12');
+INSERT INTO "events" VALUES(191,1,'e3/26',0,'u26',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,325088599,'ab12');
+INSERT INTO "events" VALUES(192,1,'m3/26',1,'u26',3,'learner',2,'seen','{"x":0.58,"y":2.58}',0,NULL,NULL,1700007200.0,1438308988,'ab12');
+INSERT INTO "events" VALUES(193,1,'e3/27',0,'u27',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-3517990,'ab12');
+INSERT INTO "events" VALUES(194,1,'m3/27',1,'u27',3,'learner',2,'seen','{"x":-0.21,"y":1.22}',0,NULL,NULL,1700007200.0,210139457,'ab12');
+INSERT INTO "events" VALUES(195,1,'e3/28',0,'u28',3,'learner',2,NULL,NULL,0,NULL,NULL,1700007200.0,-1645857790,'ab12');
+INSERT INTO "events" VALUES(196,1,'m3/28',1,'u28',3,'learner',2,'seen','{"x":0.23,"y":-0.49}',0,NULL,NULL,1700007200.0,-595430854,'ab12');
+INSERT INTO "events" VALUES(197,1,'e3/29',0,'u29',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,1219269066,'ab12');
+INSERT INTO "events" VALUES(198,1,'m3/29',1,'u29',3,'control',1,'seen','{"x":0.49,"y":0.69}',0,NULL,NULL,1700007200.0,590365652,'ab12');
+INSERT INTO "events" VALUES(199,1,'e3/30',0,'u30',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,1996539894,'ab12');
+INSERT INTO "events" VALUES(200,1,'m3/30',1,'u30',3,'learner',0,'seen','{"x":0.36,"y":-1.94}',0,NULL,NULL,1700007200.0,-564505243,'ab12');
+INSERT INTO "events" VALUES(201,1,'e3/31',0,'u31',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,-1683299461,'ab12');
+INSERT INTO "events" VALUES(202,1,'m3/31',1,'u31',3,'learner',0,'seen','{"x":1.04,"y":-1.24}',0,NULL,NULL,1700007200.0,-536605605,'ab12');
+INSERT INTO "events" VALUES(203,1,'e3/32',0,'u32',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,-1213768153,'ab12');
+INSERT INTO "events" VALUES(204,1,'m3/32',1,'u32',3,'learner',0,'seen','{"x":-0.03,"y":-2.91}',0,NULL,NULL,1700007200.0,664433007,'ab12');
+INSERT INTO "events" VALUES(205,1,'e3/33',0,'u33',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,1527610026,'ab12');
+INSERT INTO "events" VALUES(206,1,'m3/33',1,'u33',3,'learner',0,'seen','{"x":2.71,"y":-0.84}',0,NULL,NULL,1700007200.0,779158247,'ab12');
+INSERT INTO "events" VALUES(207,1,'e3/34',0,'u34',3,'learner',0,NULL,NULL,0,NULL,NULL,1700007200.0,1934252352,'ab12');
+INSERT INTO "events" VALUES(208,1,'m3/34',1,'u34',3,'learner',0,'seen','{"x":-0.16,"y":-2.5}',0,NULL,NULL,1700007200.0,-111683939,'ab12');
+INSERT INTO "events" VALUES(209,1,'e3/35',0,'u35',3,'control',1,NULL,NULL,0,NULL,NULL,1700007200.0,-339190397,'ab12');
+INSERT INTO "events" VALUES(210,1,'m3/35',1,'u35',3,'control',1,'seen','{"x":0.13,"y":-0.41}',0,NULL,NULL,1700007200.0,1680961718,'ab12');
+INSERT INTO "events" VALUES(211,1,'e3/5',0,'u5',3,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-1371950448,'ab12');
+INSERT INTO "events" VALUES(212,1,'m3/5',1,'u5',3,'learner',2,'seen','{"x":0.23,"y":1.65}',0,NULL,NULL,1700010800.0,969661115,'ab12');
+INSERT INTO "events" VALUES(213,1,'e3/11',0,'u11',3,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-471235927,'ab12');
+INSERT INTO "events" VALUES(214,1,'m3/11',1,'u11',3,'learner',2,'seen','{"x":0.55,"y":1.49}',0,NULL,NULL,1700010800.0,1155562047,'ab12');
+INSERT INTO "events" VALUES(215,1,'e3/17',0,'u17',3,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,1726664339,'ab12');
+INSERT INTO "events" VALUES(216,1,'m3/17',1,'u17',3,'learner',2,'seen','{"x":0.09,"y":2.67}',0,NULL,NULL,1700010800.0,-611003620,'ab12');
+INSERT INTO "events" VALUES(217,1,'e4/0',0,'u0',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,519395004,'ab12');
+INSERT INTO "events" VALUES(218,1,'m4/0',1,'u0',4,'learner',2,'seen','{"x":-0.65,"y":1.83}',0,NULL,NULL,1700010800.0,-1439013912,'ab12');
+INSERT INTO "events" VALUES(219,1,'e4/1',0,'u1',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,-2017390200,'ab12');
+INSERT INTO "events" VALUES(220,1,'m4/1',1,'u1',4,'control',1,'seen','{"x":1.46,"y":0.86}',0,NULL,NULL,1700010800.0,-1959176048,'ab12');
+INSERT INTO "events" VALUES(221,1,'e4/2',0,'u2',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-1473884248,'ab12');
+INSERT INTO "events" VALUES(222,1,'m4/2',1,'u2',4,'learner',2,'seen','{"x":-1.64,"y":1.99}',0,NULL,NULL,1700010800.0,-1339791779,'ab12');
+INSERT INTO "events" VALUES(223,1,'e4/3',0,'u3',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,620305006,'ab12');
+INSERT INTO "events" VALUES(224,1,'m4/3',1,'u3',4,'learner',2,'seen','{"x":-0.62,"y":2.15}',0,NULL,NULL,1700010800.0,-640309260,'ab12');
+INSERT INTO "events" VALUES(225,1,'e4/4',0,'u4',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-1474141483,'ab12');
+INSERT INTO "events" VALUES(226,1,'m4/4',1,'u4',4,'learner',2,'seen','{"x":-1.61,"y":2.24}',0,NULL,NULL,1700010800.0,1891766380,'ab12');
+INSERT INTO "events" VALUES(227,1,'e4/6',0,'u6',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-1902682724,'ab12');
+INSERT INTO "events" VALUES(228,1,'m4/6',1,'u6',4,'learner',2,'seen','{"x":0.32,"y":2.51}',0,NULL,NULL,1700010800.0,1571806550,'ab12');
+INSERT INTO "events" VALUES(229,1,'e4/7',0,'u7',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-704720618,'ab12');
+INSERT INTO "events" VALUES(230,1,'m4/7',1,'u7',4,'learner',2,'seen','{"x":-1.49,"y":4.25}',0,NULL,NULL,1700010800.0,338022749,'ab12');
+INSERT INTO "events" VALUES(231,1,'e4/8',0,'u8',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-2006822738,'ab12');
+INSERT INTO "events" VALUES(232,1,'m4/8',1,'u8',4,'learner',2,'seen','{"x":-1.92,"y":3.1}',0,NULL,NULL,1700010800.0,-567101575,'ab12');
+INSERT INTO "events" VALUES(233,1,'e4/9',0,'u9',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-754197468,'ab12');
+INSERT INTO "events" VALUES(234,1,'m4/9',1,'u9',4,'learner',2,'seen','{"x":-0.33,"y":1.12}',0,NULL,NULL,1700010800.0,2089706208,'ab12');
+INSERT INTO "events" VALUES(235,1,'e4/10',0,'u10',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,-1762017438,'ab12');
+INSERT INTO "events" VALUES(236,1,'m4/10',1,'u10',4,'learner',0,'seen','{"x":1.34,"y":-2.67}',0,NULL,NULL,1700010800.0,1999320576,'ab12');
+INSERT INTO "events" VALUES(237,1,'e4/11',0,'u11',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,2052299759,'ab12');
+INSERT INTO "events" VALUES(238,1,'m4/11',1,'u11',4,'learner',0,'seen','{"x":2.38,"y":-2.11}',0,NULL,NULL,1700010800.0,163831026,'ab12');
+INSERT INTO "events" VALUES(239,1,'e4/12',0,'u12',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,1449010867,'ab12');
+INSERT INTO "events" VALUES(240,1,'m4/12',1,'u12',4,'learner',0,'seen','{"x":3.48,"y":-3.83}',0,NULL,NULL,1700010800.0,-1456603591,'ab12');
+INSERT INTO "events" VALUES(241,1,'e4/13',0,'u13',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-147021003,'ab12');
+INSERT INTO "events" VALUES(242,1,'m4/13',1,'u13',4,'learner',2,'seen','{"x":-0.0,"y":1.11}',0,NULL,NULL,1700010800.0,-1037524810,'ab12');
+INSERT INTO "events" VALUES(243,1,'e4/14',0,'u14',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,-426049126,'ab12');
+INSERT INTO "events" VALUES(244,1,'m4/14',1,'u14',4,'control',1,'seen','{"x":0.58,"y":-1.92}',0,NULL,NULL,1700010800.0,-1597160664,'ab12');
+INSERT INTO "events" VALUES(245,1,'e4/15',0,'u15',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,869377106,'ab12');
+INSERT INTO "events" VALUES(246,1,'m4/15',1,'u15',4,'learner',2,'seen','{"x":-0.34,"y":2.21}',0,NULL,NULL,1700010800.0,-653450189,'ab12');
+INSERT INTO "events" VALUES(247,1,'e4/16',0,'u16',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,2017997598,'ab12');
+INSERT INTO "events" VALUES(248,1,'m4/16',1,'u16',4,'control',1,'seen','{"x":-1.68,"y":1.19}',0,NULL,NULL,1700010800.0,2084963750,'ab12');
+INSERT INTO "events" VALUES(249,1,'e4/18',0,'u18',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,573956041,'ab12');
+INSERT INTO "events" VALUES(250,1,'m4/18',1,'u18',4,'learner',0,'seen','{"x":2.96,"y":-2.98}',0,NULL,NULL,1700010800.0,283785169,'ab12');
+INSERT INTO "events" VALUES(251,1,'e4/19',0,'u19',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,-1344368639,'ab12');
+INSERT INTO "events" VALUES(252,1,'m4/19',1,'u19',4,'learner',0,'seen','{"x":1.2,"y":-2.2}',0,NULL,NULL,1700010800.0,702178131,'ab12');
+INSERT INTO "events" VALUES(253,1,'e4/20',0,'u20',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,190837823,'ab12');
+INSERT INTO "events" VALUES(254,1,'m4/20',1,'u20',4,'control',1,'seen','{"x":0.55,"y":1.05}',0,NULL,NULL,1700010800.0,-1510573207,'ab12');
+INSERT INTO "events" VALUES(255,1,'e4/21',0,'u21',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,2111237176,'ab12');
+INSERT INTO "events" VALUES(256,1,'m4/21',1,'u21',4,'learner',2,'seen','{"x":-0.71,"y":1.39}',0,NULL,NULL,1700010800.0,919167443,'ab12');
+INSERT INTO "events" VALUES(257,1,'e4/22',0,'u22',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,-233247573,'ab12');
+INSERT INTO "events" VALUES(258,1,'m4/22',1,'u22',4,'learner',2,'seen','{"x":-0.8,"y":1.42}',0,NULL,NULL,1700010800.0,-1176102296,'ab12');
+INSERT INTO "events" VALUES(259,1,'e4/23',0,'u23',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,1175659046,'ab12');
+INSERT INTO "events" VALUES(260,1,'m4/23',1,'u23',4,'control',1,'seen','{"x":-0.44,"y":0.07}',0,NULL,NULL,1700010800.0,-461010144,'ab12');
+INSERT INTO "events" VALUES(261,1,'e4/24',0,'u24',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,922086348,'ab12');
+INSERT INTO "events" VALUES(262,1,'m4/24',1,'u24',4,'learner',2,'seen','{"x":2.06,"y":1.49}',0,NULL,NULL,1700010800.0,1177180322,'ab12');
+INSERT INTO "events" VALUES(263,1,'e4/25',0,'u25',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,966927460,'ab12');
+INSERT INTO "events" VALUES(264,1,'m4/25',1,'u25',4,'learner',2,'seen','{"x":-0.29,"y":2.46}',0,NULL,NULL,1700010800.0,-1710682124,'ab12');
+INSERT INTO "events" VALUES(265,1,'e4/26',0,'u26',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,-73103876,'ab12');
+INSERT INTO "events" VALUES(266,1,'m4/26',1,'u26',4,'learner',0,'seen','{"x":1.05,"y":-2.37}',0,NULL,NULL,1700010800.0,1392797751,'ab12');
+INSERT INTO "events" VALUES(267,1,'e4/27',0,'u27',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,40364666,'ab12');
+INSERT INTO "events" VALUES(268,1,'m4/27',1,'u27',4,'control',1,'seen','{"x":-0.19,"y":0.97}',0,NULL,NULL,1700010800.0,-97289688,'ab12');
+INSERT INTO "events" VALUES(269,1,'e4/28',0,'u28',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,610317737,'ab12');
+INSERT INTO "events" VALUES(270,1,'m4/28',1,'u28',4,'learner',2,'seen','{"x":-1.32,"y":3.37}',0,NULL,NULL,1700010800.0,-1883529998,'ab12');
+INSERT INTO "events" VALUES(271,1,'e4/29',0,'u29',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,650218976,'ab12');
+INSERT INTO "events" VALUES(272,1,'m4/29',1,'u29',4,'learner',0,'seen','{"x":1.65,"y":-1.83}',0,NULL,NULL,1700010800.0,-105134880,'ab12');
+INSERT INTO "events" VALUES(273,1,'e4/30',0,'u30',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,201625815,'ab12');
+INSERT INTO "events" VALUES(274,1,'m4/30',1,'u30',4,'learner',0,'seen','{"x":2.85,"y":-1.34}',0,NULL,NULL,1700010800.0,1506624508,'ab12');
+INSERT INTO "events" VALUES(275,1,'e4/31',0,'u31',4,'learner',0,NULL,NULL,0,NULL,NULL,1700010800.0,-2114986209,'ab12');
+INSERT INTO "events" VALUES(276,1,'m4/31',1,'u31',4,'learner',0,'seen','{"x":3.06,"y":-1.83}',0,NULL,NULL,1700010800.0,-774785702,'ab12');
+INSERT INTO "events" VALUES(277,1,'e4/32',0,'u32',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,1139375751,'ab12');
+INSERT INTO "events" VALUES(278,1,'m4/32',1,'u32',4,'learner',2,'seen','{"x":-0.02,"y":2.32}',0,NULL,NULL,1700010800.0,310812295,'ab12');
+INSERT INTO "events" VALUES(279,1,'e4/33',0,'u33',4,'learner',2,NULL,NULL,0,NULL,NULL,1700010800.0,1391742096,'ab12');
+INSERT INTO "events" VALUES(280,1,'m4/33',1,'u33',4,'learner',2,'seen','{"x":-1.0,"y":3.21}',0,NULL,NULL,1700010800.0,1378795740,'ab12');
+INSERT INTO "events" VALUES(281,1,'e4/34',0,'u34',4,'control',1,NULL,NULL,0,NULL,NULL,1700010800.0,571639162,'ab12');
+INSERT INTO "events" VALUES(282,1,'m4/34',1,'u34',4,'control',1,'seen','{"x":-0.98,"y":-1.06}',0,NULL,NULL,1700010800.0,-578177934,'ab12');
+INSERT INTO "events" VALUES(283,1,'e4/5',0,'u5',4,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,1141448064,'ab12');
+INSERT INTO "events" VALUES(284,1,'m4/5',1,'u5',4,'learner',2,'seen','{"x":0.24,"y":3.58}',0,NULL,NULL,1700014400.0,-1250841822,'ab12');
+INSERT INTO "events" VALUES(285,1,'e4/17',0,'u17',4,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-243409982,'ab12');
+INSERT INTO "events" VALUES(286,1,'m4/17',1,'u17',4,'learner',2,'seen','{"x":0.18,"y":3.01}',0,NULL,NULL,1700014400.0,1839559429,'ab12');
+INSERT INTO "events" VALUES(287,1,'e4/35',0,'u35',4,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-735249572,'ab12');
+INSERT INTO "events" VALUES(288,1,'m4/35',1,'u35',4,'learner',2,'seen','{"x":2.06,"y":1.86}',0,NULL,NULL,1700014400.0,-1458798706,'ab12');
+INSERT INTO "events" VALUES(289,1,'e5/0',0,'u0',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-382582206,'ab12');
+INSERT INTO "events" VALUES(290,1,'e5/1',0,'u1',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-1101596194,'ab12');
+INSERT INTO "events" VALUES(291,1,'e5/2',0,'u2',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-1988584014,'ab12');
+INSERT INTO "events" VALUES(292,1,'e5/3',0,'u3',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-568580562,'ab12');
+INSERT INTO "events" VALUES(293,1,'e5/4',0,'u4',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,-2090537259,'ab12');
+INSERT INTO "events" VALUES(294,1,'e5/5',0,'u5',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,-304032756,'ab12');
+INSERT INTO "events" VALUES(295,1,'e5/6',0,'u6',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-772148782,'ab12');
+INSERT INTO "events" VALUES(296,1,'e5/7',0,'u7',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-1082275061,'ab12');
+INSERT INTO "events" VALUES(297,1,'e5/8',0,'u8',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,1090906886,'ab12');
+INSERT INTO "events" VALUES(298,1,'e5/9',0,'u9',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,375476378,'ab12');
+INSERT INTO "events" VALUES(299,1,'e5/10',0,'u10',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,-1923884477,'ab12');
+INSERT INTO "events" VALUES(300,1,'e5/11',0,'u11',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-1616547322,'ab12');
+INSERT INTO "events" VALUES(301,1,'e5/12',0,'u12',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,1191700625,'ab12');
+INSERT INTO "events" VALUES(302,1,'e5/13',0,'u13',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,567894170,'ab12');
+INSERT INTO "events" VALUES(303,1,'e5/14',0,'u14',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,718993722,'ab12');
+INSERT INTO "events" VALUES(304,1,'e5/15',0,'u15',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,30199866,'ab12');
+INSERT INTO "events" VALUES(305,1,'e5/16',0,'u16',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-647083347,'ab12');
+INSERT INTO "events" VALUES(306,1,'e5/17',0,'u17',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-2041560093,'ab12');
+INSERT INTO "events" VALUES(307,1,'e5/18',0,'u18',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,862720491,'ab12');
+INSERT INTO "events" VALUES(308,1,'e5/19',0,'u19',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,1437768160,'ab12');
+INSERT INTO "events" VALUES(309,1,'e5/20',0,'u20',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-763934828,'ab12');
+INSERT INTO "events" VALUES(310,1,'e5/21',0,'u21',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-1924575526,'ab12');
+INSERT INTO "events" VALUES(311,1,'e5/22',0,'u22',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,2036473347,'ab12');
+INSERT INTO "events" VALUES(312,1,'e5/23',0,'u23',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,643569485,'ab12');
+INSERT INTO "events" VALUES(313,1,'e5/24',0,'u24',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,1277093288,'ab12');
+INSERT INTO "events" VALUES(314,1,'e5/25',0,'u25',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,320924902,'ab12');
+INSERT INTO "events" VALUES(315,1,'e5/26',0,'u26',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,476703728,'ab12');
+INSERT INTO "events" VALUES(316,1,'e5/27',0,'u27',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,1129833150,'ab12');
+INSERT INTO "events" VALUES(317,1,'e5/28',0,'u28',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,842803049,'ab12');
+INSERT INTO "events" VALUES(318,1,'e5/29',0,'u29',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,1828859431,'ab12');
+INSERT INTO "events" VALUES(319,1,'e5/30',0,'u30',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,1008886618,'ab12');
+INSERT INTO "events" VALUES(320,1,'e5/31',0,'u31',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,1662806548,'ab12');
+INSERT INTO "events" VALUES(321,1,'e5/32',0,'u32',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,-160018040,'ab12');
+INSERT INTO "events" VALUES(322,1,'e5/33',0,'u33',5,'learner',0,NULL,NULL,0,NULL,NULL,1700014400.0,-1454876474,'ab12');
+INSERT INTO "events" VALUES(323,1,'e5/34',0,'u34',5,'control',1,NULL,NULL,0,NULL,NULL,1700014400.0,-1145803946,'ab12');
+INSERT INTO "events" VALUES(324,1,'e5/35',0,'u35',5,'learner',2,NULL,NULL,0,NULL,NULL,1700014400.0,-580197539,'ab12');
+INSERT INTO "events" VALUES(325,1,'e6/0',0,'u0',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-1668243518,'ab12');
+INSERT INTO "events" VALUES(326,1,'m6/0',1,'u0',6,'learner',0,'seen','{"x":3.05,"y":-0.22}',0,NULL,NULL,1700018000.0,453913704,'ab12');
+INSERT INTO "events" VALUES(327,1,'e6/1',0,'u1',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-939977912,'ab12');
+INSERT INTO "events" VALUES(328,1,'m6/1',1,'u1',6,'learner',0,'seen','{"x":-0.55,"y":-2.14}',0,NULL,NULL,1700018000.0,-683208483,'ab12');
+INSERT INTO "events" VALUES(329,1,'e6/2',0,'u2',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1583297039,'ab12');
+INSERT INTO "events" VALUES(330,1,'m6/2',1,'u2',6,'learner',0,'seen','{"x":3.01,"y":-0.65}',0,NULL,NULL,1700018000.0,12616426,'ab12');
+INSERT INTO "events" VALUES(331,1,'e6/3',0,'u3',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,87473797,'ab12');
+INSERT INTO "events" VALUES(332,1,'m6/3',1,'u3',6,'learner',0,'seen','{"x":2.65,"y":-0.5}',0,NULL,NULL,1700018000.0,485252050,'ab12');
+INSERT INTO "events" VALUES(333,1,'e6/4',0,'u4',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1917881541,'ab12');
+INSERT INTO "events" VALUES(334,1,'m6/4',1,'u4',6,'learner',0,'seen','{"x":2.29,"y":-1.45}',0,NULL,NULL,1700018000.0,-542950743,'ab12');
+INSERT INTO "events" VALUES(335,1,'e6/5',0,'u5',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,691601487,'ab12');
+INSERT INTO "events" VALUES(336,1,'m6/5',1,'u5',6,'learner',0,'seen','{"x":2.18,"y":-3.07}',0,NULL,NULL,1700018000.0,-1404456454,'ab12');
+INSERT INTO "events" VALUES(337,1,'e6/6',0,'u6',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-393738650,'ab12');
+INSERT INTO "events" VALUES(338,1,'m6/6',1,'u6',6,'learner',0,'seen','{"x":1.15,"y":-1.62}',0,NULL,NULL,1700018000.0,-2041835940,'ab12');
+INSERT INTO "events" VALUES(339,1,'e6/7',0,'u7',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-1277064468,'ab12');
+INSERT INTO "events" VALUES(340,1,'m6/7',1,'u7',6,'learner',0,'seen','{"x":1.42,"y":-0.73}',0,NULL,NULL,1700018000.0,489673881,'ab12');
+INSERT INTO "events" VALUES(341,1,'e6/8',0,'u8',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,1736921178,'ab12');
+INSERT INTO "events" VALUES(342,1,'m6/8',1,'u8',6,'learner',2,'seen','{"x":1.29,"y":3.8}',0,NULL,NULL,1700018000.0,1713406607,'ab12');
+INSERT INTO "events" VALUES(343,1,'e6/9',0,'u9',6,'control',1,NULL,NULL,0,NULL,NULL,1700018000.0,84827541,'ab12');
+INSERT INTO "events" VALUES(344,1,'m6/9',1,'u9',6,'control',1,'seen','{"x":-0.23,"y":1.58}',0,NULL,NULL,1700018000.0,-107996487,'ab12');
+INSERT INTO "events" VALUES(345,1,'e6/10',0,'u10',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-2045147805,'ab12');
+INSERT INTO "events" VALUES(346,1,'m6/10',1,'u10',6,'learner',0,'seen','{"x":1.09,"y":-2.82}',0,NULL,NULL,1700018000.0,2034402277,'ab12');
+INSERT INTO "events" VALUES(347,1,'e6/11',0,'u11',6,'control',1,NULL,NULL,0,NULL,NULL,1700018000.0,513507744,'ab12');
+INSERT INTO "events" VALUES(348,1,'m6/11',1,'u11',6,'control',1,'seen','{"x":-0.12,"y":0.48}',0,NULL,NULL,1700018000.0,-666355071,'ab12');
+INSERT INTO "events" VALUES(349,1,'e6/12',0,'u12',6,'control',1,NULL,NULL,0,NULL,NULL,1700018000.0,-267064714,'ab12');
+INSERT INTO "events" VALUES(350,1,'m6/12',1,'u12',6,'control',1,'seen','{"x":-1.8,"y":-1.53}',0,NULL,NULL,1700018000.0,549045929,'ab12');
+INSERT INTO "events" VALUES(351,1,'e6/13',0,'u13',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1754721973,'ab12');
+INSERT INTO "events" VALUES(352,1,'m6/13',1,'u13',6,'learner',0,'seen','{"x":2.36,"y":-2.86}',0,NULL,NULL,1700018000.0,-546938212,'ab12');
+INSERT INTO "events" VALUES(353,1,'e6/14',0,'u14',6,'control',1,NULL,NULL,0,NULL,NULL,1700018000.0,-159695973,'ab12');
+INSERT INTO "events" VALUES(354,1,'m6/14',1,'u14',6,'control',1,'seen','{"x":1.01,"y":0.59}',0,NULL,NULL,1700018000.0,-1767168913,'ab12');
+INSERT INTO "events" VALUES(355,1,'e6/15',0,'u15',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1861828440,'ab12');
+INSERT INTO "events" VALUES(356,1,'m6/15',1,'u15',6,'learner',0,'seen','{"x":2.31,"y":-1.79}',0,NULL,NULL,1700018000.0,-363163064,'ab12');
+INSERT INTO "events" VALUES(357,1,'e6/16',0,'u16',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,-843123323,'ab12');
+INSERT INTO "events" VALUES(358,1,'m6/16',1,'u16',6,'learner',2,'seen','{"x":0.9,"y":1.85}',0,NULL,NULL,1700018000.0,-382371980,'ab12');
+INSERT INTO "events" VALUES(359,1,'e6/17',0,'u17',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1826385923,'ab12');
+INSERT INTO "events" VALUES(360,1,'m6/17',1,'u17',6,'learner',0,'seen','{"x":3.09,"y":-2.53}',0,NULL,NULL,1700018000.0,-318614451,'ab12');
+INSERT INTO "events" VALUES(361,1,'e6/18',0,'u18',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,-1018947324,'ab12');
+INSERT INTO "events" VALUES(362,1,'m6/18',1,'u18',6,'learner',2,'seen','{"x":-0.22,"y":1.32}',0,NULL,NULL,1700018000.0,1471506142,'ab12');
+INSERT INTO "events" VALUES(363,1,'e6/19',0,'u19',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1646697602,'ab12');
+INSERT INTO "events" VALUES(364,1,'m6/19',1,'u19',6,'learner',0,'seen','{"x":2.6,"y":-1.96}',0,NULL,NULL,1700018000.0,-168893056,'ab12');
+INSERT INTO "events" VALUES(365,1,'e6/20',0,'u20',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-741428297,'ab12');
+INSERT INTO "events" VALUES(366,1,'m6/20',1,'u20',6,'learner',0,'seen','{"x":1.14,"y":0.0}',0,NULL,NULL,1700018000.0,1287594862,'ab12');
+INSERT INTO "events" VALUES(367,1,'e6/21',0,'u21',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,1063556922,'ab12');
+INSERT INTO "events" VALUES(368,1,'m6/21',1,'u21',6,'learner',0,'seen','{"x":1.64,"y":-2.12}',0,NULL,NULL,1700018000.0,1525828235,'ab12');
+INSERT INTO "events" VALUES(369,1,'e6/22',0,'u22',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,325659238,'ab12');
+INSERT INTO "events" VALUES(370,1,'m6/22',1,'u22',6,'learner',0,'seen','{"x":2.39,"y":-0.25}',0,NULL,NULL,1700018000.0,1670578009,'ab12');
+INSERT INTO "events" VALUES(371,1,'e6/23',0,'u23',6,'control',1,NULL,NULL,0,NULL,NULL,1700018000.0,-1947521371,'ab12');
+INSERT INTO "events" VALUES(372,1,'m6/23',1,'u23',6,'control',1,'seen','{"x":-0.35,"y":0.9}',0,NULL,NULL,1700018000.0,-1903805525,'ab12');
+INSERT INTO "events" VALUES(373,1,'e6/24',0,'u24',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,-1706259446,'ab12');
+INSERT INTO "events" VALUES(374,1,'m6/24',1,'u24',6,'learner',2,'seen','{"x":0.1,"y":0.54}',0,NULL,NULL,1700018000.0,-333198367,'ab12');
+INSERT INTO "events" VALUES(375,1,'e6/25',0,'u25',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,992872844,'ab12');
+INSERT INTO "events" VALUES(376,1,'m6/25',1,'u25',6,'learner',0,'seen','{"x":2.79,"y":-0.98}',0,NULL,NULL,1700018000.0,-757300684,'ab12');
+INSERT INTO "events" VALUES(377,1,'e6/26',0,'u26',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,-1200166876,'ab12');
+INSERT INTO "events" VALUES(378,1,'m6/26',1,'u26',6,'learner',2,'seen','{"x":-0.24,"y":1.98}',0,NULL,NULL,1700018000.0,1428767703,'ab12');
+INSERT INTO "events" VALUES(379,1,'e6/27',0,'u27',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,420769186,'ab12');
+INSERT INTO "events" VALUES(380,1,'m6/27',1,'u27',6,'learner',0,'seen','{"x":0.5,"y":-3.52}',0,NULL,NULL,1700018000.0,-2070521309,'ab12');
+INSERT INTO "events" VALUES(381,1,'e6/28',0,'u28',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,712669562,'ab12');
+INSERT INTO "events" VALUES(382,1,'m6/28',1,'u28',6,'learner',2,'seen','{"x":-0.39,"y":2.63}',0,NULL,NULL,1700018000.0,-2126322961,'ab12');
+INSERT INTO "events" VALUES(383,1,'e6/29',0,'u29',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-1961296644,'ab12');
+INSERT INTO "events" VALUES(384,1,'m6/29',1,'u29',6,'learner',0,'seen','{"x":1.53,"y":-1.71}',0,NULL,NULL,1700018000.0,-1346061032,'ab12');
+INSERT INTO "events" VALUES(385,1,'e6/30',0,'u30',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,1339489551,'ab12');
+INSERT INTO "events" VALUES(386,1,'m6/30',1,'u30',6,'learner',2,'seen','{"x":0.97,"y":2.1}',0,NULL,NULL,1700018000.0,584353848,'ab12');
+INSERT INTO "events" VALUES(387,1,'e6/31',0,'u31',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-290162551,'ab12');
+INSERT INTO "events" VALUES(388,1,'m6/31',1,'u31',6,'learner',0,'seen','{"x":2.57,"y":-0.55}',0,NULL,NULL,1700018000.0,869046325,'ab12');
+INSERT INTO "events" VALUES(389,1,'e6/32',0,'u32',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,1307816532,'ab12');
+INSERT INTO "events" VALUES(390,1,'m6/32',1,'u32',6,'learner',2,'seen','{"x":-1.25,"y":2.74}',0,NULL,NULL,1700018000.0,-482721667,'ab12');
+INSERT INTO "events" VALUES(391,1,'e6/33',0,'u33',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-326027310,'ab12');
+INSERT INTO "events" VALUES(392,1,'m6/33',1,'u33',6,'learner',0,'seen','{"x":0.12,"y":-1.57}',0,NULL,NULL,1700018000.0,-528948068,'ab12');
+INSERT INTO "events" VALUES(393,1,'e6/34',0,'u34',6,'learner',2,NULL,NULL,0,NULL,NULL,1700018000.0,367577324,'ab12');
+INSERT INTO "events" VALUES(394,1,'m6/34',1,'u34',6,'learner',2,'seen','{"x":0.2,"y":1.46}',0,NULL,NULL,1700018000.0,-1831913344,'ab12');
+INSERT INTO "events" VALUES(395,1,'e6/35',0,'u35',6,'learner',0,NULL,NULL,0,NULL,NULL,1700018000.0,-1266004630,'ab12');
+INSERT INTO "events" VALUES(396,1,'m6/35',1,'u35',6,'learner',0,'seen','{"x":0.92,"y":-2.06}',0,NULL,NULL,1700018000.0,906565857,'ab12');
+INSERT INTO "events" VALUES(397,1,'e7/0',0,'u0',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,1479452535,'ab12');
+INSERT INTO "events" VALUES(398,1,'m7/0',1,'u0',7,'learner',0,'seen','{"x":2.0,"y":-1.7}',0,NULL,NULL,1700021600.0,657728496,'ab12');
+INSERT INTO "events" VALUES(399,1,'e7/1',0,'u1',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-722341199,'ab12');
+INSERT INTO "events" VALUES(400,1,'m7/1',1,'u1',7,'learner',0,'seen','{"x":1.73,"y":-2.89}',0,NULL,NULL,1700021600.0,2002417745,'ab12');
+INSERT INTO "events" VALUES(401,1,'e7/2',0,'u2',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,-1226961510,'ab12');
+INSERT INTO "events" VALUES(402,1,'m7/2',1,'u2',7,'control',1,'seen','{"x":-0.65,"y":-0.79}',0,NULL,NULL,1700021600.0,2002283843,'ab12');
+INSERT INTO "events" VALUES(403,1,'e7/3',0,'u3',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,1646455717,'ab12');
+INSERT INTO "events" VALUES(404,1,'m7/3',1,'u3',7,'learner',0,'seen','{"x":2.06,"y":-0.66}',0,NULL,NULL,1700021600.0,679933589,'ab12');
+INSERT INTO "events" VALUES(405,1,'e7/4',0,'u4',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-285633762,'ab12');
+INSERT INTO "events" VALUES(406,1,'m7/4',1,'u4',7,'learner',0,'seen','{"x":1.51,"y":-2.62}',0,NULL,NULL,1700021600.0,343039412,'ab12');
+INSERT INTO "events" VALUES(407,1,'e7/5',0,'u5',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,976347574,'ab12');
+INSERT INTO "events" VALUES(408,1,'m7/5',1,'u5',7,'learner',0,'seen','{"x":2.49,"y":-1.64}',0,NULL,NULL,1700021600.0,-562569791,'ab12');
+INSERT INTO "events" VALUES(409,1,'e7/6',0,'u6',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,741752531,'ab12');
+INSERT INTO "events" VALUES(410,1,'m7/6',1,'u6',7,'learner',0,'seen','{"x":2.11,"y":-2.93}',0,NULL,NULL,1700021600.0,1739109296,'ab12');
+INSERT INTO "events" VALUES(411,1,'e7/7',0,'u7',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-1931282270,'ab12');
+INSERT INTO "events" VALUES(412,1,'m7/7',1,'u7',7,'learner',0,'seen','{"x":1.97,"y":-1.3}',0,NULL,NULL,1700021600.0,1747297894,'ab12');
+INSERT INTO "events" VALUES(413,1,'e7/8',0,'u8',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,-1696994902,'ab12');
+INSERT INTO "events" VALUES(414,1,'m7/8',1,'u8',7,'control',1,'seen','{"x":-1.54,"y":-0.26}',0,NULL,NULL,1700021600.0,792908273,'ab12');
+INSERT INTO "events" VALUES(415,1,'e7/9',0,'u9',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,1647221794,'ab12');
+INSERT INTO "events" VALUES(416,1,'m7/9',1,'u9',7,'learner',0,'seen','{"x":0.1,"y":-3.29}',0,NULL,NULL,1700021600.0,1719387015,'ab12');
+INSERT INTO "events" VALUES(417,1,'e7/10',0,'u10',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-671304300,'ab12');
+INSERT INTO "events" VALUES(418,1,'m7/10',1,'u10',7,'learner',0,'seen','{"x":0.16,"y":-2.24}',0,NULL,NULL,1700021600.0,755202772,'ab12');
+INSERT INTO "events" VALUES(419,1,'e7/11',0,'u11',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,1511520860,'ab12');
+INSERT INTO "events" VALUES(420,1,'m7/11',1,'u11',7,'learner',0,'seen','{"x":0.73,"y":-1.73}',0,NULL,NULL,1700021600.0,1655291031,'ab12');
+INSERT INTO "events" VALUES(421,1,'e7/12',0,'u12',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-707134769,'ab12');
+INSERT INTO "events" VALUES(422,1,'m7/12',1,'u12',7,'learner',0,'seen','{"x":2.16,"y":-2.19}',0,NULL,NULL,1700021600.0,1608619948,'ab12');
+INSERT INTO "events" VALUES(423,1,'e7/13',0,'u13',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,-1756982164,'ab12');
+INSERT INTO "events" VALUES(424,1,'m7/13',1,'u13',7,'learner',2,'seen','{"x":-2.52,"y":1.46}',0,NULL,NULL,1700021600.0,-1498931638,'ab12');
+INSERT INTO "events" VALUES(425,1,'e7/14',0,'u14',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-1819771448,'ab12');
+INSERT INTO "events" VALUES(426,1,'m7/14',1,'u14',7,'learner',0,'seen','{"x":1.95,"y":-1.89}',0,NULL,NULL,1700021600.0,-897599705,'ab12');
+INSERT INTO "events" VALUES(427,1,'e7/15',0,'u15',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,1403753227,'ab12');
+INSERT INTO "events" VALUES(428,1,'m7/15',1,'u15',7,'learner',2,'seen','{"x":-1.53,"y":1.52}',0,NULL,NULL,1700021600.0,-501772503,'ab12');
+INSERT INTO "events" VALUES(429,1,'e7/16',0,'u16',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,-444263715,'ab12');
+INSERT INTO "events" VALUES(430,1,'m7/16',1,'u16',7,'control',1,'seen','{"x":-1.18,"y":-0.61}',0,NULL,NULL,1700021600.0,-218231065,'ab12');
+INSERT INTO "events" VALUES(431,1,'e7/18',0,'u18',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,473646021,'ab12');
+INSERT INTO "events" VALUES(432,1,'m7/18',1,'u18',7,'learner',0,'seen','{"x":1.97,"y":-1.12}',0,NULL,NULL,1700021600.0,1370422895,'ab12');
+INSERT INTO "events" VALUES(433,1,'e7/19',0,'u19',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-258906296,'ab12');
+INSERT INTO "events" VALUES(434,1,'m7/19',1,'u19',7,'learner',0,'seen','{"x":1.42,"y":-2.11}',0,NULL,NULL,1700021600.0,2139874860,'ab12');
+INSERT INTO "events" VALUES(435,1,'e7/20',0,'u20',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,1098467453,'ab12');
+INSERT INTO "events" VALUES(436,1,'m7/20',1,'u20',7,'learner',0,'seen','{"x":2.11,"y":-1.94}',0,NULL,NULL,1700021600.0,307042044,'ab12');
+INSERT INTO "events" VALUES(437,1,'e7/21',0,'u21',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-1378652944,'ab12');
+INSERT INTO "events" VALUES(438,1,'m7/21',1,'u21',7,'learner',0,'seen','{"x":0.77,"y":-1.92}',0,NULL,NULL,1700021600.0,-960287155,'ab12');
+INSERT INTO "events" VALUES(439,1,'e7/22',0,'u22',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-542475527,'ab12');
+INSERT INTO "events" VALUES(440,1,'m7/22',1,'u22',7,'learner',0,'seen','{"x":3.36,"y":-3.55}',0,NULL,NULL,1700021600.0,-1674358740,'ab12');
+INSERT INTO "events" VALUES(441,1,'e7/24',0,'u24',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-1491197863,'ab12');
+INSERT INTO "events" VALUES(442,1,'m7/24',1,'u24',7,'learner',0,'seen','{"x":1.36,"y":0.0}',0,NULL,NULL,1700021600.0,-1290675636,'ab12');
+INSERT INTO "events" VALUES(443,1,'e7/25',0,'u25',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,720727953,'ab12');
+INSERT INTO "events" VALUES(444,1,'m7/25',1,'u25',7,'learner',0,'seen','{"x":2.76,"y":-3.2}',0,NULL,NULL,1700021600.0,1227520129,'ab12');
+INSERT INTO "events" VALUES(445,1,'e7/26',0,'u26',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-1522831614,'ab12');
+INSERT INTO "events" VALUES(446,1,'m7/26',1,'u26',7,'learner',0,'seen','{"x":2.07,"y":-1.42}',0,NULL,NULL,1700021600.0,1125059465,'ab12');
+INSERT INTO "events" VALUES(447,1,'e7/27',0,'u27',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,-1483057333,'ab12');
+INSERT INTO "events" VALUES(448,1,'m7/27',1,'u27',7,'learner',2,'seen','{"x":-0.19,"y":2.68}',0,NULL,NULL,1700021600.0,1766373783,'ab12');
+INSERT INTO "events" VALUES(449,1,'e7/28',0,'u28',7,'learner',0,NULL,NULL,0,NULL,NULL,1700021600.0,-172676906,'ab12');
+INSERT INTO "events" VALUES(450,1,'m7/28',1,'u28',7,'learner',0,'seen','{"x":1.93,"y":-1.33}',0,NULL,NULL,1700021600.0,210250482,'ab12');
+INSERT INTO "events" VALUES(451,1,'e7/30',0,'u30',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,-1035211360,'ab12');
+INSERT INTO "events" VALUES(452,1,'m7/30',1,'u30',7,'learner',2,'seen','{"x":0.2,"y":1.54}',0,NULL,NULL,1700021600.0,-2095837748,'ab12');
+INSERT INTO "events" VALUES(453,1,'e7/31',0,'u31',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,385960040,'ab12');
+INSERT INTO "events" VALUES(454,1,'m7/31',1,'u31',7,'control',1,'seen','{"x":-0.07,"y":-0.99}',0,NULL,NULL,1700021600.0,-1877842795,'ab12');
+INSERT INTO "events" VALUES(455,1,'e7/32',0,'u32',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,-529430130,'ab12');
+INSERT INTO "events" VALUES(456,1,'m7/32',1,'u32',7,'learner',2,'seen','{"x":-0.58,"y":1.8}',0,NULL,NULL,1700021600.0,174682154,'ab12');
+INSERT INTO "events" VALUES(457,1,'e7/33',0,'u33',7,'learner',2,NULL,NULL,0,NULL,NULL,1700021600.0,215723267,'ab12');
+INSERT INTO "events" VALUES(458,1,'m7/33',1,'u33',7,'learner',2,'seen','{"x":0.9,"y":3.15}',0,NULL,NULL,1700021600.0,-1162668497,'ab12');
+INSERT INTO "events" VALUES(459,1,'e7/34',0,'u34',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,494669740,'ab12');
+INSERT INTO "events" VALUES(460,1,'m7/34',1,'u34',7,'control',1,'seen','{"x":-1.52,"y":-0.59}',0,NULL,NULL,1700021600.0,1269977796,'ab12');
+INSERT INTO "events" VALUES(461,1,'e7/35',0,'u35',7,'control',1,NULL,NULL,0,NULL,NULL,1700021600.0,-237622495,'ab12');
+INSERT INTO "events" VALUES(462,1,'m7/35',1,'u35',7,'control',1,'seen','{"x":0.45,"y":-1.79}',0,NULL,NULL,1700021600.0,981224447,'ab12');
+INSERT INTO "events" VALUES(463,1,'e7/17',0,'u17',7,'learner',2,NULL,NULL,0,NULL,NULL,1700025200.0,1767239423,'ab12');
+INSERT INTO "events" VALUES(464,1,'m7/17',1,'u17',7,'learner',2,'seen','{"x":1.06,"y":1.19}',0,NULL,NULL,1700025200.0,2002523605,'ab12');
+INSERT INTO "events" VALUES(465,1,'e7/23',0,'u23',7,'learner',2,NULL,NULL,0,NULL,NULL,1700025200.0,409429637,'ab12');
+INSERT INTO "events" VALUES(466,1,'m7/23',1,'u23',7,'learner',2,'seen','{"x":0.86,"y":2.12}',0,NULL,NULL,1700025200.0,1237128752,'ab12');
+INSERT INTO "events" VALUES(467,1,'e7/29',0,'u29',7,'learner',2,NULL,NULL,0,NULL,NULL,1700025200.0,223212730,'ab12');
+INSERT INTO "events" VALUES(468,1,'m7/29',1,'u29',7,'learner',2,'seen','{"x":1.44,"y":1.32}',0,NULL,NULL,1700025200.0,-1985424535,'ab12');
+INSERT INTO "events" VALUES(469,1,'e9/0',0,'u0',9,'blend',0,NULL,NULL,0,NULL,NULL,1700025200.0,1319721049,'ab12');
+INSERT INTO "events" VALUES(470,1,'m9/0',1,'u0',9,'blend',0,'seen','{"x":1.2,"y":-1.76}',0,NULL,NULL,1700025200.0,-1367498661,'ab12');
+INSERT INTO "events" VALUES(471,1,'e9/1',0,'u1',9,'blend',2,NULL,NULL,0,NULL,NULL,1700025200.0,-1661543233,'ab12');
+INSERT INTO "events" VALUES(472,1,'m9/1',1,'u1',9,'blend',2,'seen','{"x":-1.66,"y":2.66}',0,NULL,NULL,1700025200.0,-723838293,'ab12');
+INSERT INTO "events" VALUES(473,1,'e9/2',0,'u2',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-2055064154,'ab12');
+INSERT INTO "events" VALUES(474,1,'m9/2',1,'u2',9,'control',1,'seen','{"x":0.94,"y":-0.25}',0,NULL,NULL,1700025200.0,68278094,'ab12');
+INSERT INTO "events" VALUES(475,1,'e9/3',0,'u3',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,157114464,'ab12');
+INSERT INTO "events" VALUES(476,1,'m9/3',1,'u3',9,'control',1,'seen','{"x":0.23,"y":0.45}',0,NULL,NULL,1700025200.0,1459478853,'ab12');
+INSERT INTO "events" VALUES(477,1,'e9/4',0,'u4',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-2054809381,'ab12');
+INSERT INTO "events" VALUES(478,1,'m9/4',1,'u4',9,'control',1,'seen','{"x":-0.59,"y":-0.66}',0,NULL,NULL,1700025200.0,1775389359,'ab12');
+INSERT INTO "events" VALUES(479,1,'e9/6',0,'u6',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-1556928622,'ab12');
+INSERT INTO "events" VALUES(480,1,'m9/6',1,'u6',9,'control',1,'seen','{"x":-0.25,"y":2.72}',0,NULL,NULL,1700025200.0,-768905243,'ab12');
+INSERT INTO "events" VALUES(481,1,'e9/7',0,'u7',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,266459192,'ab12');
+INSERT INTO "events" VALUES(482,1,'m9/7',1,'u7',9,'single',2,'seen','{"x":0.83,"y":2.28}',0,NULL,NULL,1700025200.0,-1698654383,'ab12');
+INSERT INTO "events" VALUES(483,1,'e9/8',0,'u8',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,191727561,'ab12');
+INSERT INTO "events" VALUES(484,1,'m9/8',1,'u8',9,'single',2,'seen','{"x":-0.66,"y":3.39}',0,NULL,NULL,1700025200.0,399368259,'ab12');
+INSERT INTO "events" VALUES(485,1,'e9/9',0,'u9',9,'blend',0,NULL,NULL,0,NULL,NULL,1700025200.0,35486384,'ab12');
+INSERT INTO "events" VALUES(486,1,'m9/9',1,'u9',9,'blend',0,'seen','{"x":1.49,"y":-0.43}',0,NULL,NULL,1700025200.0,851436678,'ab12');
+INSERT INTO "events" VALUES(487,1,'e9/10',0,'u10',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,843006183,'ab12');
+INSERT INTO "events" VALUES(488,1,'m9/10',1,'u10',9,'single',2,'seen','{"x":-0.4,"y":2.19}',0,NULL,NULL,1700025200.0,-1685093941,'ab12');
+INSERT INTO "events" VALUES(489,1,'e9/11',0,'u11',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,44146248,'ab12');
+INSERT INTO "events" VALUES(490,1,'m9/11',1,'u11',9,'control',1,'seen','{"x":-1.72,"y":2.54}',0,NULL,NULL,1700025200.0,-876239851,'ab12');
+INSERT INTO "events" VALUES(491,1,'e9/12',0,'u12',9,'blend',0,NULL,NULL,0,NULL,NULL,1700025200.0,-1899099843,'ab12');
+INSERT INTO "events" VALUES(492,1,'m9/12',1,'u12',9,'blend',0,'seen','{"x":1.91,"y":-2.39}',0,NULL,NULL,1700025200.0,-1198195174,'ab12');
+INSERT INTO "events" VALUES(493,1,'e9/13',0,'u13',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-434333863,'ab12');
+INSERT INTO "events" VALUES(494,1,'m9/13',1,'u13',9,'single',2,'seen','{"x":0.81,"y":1.11}',0,NULL,NULL,1700025200.0,-1274510593,'ab12');
+INSERT INTO "events" VALUES(495,1,'e9/14',0,'u14',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-364829581,'ab12');
+INSERT INTO "events" VALUES(496,1,'m9/14',1,'u14',9,'control',1,'seen','{"x":0.57,"y":-0.97}',0,NULL,NULL,1700025200.0,588393148,'ab12');
+INSERT INTO "events" VALUES(497,1,'e9/15',0,'u15',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,116064510,'ab12');
+INSERT INTO "events" VALUES(498,1,'m9/15',1,'u15',9,'control',1,'seen','{"x":0.35,"y":-0.84}',0,NULL,NULL,1700025200.0,388432080,'ab12');
+INSERT INTO "events" VALUES(499,1,'e9/16',0,'u16',9,'blend',0,NULL,NULL,0,NULL,NULL,1700025200.0,169230109,'ab12');
+INSERT INTO "events" VALUES(500,1,'m9/16',1,'u16',9,'blend',0,'seen','{"x":0.16,"y":-2.59}',0,NULL,NULL,1700025200.0,-866407882,'ab12');
+INSERT INTO "events" VALUES(501,1,'e9/17',0,'u17',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-1741147526,'ab12');
+INSERT INTO "events" VALUES(502,1,'m9/17',1,'u17',9,'control',1,'seen','{"x":-1.66,"y":0.75}',0,NULL,NULL,1700025200.0,-132308945,'ab12');
+INSERT INTO "events" VALUES(503,1,'e9/18',0,'u18',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-901840470,'ab12');
+INSERT INTO "events" VALUES(504,1,'m9/18',1,'u18',9,'single',2,'seen','{"x":0.02,"y":2.51}',0,NULL,NULL,1700025200.0,-668652230,'ab12');
+INSERT INTO "events" VALUES(505,1,'e9/19',0,'u19',9,'blend',2,NULL,NULL,0,NULL,NULL,1700025200.0,957272200,'ab12');
+INSERT INTO "events" VALUES(506,1,'m9/19',1,'u19',9,'blend',2,'seen','{"x":0.09,"y":1.65}',0,NULL,NULL,1700025200.0,-1197021978,'ab12');
+INSERT INTO "events" VALUES(507,1,'e9/20',0,'u20',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-1257859348,'ab12');
+INSERT INTO "events" VALUES(508,1,'m9/20',1,'u20',9,'single',2,'seen','{"x":0.03,"y":3.05}',0,NULL,NULL,1700025200.0,-1839778848,'ab12');
+INSERT INTO "events" VALUES(509,1,'e9/21',0,'u21',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,2094021933,'ab12');
+INSERT INTO "events" VALUES(510,1,'m9/21',1,'u21',9,'single',2,'seen','{"x":-0.18,"y":1.24}',0,NULL,NULL,1700025200.0,-742887774,'ab12');
+INSERT INTO "events" VALUES(511,1,'e9/22',0,'u22',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-35993809,'ab12');
+INSERT INTO "events" VALUES(512,1,'m9/22',1,'u22',9,'single',2,'seen','{"x":-0.97,"y":1.78}',0,NULL,NULL,1700025200.0,-599824744,'ab12');
+INSERT INTO "events" VALUES(513,1,'e9/24',0,'u24',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,1313457511,'ab12');
+INSERT INTO "events" VALUES(514,1,'m9/24',1,'u24',9,'single',2,'seen','{"x":-1.18,"y":0.92}',0,NULL,NULL,1700025200.0,758134717,'ab12');
+INSERT INTO "events" VALUES(515,1,'e9/25',0,'u25',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-576373235,'ab12');
+INSERT INTO "events" VALUES(516,1,'m9/25',1,'u25',9,'single',2,'seen','{"x":-0.31,"y":2.65}',0,NULL,NULL,1700025200.0,-282346479,'ab12');
+INSERT INTO "events" VALUES(517,1,'e9/26',0,'u26',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,1983599313,'ab12');
+INSERT INTO "events" VALUES(518,1,'m9/26',1,'u26',9,'single',2,'seen','{"x":-0.27,"y":1.04}',0,NULL,NULL,1700025200.0,-1252753153,'ab12');
+INSERT INTO "events" VALUES(519,1,'e9/27',0,'u27',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-1787203634,'ab12');
+INSERT INTO "events" VALUES(520,1,'m9/27',1,'u27',9,'single',2,'seen','{"x":-0.81,"y":1.65}',0,NULL,NULL,1700025200.0,189077405,'ab12');
+INSERT INTO "events" VALUES(521,1,'e9/28',0,'u28',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-1275479536,'ab12');
+INSERT INTO "events" VALUES(522,1,'m9/28',1,'u28',9,'control',1,'seen','{"x":0.77,"y":-0.78}',0,NULL,NULL,1700025200.0,-1451050159,'ab12');
+INSERT INTO "events" VALUES(523,1,'e9/29',0,'u29',9,'blend',0,NULL,NULL,0,NULL,NULL,1700025200.0,1710997651,'ab12');
+INSERT INTO "events" VALUES(524,1,'m9/29',1,'u29',9,'blend',0,'seen','{"x":1.91,"y":-2.61}',0,NULL,NULL,1700025200.0,-109735319,'ab12');
+INSERT INTO "events" VALUES(525,1,'e9/30',0,'u30',9,'blend',2,NULL,NULL,0,NULL,NULL,1700025200.0,350012918,'ab12');
+INSERT INTO "events" VALUES(526,1,'m9/30',1,'u30',9,'blend',2,'seen','{"x":0.32,"y":2.4}',0,NULL,NULL,1700025200.0,2087350314,'ab12');
+INSERT INTO "events" VALUES(527,1,'e9/31',0,'u31',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,1539207597,'ab12');
+INSERT INTO "events" VALUES(528,1,'m9/31',1,'u31',9,'control',1,'seen','{"x":-1.67,"y":2.59}',0,NULL,NULL,1700025200.0,2036769864,'ab12');
+INSERT INTO "events" VALUES(529,1,'e9/32',0,'u32',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-56265338,'ab12');
+INSERT INTO "events" VALUES(530,1,'m9/32',1,'u32',9,'single',2,'seen','{"x":0.19,"y":1.49}',0,NULL,NULL,1700025200.0,683292015,'ab12');
+INSERT INTO "events" VALUES(531,1,'e9/33',0,'u33',9,'single',2,NULL,NULL,0,NULL,NULL,1700025200.0,-526631331,'ab12');
+INSERT INTO "events" VALUES(532,1,'m9/33',1,'u33',9,'single',2,'seen','{"x":-0.89,"y":1.74}',0,NULL,NULL,1700025200.0,-662937726,'ab12');
+INSERT INTO "events" VALUES(533,1,'e9/34',0,'u34',9,'control',1,NULL,NULL,0,NULL,NULL,1700025200.0,-1939141754,'ab12');
+INSERT INTO "events" VALUES(534,1,'m9/34',1,'u34',9,'control',1,'seen','{"x":-0.17,"y":0.8}',0,NULL,NULL,1700025200.0,1446316139,'ab12');
+INSERT INTO "events" VALUES(535,1,'e9/5',0,'u5',9,'single',2,NULL,NULL,0,NULL,NULL,1700028800.0,-502260224,'ab12');
+INSERT INTO "events" VALUES(536,1,'m9/5',1,'u5',9,'single',2,'seen','{"x":-2.03,"y":3.41}',0,NULL,NULL,1700028800.0,1753314981,'ab12');
+INSERT INTO "events" VALUES(537,1,'e9/23',0,'u23',9,'single',2,NULL,NULL,0,NULL,NULL,1700028800.0,-932770001,'ab12');
+INSERT INTO "events" VALUES(538,1,'m9/23',1,'u23',9,'single',2,'seen','{"x":-0.75,"y":3.88}',0,NULL,NULL,1700028800.0,246597542,'ab12');
+INSERT INTO "events" VALUES(539,1,'e9/35',0,'u35',9,'single',2,NULL,NULL,0,NULL,NULL,1700028800.0,1624410550,'ab12');
+INSERT INTO "events" VALUES(540,1,'m9/35',1,'u35',9,'single',2,'seen','{"x":0.01,"y":2.48}',0,NULL,NULL,1700028800.0,-1885132380,'ab12');
+CREATE TABLE keys (
+    prefix TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    revoked_at REAL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE latest (
+    study INTEGER NOT NULL,
+    unit TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    arm TEXT,
+    candidate INTEGER,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (study, unit)
+) STRICT, WITHOUT ROWID;
+INSERT INTO "latest" VALUES(1,'u0',9,'blend',0,469);
+INSERT INTO "latest" VALUES(1,'u1',9,'blend',2,471);
+INSERT INTO "latest" VALUES(1,'u10',9,'single',2,487);
+INSERT INTO "latest" VALUES(1,'u11',9,'control',1,489);
+INSERT INTO "latest" VALUES(1,'u12',9,'blend',0,491);
+INSERT INTO "latest" VALUES(1,'u13',9,'single',2,493);
+INSERT INTO "latest" VALUES(1,'u14',9,'control',1,495);
+INSERT INTO "latest" VALUES(1,'u15',9,'control',1,497);
+INSERT INTO "latest" VALUES(1,'u16',9,'blend',0,499);
+INSERT INTO "latest" VALUES(1,'u17',9,'control',1,501);
+INSERT INTO "latest" VALUES(1,'u18',9,'single',2,503);
+INSERT INTO "latest" VALUES(1,'u19',9,'blend',2,505);
+INSERT INTO "latest" VALUES(1,'u2',9,'control',1,473);
+INSERT INTO "latest" VALUES(1,'u20',9,'single',2,507);
+INSERT INTO "latest" VALUES(1,'u21',9,'single',2,509);
+INSERT INTO "latest" VALUES(1,'u22',9,'single',2,511);
+INSERT INTO "latest" VALUES(1,'u23',9,'single',2,537);
+INSERT INTO "latest" VALUES(1,'u24',9,'single',2,513);
+INSERT INTO "latest" VALUES(1,'u25',9,'single',2,515);
+INSERT INTO "latest" VALUES(1,'u26',9,'single',2,517);
+INSERT INTO "latest" VALUES(1,'u27',9,'single',2,519);
+INSERT INTO "latest" VALUES(1,'u28',9,'control',1,521);
+INSERT INTO "latest" VALUES(1,'u29',9,'blend',0,523);
+INSERT INTO "latest" VALUES(1,'u3',9,'control',1,475);
+INSERT INTO "latest" VALUES(1,'u30',9,'blend',2,525);
+INSERT INTO "latest" VALUES(1,'u31',9,'control',1,527);
+INSERT INTO "latest" VALUES(1,'u32',9,'single',2,529);
+INSERT INTO "latest" VALUES(1,'u33',9,'single',2,531);
+INSERT INTO "latest" VALUES(1,'u34',9,'control',1,533);
+INSERT INTO "latest" VALUES(1,'u35',9,'single',2,539);
+INSERT INTO "latest" VALUES(1,'u4',9,'control',1,477);
+INSERT INTO "latest" VALUES(1,'u5',9,'single',2,535);
+INSERT INTO "latest" VALUES(1,'u6',9,'control',1,479);
+INSERT INTO "latest" VALUES(1,'u7',9,'single',2,481);
+INSERT INTO "latest" VALUES(1,'u8',9,'single',2,483);
+INSERT INTO "latest" VALUES(1,'u9',9,'blend',0,485);
+CREATE TABLE learners (
+    study INTEGER PRIMARY KEY,
+    state TEXT NOT NULL
+) STRICT;
+INSERT INTO "learners" VALUES(1,'{"format":2,"candidates":{"parameters":["w"],"names":["w=0","w=1","w=2","w=3"],"values":[[0],[1],[2],[3]]},"space":null,"objective":{"weights":{"x":1.0},"sign":1.0,"guardrails":[{"metric":"y","at":0.0,"lower":true,"penalty":null,"relative":false}]},"learner":{"name":"thompson","settings":{"draws":32,"floor":0.01,"structure":"auto","contrast":"auto","half_life":null}},"seed":7,"baseline":1,"control":0.25,"limits":{"confidence":0.95,"cap":null,"entry":null,"budget":{}},"retired":[],"learned_rounds":7,"version":9,"asked":0,"learned":{"rounds":7,"model":{"contrasts":{"percent":[false,false],"information":[[49.997474747474755,-21.56818181818182,-27.31818181818182,-1.1111111111111112],[-21.56818181818182,46.43686868686869,-20.424242424242422,-4.444444444444445],[-27.31818181818182,-20.424242424242422,49.40909090909091,-1.6666666666666667],[-1.1111111111111112,-4.444444444444445,-1.6666666666666667,7.222222222222222]],"weighted":[[95.67666666666668,-38.153888888888886,-46.61055555555555,-10.912222222222223],[-135.9397474747475,8.3440404040404,128.42737373737373,-0.831666666666667]],"units":[92.0,67.0,80.0,10.0],"squared_units":[92.0,67.0,80.0,10.0],"sums":[120.59,-7.899999999999988],"scale_sums":[249.0,249.0],"repeats":[7.0,9.0,7.0,1.0],"variance_sums":[[80.25419714285715,69.8839126190476],[52.025265,51.734465],[61.33947719986239,66.87033037323702],[11.115155555555557,7.769655555555555]],"variance_squares":[[98.45547875027621,66.58287791881898],[67.29683121319326,59.20980350876864],[60.320991331687495,80.45445892339106],[12.354668302419753,6.036754745197529]],"noise_sums":[[204.7340948982751,13.111101717651978],[13.111101717651978,196.2583635478402]],"squares":[239.85100176767676,550.6534423881674],"expected_squares":[14.17432721170685,13.30362492836555],"degrees":17.0,"rounds":7.0},"baseline":1,"prior":[[1.0862439426467299,-0.8690419928987199],[-0.8690419928987199,1.4893076872276632]],"kernels":null,"mixing":[[-0.8237968388594653,-0.5590457723291506],[-0.6116392803094723,0.7731619380011886]],"reference":null},"noise":[[0.822226102941245,0.052655026978522],[0.052655026978522,0.788186987173509]],"units":27.0,"fitted":5,"before":[[[1.6658715698766307,-0.1350254566717296,-0.09301064353043859,-1.1057540983012837],[-1.6701372742611538,0.2782768052361424,1.6888454499170882,0.3280298059272727]],[1.0,0.5236353854238327]]},"policies":[[7,[0.5903124999999999,0.0025,0.4046875,0.0025]],[8,[0.3428125,0.0025,0.6521874999999999,0.0025]],[9,[0.3428125,0.0025,0.6521874999999999,0.0025]]],"rounds":[]}');
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO "meta" VALUES('schema','4');
+CREATE TABLE policies (
+    study INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    learned INTEGER,
+    text TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    after_sequence INTEGER NOT NULL,
+    published_at REAL NOT NULL, row_checksum INTEGER,
+    PRIMARY KEY (study, version)
+) STRICT;
+INSERT INTO "policies" VALUES(1,1,1,0,'{"format":1,"study":"feed","version":1,"round":1,"state":"learning","mode":"shuffled","salt":"feed/1","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":3940649673949184},{"arm":"learner","candidate":1,"until":5629499534213120},{"arm":"learner","candidate":2,"until":7318349394477056},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700000000.0,"expires_after":86400.0,"sha256":"81af51e86dd84f50a44324790c9e41222a0608ca9385271399b5b7dbac95d397"}','3d05ac1fbc33bef8517c5d57e2e38962d56201a22264e8dbd999bb7e5c050ad5',0,1700000000.0,-2427700);
+INSERT INTO "policies" VALUES(1,2,2,1,'{"format":1,"study":"feed","version":2,"round":2,"state":"learning","mode":"shuffled","salt":"feed/2","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":5612611035610481},{"arm":"learner","candidate":1,"until":6047489874628444},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700003600.0,"expires_after":86400.0,"sha256":"d9156634c3b6703367ef40c0f2e64948676036f4775aa990abaf3c4076903a3b"}','3e247973108dfdf69fbfcd43c2981b20f9ff1a74b9773ed574481cd9626a7f23',72,1700003600.0,-25458001);
+INSERT INTO "policies" VALUES(1,3,3,2,'{"format":1,"study":"feed","version":3,"round":3,"state":"learning","mode":"shuffled","salt":"feed/3","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":4358640014364508},{"arm":"learner","candidate":1,"until":4375528512967148},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700007200.0,"expires_after":86400.0,"sha256":"cc319222f60bbd98618c0b6ea808b678952c9bd4ebc48905f477eb018f624715"}','7f075b269b3c9f201929afd7d21ea57c949dccae68557beea1a70701ea81b513',140,1700007200.0,-407078230);
+INSERT INTO "policies" VALUES(1,4,4,3,'{"format":1,"study":"feed","version":4,"round":4,"state":"learning","mode":"shuffled","salt":"feed/4","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685249},{"arm":"learner","candidate":0,"until":4985625524987496},{"arm":"learner","candidate":1,"until":5002514023590135},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700010800.0,"expires_after":86400.0,"sha256":"75a75926e202028a447dc2bf2a31b8dad95e6e04baa18c12a6f4dbf1852f0603"}','c52f9b7eb6e65aee6ddc0aef35db78e1e65122b342a7d63cfb3f7462349349c4',210,1700010800.0,-464471706);
+INSERT INTO "policies" VALUES(1,5,5,4,'{"format":1,"study":"feed","version":5,"round":5,"state":"learning","mode":"shuffled","salt":"feed/5","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":6030601376025805},{"arm":"learner","candidate":1,"until":6047489874628444},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700014400.0,"expires_after":86400.0,"sha256":"46ce49b25f277c968aad3dff8ebeb0748363b7fe920c1f5644263704ee14c085"}','ad195903d06edff6bc31532b59478e51c60f4493cd343d76e168630c298ac7c2',282,1700014400.0,-1036158332);
+INSERT INTO "policies" VALUES(1,6,6,5,'{"format":1,"study":"feed","version":6,"round":6,"state":"learning","mode":"shuffled","salt":"feed/6","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":6448591716441129},{"arm":"learner","candidate":1,"until":6465480215043769},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700018000.0,"expires_after":86400.0,"sha256":"424422e17c7948ede93f67459a9d92a141c944ee303cdfcb0551ce9a0faed664"}','df619dd966f785d320c3e9833064a5f9b158b4b65af3f4ab77c9ab91b695e707',324,1700018000.0,1218693601);
+INSERT INTO "policies" VALUES(1,7,7,6,'{"format":1,"study":"feed","version":7,"round":7,"state":"learning","mode":"shuffled","salt":"feed/7","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":6030601376025805},{"arm":"learner","candidate":1,"until":6047489874628444},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700021600.0,"expires_after":86400.0,"sha256":"ad023dc5b37eb8a610b9e0d9399d43a4454afa6b66f410c73213c243cf862fef"}','c1a08ce51e6ac853910a3edbf9d5252ba042ae863ef4f5a9b256c5e9b9563c19',396,1700021600.0,-1669299157);
+INSERT INTO "policies" VALUES(1,8,8,8,'{"format":1,"study":"feed","version":8,"round":8,"state":"learning","mode":"shuffled","salt":"feed/8","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}},{"index":3,"name":"w=3","values":{"w":3}}],"cells":[{"arm":"control","candidate":1,"until":2251799813685248},{"arm":"learner","candidate":0,"until":4567635184572171},{"arm":"learner","candidate":1,"until":4584523683174810},{"arm":"learner","candidate":2,"until":8990310756138353},{"arm":"learner","candidate":3,"until":9007199254740992}],"valid_from":1700025200.0,"expires_after":86400.0,"sha256":"0e213794c622029f6f32114090b31335b305b0ffba683ea4672089bd6427cc25"}','e37585c1d35c46b9a9b67b4e311795723a52ca3fa29789d34572a069a788c017',462,1700025200.0,1230738740);
+INSERT INTO "policies" VALUES(1,9,9,NULL,'{"format":1,"study":"feed","version":9,"round":9,"state":"confirming","mode":"sticky","salt":"feed","baseline":1,"candidates":[{"index":0,"name":"w=0","values":{"w":0}},{"index":1,"name":"w=1","values":{"w":1}},{"index":2,"name":"w=2","values":{"w":2}}],"cells":[{"arm":"control","candidate":1,"until":3002399751580331},{"arm":"single","candidate":2,"until":6004799503160662},{"arm":"blend","candidate":0,"until":7400906186793712},{"arm":"blend","candidate":2,"until":9007199254740992}],"valid_from":1700025200.0,"expires_after":86400.0,"sha256":"3ddf0765998b5ab35153d4920b98af83748cfaad74341e231ebaf7ca44f06afa"}','4c9f02d851f1fd1d4cd216c1c637976ea0878ef7a652c71d6f4a098f587902b6',462,1700025200.0,-297323443);
+CREATE TABLE rejected_keys (
+    study INTEGER NOT NULL,
+    key_prefix TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (study, key_prefix)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rejected_numbers (
+    study INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    last_position INTEGER NOT NULL,
+    PRIMARY KEY (study, source)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE rejected_reasons (
+    study INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    events INTEGER NOT NULL,
+    first_at REAL NOT NULL,
+    PRIMARY KEY (study, kind)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE studies (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    generation INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    document TEXT NOT NULL,
+    seed TEXT NOT NULL,
+    round INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    opened_at REAL NOT NULL,
+    created_at REAL NOT NULL,
+    details TEXT NOT NULL
+) STRICT;
+INSERT INTO "studies" VALUES(1,'feed',13,'confirming','{"name":"feed","unit":"user","description":"","baseline":{"w":1},"parameters":{"w":[0,1,2,3]},"metrics":{"x":{"event":"seen","value":"x","per_unit":"sum","range":[-9.0,9.0]},"y":{"event":"seen","value":"y","per_unit":"sum","range":[-9.0,9.0]}},"goal":{"maximize":"x"},"guardrails":[{"keep":"y","at_least":0.0,"floor":0.0,"tolerance":0.0}],"traffic":{"control":0.25,"explore":1.0,"floor":0.01},"rounds":{"every":3600.0,"maturity":0.0,"late":7200.0},"learner":{"name":"thompson","draws":32,"structure":"auto","contrast":"auto","half_life":null},"confidence":0.95,"expires_after":86400.0}','7',11,9,1700032400.0,1700000000.0,'{"waiting":[],"paused_from":null,"frozen":{"blend":[[0,0.4649969355007444],[2,0.5350030644992556]],"single":2,"certified":false,"split":{"control":0.3333333333333333,"single":0.3333333333333333,"blend":0.3333333333333333},"answer":{"probabilities":{"w=0":0.4649969355007444,"w=2":0.5350030644992556},"value":0.7180244028784684,"metrics":{"x":0.7180244028784684,"y":0.1160709248189361},"lifts":{"y":-26.76077323655538},"prices":{"y":0.5481323452975103},"feasible":true,"shortfalls":{},"single":"w=2","single_value":-0.14266245138872666,"gain":{"candidate":"w=2","value":0.860686854267195,"goal":0.860686854267195,"violations":{}},"certificate":{"confidence":0.95,"certified":false,"holds":{"y":0.9500000002923094},"intervals":{"x":[0.5764544341214792,0.8595943716354575],"y":[-0.022236112462558022,0.25437796210043023]},"understated_errors":{"x":1.9776288314504533,"y":2.962306037671827}},"outlook":{"gain":0.05802866621935818,"probability":0.9375,"worth":0.002870004801588044,"advice":"keep learning: knowing the truth would raise f by 0.058 on average, and by more than 0.00287 with probability 94%","moves":[{"candidate":"w=1","change":-0.12671144122147046,"metrics":{"x":-0.06710075470118143,"y":-0.05961068652028903}},{"candidate":"w=3","change":-0.09358220438116455,"metrics":{"x":-0.05596148476750873,"y":-0.03762071961365582}},{"candidate":"w=2","change":-0.010241631904539666,"metrics":{"x":-0.04965180785828807,"y":0.039410175953748405}}]}}},"horizon":null,"breaker":{"since":0,"verdicts":[{"name":"y","arm":"learner","state":"holds","p_value":1.0,"since":null,"bounded":true,"judged":"days","allowed":null}],"tripped":null,"carried":{"method":3,"vigil":{"seen":[true,true],"pooled":[[718.6335122727191],[235.0],[[[207.90294022073036]],[[12.124641061466095]]],[184.0,51.0]],"held":{"y":{"highest":null,"latest":null,"basis":"days","days":0,"tracks":{},"sums":{"served_today":[8,25200.0,1,191.0,[-0.07036649214659685],[[757.8748743455496]],[[730.2829130206986]]]}}}},"open":[]}},"correctable":[],"identity":null}');
+CREATE TABLE tallies (
+    study INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    assigned TEXT NOT NULL,
+    dropped TEXT NOT NULL,
+    PRIMARY KEY (study, version, source)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_of_study ON audit (study, sequence);
+CREATE INDEX archived_by_sequence ON archived_rounds (last_sequence);
+COMMIT;
