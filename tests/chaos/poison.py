@@ -27,7 +27,7 @@ TAKEN_BATCHES = 25
 DOCUMENT: dict[str, Any] = {
     "baseline": {"a": 1},
     "parameters": {"a": [0, 1, 2]},
-    "metrics": {"watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": LARGEST_VALUE}},
+    "metrics": {"watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": LARGEST_VALUE}},
     "goal": {"maximize": "watch"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},

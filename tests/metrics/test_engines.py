@@ -366,7 +366,7 @@ def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
                     "any": Fraction(bool(numbers)),
                     "max": max(numbers, default=Fraction(0)),
                     "last": Fraction(by_time[-1].fields["x"]) if own else Fraction(0),
-                }[column.per_unit]
+                }[column.aggregate]
             )
         rows.setdefault(cell, []).append(row)
     found = []

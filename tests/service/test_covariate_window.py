@@ -26,8 +26,8 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2]},
     "metrics": {
-        "seen": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "covariate": "2h"},
-        "soon": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "window": "30m"},
+        "seen": {"event": "see", "value": "x", "aggregate": "sum", "range": [-50, 50], "covariate": "2h"},
+        "soon": {"event": "see", "value": "x", "aggregate": "sum", "range": [-50, 50], "window": "30m"},
         "rate": {"ratio": [{"event": "see", "value": "x", "cap": 50}, {"event": "see"}], "covariate": "90m"},
     },
     "goal": {"maximize": "seen"},

@@ -216,7 +216,7 @@ def test_values_that_cannot_be_measured_are_refused(
 
 
 def test_a_field_read_under_a_condition_may_be_missing(service: Service, document: dict[str, Any]) -> None:
-    bought = {"event": "click", "value": "price", "per_unit": "sum", "cap": 9, "where": {"kind": "buy"}}
+    bought = {"event": "click", "value": "price", "aggregate": "sum", "cap": 9, "where": {"kind": "buy"}}
     service.create({**document, "metrics": {**document["metrics"], "bought": bought}}, who="ann")
     service.change("feed", "start", who="ann")
     click = {"type": "metric", "unit": "ann", "name": "click"}

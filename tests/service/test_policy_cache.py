@@ -113,7 +113,7 @@ def test_only_what_changed_is_read_again(
 def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
     store: Store, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle = {**document, "guardrails": [{"keep": "likes", "at_least": -0.02}]}
+    idle = {**document, "guardrails": [{"metric": "likes", "at_least": -0.02}]}
     service = Service(store)
     with pytest.raises(StudyFileError, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
         service.create(idle, who="ann")

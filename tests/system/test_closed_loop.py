@@ -224,7 +224,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
     service: Service, document: dict[str, Any], send: Send
 ) -> None:
     rest = {key: value for key, value in document.items() if key != "parameters"}
-    service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"from": 0, "to": 1}}}, who="ann", seed=7)
+    service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"low": 0, "high": 1}}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     first = len(service.board.current("feed").named)
     for _ in range(3):

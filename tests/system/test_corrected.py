@@ -124,7 +124,7 @@ def expected(run: Run, rounds: int) -> Any:
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
 def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], world: World, restart: bool) -> None:
-    run = started(late="3h")
+    run = started(accept_late="3h")
     assert play(run, world, restart=restart) > 30
     assert run.study().state()["learned"] == expected(run, ROUNDS)
     assert run.study().rounds == ROUNDS
@@ -134,7 +134,7 @@ def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], wo
 
 
 def test_algorithm_1_is_corrected_too(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h", maturity="1h")
+    run = Run(memory, quick, send, accept_late="3h", maturity="1h")
     assert play(run, world) > 30
     run.close()
     assert run.study().state()["learned"] == expected(run, ROUNDS)
@@ -152,7 +152,7 @@ def test_what_is_dropped_is_missed(quick: dict[str, Any], memory: Store, send: S
 def test_past_the_window_every_event_is_in_the_ledger(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="1h")
+    run = Run(memory, quick, send, accept_late="1h")
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
     run.close()
@@ -173,7 +173,7 @@ def test_past_the_window_every_event_is_in_the_ledger(
 
 def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], send: Send, world: World) -> None:
     policies = []
-    for rounds in ({}, {"late": "2h"}):
+    for rounds in ({}, {"accept_late": "2h"}):
         store = open_store("memory:")
         run = Run(store, quick, send, **rounds)
         for _ in range(5):
@@ -189,7 +189,7 @@ def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], sen
 
 
 def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     sizes = []
     for _ in range(12):
         run.send(world(run.service.board.current("feed"), 20))
@@ -205,7 +205,7 @@ def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Sen
 def test_a_round_whose_units_all_come_late_is_learned_then(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     first = world(run.service.board.current("feed"), 60)
     run.close()
     run.send(world(run.service.board.current("feed"), 60))
@@ -218,7 +218,7 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
 
 
 def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     reader = RoundHistoryReader(memory, run.number)
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
@@ -235,7 +235,7 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
 
 
 def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="2h")
+    run = Run(memory, quick, send, accept_late="2h")
     events = world(run.service.board.current("feed"), 30)
     for event in events:
         if event["type"] == "metric":
@@ -251,7 +251,7 @@ def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: St
 def test_the_end_of_learning_makes_every_round_final(
     quick: dict[str, Any], memory: Store, send: Send, world: World, action: str
 ) -> None:
-    run = Run(memory, quick, send, late="9h")
+    run = Run(memory, quick, send, accept_late="9h")
     for _ in range(3):
         events = world(run.service.board.current("feed"), 60)
         run.send(events[:-2])
@@ -269,7 +269,7 @@ def test_the_end_of_learning_makes_every_round_final(
 
 
 def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="9h")
+    run = Run(memory, quick, send, accept_late="9h")
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-4])
     run.close()
@@ -285,7 +285,7 @@ def test_rounds_that_are_open_stay_in_the_store(
     quick: dict[str, Any], tmp_path: Path, send: Send, world: World
 ) -> None:
     store = open_store(str(tmp_path / "store"))
-    run = Run(store, quick, send, late="2h")
+    run = Run(store, quick, send, accept_late="2h")
     archive = Archive.beside(store)
     assert archive is not None
     rng = np.random.default_rng(1)
@@ -306,7 +306,7 @@ def test_rounds_that_are_open_stay_in_the_store(
 def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="5h")
+    run = Run(memory, quick, send, accept_late="5h")
     events = world(run.service.board.current("feed"), 40)
     run.send(events[:-8])
     run.close()
@@ -325,7 +325,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
 def test_replay_finds_a_correction_that_is_not_so(
     quick: dict[str, Any], memory: Store, send: Send, world: World, harm: str
 ) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     play(run, world, rounds=3)
     assert run.service.replay("feed")["identical"]
 

@@ -20,7 +20,7 @@ DOCUMENT: dict[str, Any] = {
     "name": "feed",
     "baseline": {"a": 1},
     "parameters": {"a": [0, 1, 2]},
-    "metrics": {"watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [0, 100]}},
+    "metrics": {"watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "range": [0, 100]}},
     "goal": {"maximize": "watch"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},

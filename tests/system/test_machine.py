@@ -28,10 +28,10 @@ DOCUMENT: dict[str, Any] = {
     "name": "feed",
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2]},
-    "metrics": {"x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]}},
+    "metrics": {"x": {"event": "seen", "value": "x", "aggregate": "sum", "range": [-9, 9]}},
     "goal": {"maximize": "x"},
     "traffic": {"control": "20%", "explore": "90%"},
-    "rounds": {"every": "1h", "maturity": "1h", "late": "2h"},
+    "rounds": {"every": "1h", "maturity": "1h", "accept_late": "2h"},
     "learner": "pasto",
 }
 ACTIONS = ("pause", "resume", "confirm", "deploy")

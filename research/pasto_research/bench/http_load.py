@@ -161,11 +161,11 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"weight": 0},
     "parameters": {"weight": list(range(CANDIDATES))},
     "metrics": {
-        "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
-        "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]},
+        "watch_time": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": 7200},
+        "like_rate": {"ratio": [{"event": "like", "aggregate": "count"}, {"event": "watch", "aggregate": "count"}]},
     },
     "goal": {"maximize": "watch_time"},
-    "guardrails": [{"keep": "like_rate", "at_least": 0.01}],
+    "guardrails": [{"metric": "like_rate", "at_least": 0.01}],
     "traffic": {"control": 0.1},
     "rounds": {"every": "1h"},
 }

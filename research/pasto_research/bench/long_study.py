@@ -41,10 +41,12 @@ BORN = 1_700_000_000.0
 def document(candidates: int, metrics: int = 3) -> dict[str, Any]:
     """A study file with so many candidates and metrics, one of them a ratio."""
     measured: dict[str, Any] = {
-        f"m{place}": {"event": "watch", "value": f"v{place}", "per_unit": "sum", "cap": 100}
+        f"m{place}": {"event": "watch", "value": f"v{place}", "aggregate": "sum", "cap": 100}
         for place in range(metrics - 1)
     }
-    measured["like_rate"] = {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]}
+    measured["like_rate"] = {
+        "ratio": [{"event": "like", "aggregate": "count"}, {"event": "watch", "aggregate": "count"}]
+    }
     return {
         "name": NAME,
         "unit": "user",
@@ -53,8 +55,8 @@ def document(candidates: int, metrics: int = 3) -> dict[str, Any]:
         "metrics": measured,
         "goal": {"maximize": "m0"},
         "guardrails": [
-            {"keep": "like_rate", "at_least": "-5%", "floor": "-60%"},
-            {"keep": "m0", "at_least": 1, "floor": 0.5},
+            {"metric": "like_rate", "at_least": "-5%", "stop_at": "-60%"},
+            {"metric": "m0", "at_least": 1, "stop_at": 0.5},
         ],
         "traffic": {"control": 0.1},
         "rounds": {"every": "1h"},

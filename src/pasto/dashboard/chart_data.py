@@ -245,9 +245,9 @@ def _line(
         found |= {
             "side": "at_least" if rail.lower else "at_most",
             "at": rail.at.number if same else None,
-            "floor": rail.floor.number if same and rail.floor.relative == rail.at.relative else None,
+            "floor": rail.stop_at.number if same and rail.stop_at.relative == rail.at.relative else None,
             "limit": rail.at.written(),
-            "floor_written": rail.floor.written(),
+            "floor_written": rail.stop_at.written(),
             "judged": basis_text(floor_basis(spec, rail) or "control"),
         }
     return found

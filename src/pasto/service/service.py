@@ -36,7 +36,7 @@ from pasto.service.rounds.round_clock import PHASES, RoundDueCheck, StudyClock, 
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
 from pasto.service.source_check import SourceCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
-from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_state import StudyState
 from pasto.store import INSTALLATION, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
@@ -152,7 +152,7 @@ class Service:
         for _ in range(TRIES):
             row = self._row(name)
             check_draft(name, row.state, "edit")
-            before = json.loads(row.document)
+            before = upgrade_document(json.loads(row.document))
             changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
             line = audit_line(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
             after = replace(row, generation=row.generation + 1, document=_text(spec))

@@ -27,7 +27,7 @@ TOML = """
 name = "toml"
 baseline = {w = 1}
 parameters = {w = [0, 1]}
-metrics = {x = {event = "x", per_unit = "count", cap = 5}}
+metrics = {x = {event = "x", aggregate = "count", cap = 5}}
 goal = {maximize = "x"}
 """
 

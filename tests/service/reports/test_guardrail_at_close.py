@@ -49,7 +49,7 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
 
 
 def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.0, "floor": 7.5}])
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.0, "stop_at": 7.5}])
     for _ in range(4):
         place.round()
     assert rounds_until_trip(place, harm=9.0, most=6) is not None
@@ -221,11 +221,11 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]
 
 
-@pytest.mark.parametrize("rail", [{"at_most": 12.0, "floor": 14.0}, {"at_least": 9.0, "floor": 6.0}])
+@pytest.mark.parametrize("rail", [{"at_most": 12.0, "stop_at": 14.0}, {"at_least": 9.0, "stop_at": 6.0}])
 def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     playground: Make, rail: dict[str, float]
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", **rail}], rounds={"every": "8h"})
+    place = playground(guardrails=[{"metric": "y", **rail}], rounds={"every": "8h"})
     for _ in range(3):  # a whole day, so that the control's level is known
         place.round(hours=8)
     assert place.service.show("feed")["state"] == "learning"
@@ -264,7 +264,7 @@ def swing(hour: float) -> float:
 def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     playground: Make, control: str, judged: str
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(15):
         place.round(hours=2, level=swing(2 * hour))
     shown = place.service.show("feed")
@@ -286,7 +286,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
 def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
     playground: Make, control: str, harm: float
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(14):
         place.round(hours=2, level=swing(2 * hour), harm=harm)
         if place.service.show("feed")["state"] == "paused":
@@ -300,7 +300,7 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
 
 
 def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Make) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}])
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}])
     for _ in range(12):
         place.round(hours=2, harm=2.5)
     assert place.service.show("feed")["state"] == "paused"

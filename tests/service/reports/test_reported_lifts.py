@@ -224,9 +224,9 @@ def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> No
 
 def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> None:
     rails = [
-        {"keep": "y", "at_least": 9.0},
-        {"keep": "rate", "at_least": 0.3},
-        {"keep": "x", "at_least": 9, "penalty": 1},
+        {"metric": "y", "at_least": 9.0},
+        {"metric": "rate", "at_least": 0.3},
+        {"metric": "x", "at_least": 9, "penalty": 1},
     ]
     place = playground(guardrails=rails)
     for _ in range(4):

@@ -204,7 +204,7 @@ def test_a_level_that_a_person_took_as_it_is_is_not_asked_about_again(begin: Cal
 
 
 def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service]) -> None:
-    service = begin(late="5h")
+    service = begin(accept_late="5h")
     send(service, ("exposure",))
     close(service)
     send(service, ("exposure", "watch", "like"), users=USERS - 10)

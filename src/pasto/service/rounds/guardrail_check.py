@@ -111,8 +111,8 @@ def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
         rail = rails[verdict.name]
         way = "fell below" if rail.lower else "rose above"
         when = f", most likely since round {verdict.since}" if verdict.arm == "learner" else ""
-        against = " of the control" if rail.floor.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
-        parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict.arm}{when}")
+        against = " of the control" if rail.stop_at.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
+        parts.append(f"{rail.name} {way} its floor {rail.stop_at.written()}{against} in the arm {verdict.arm}{when}")
     return "breaker: " + "; ".join(parts)
 
 
@@ -146,7 +146,7 @@ def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapp
 def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
     """Return whether a unit's number grows with the phase."""
     column = metric.numerator
-    growing = metric.denominator is None and column.per_unit in GROWING and column.window is None
+    growing = metric.denominator is None and column.aggregate in GROWING and column.window is None
     return growing and spec.unit != "request"
 
 
@@ -249,7 +249,7 @@ def lengthened(spec: StudySpec, elapsed: float) -> StudySpec:
 
 
 def _lengthened(column: Column, elapsed: float) -> Column:
-    if column.window is not None or column.per_unit not in ("sum", "count"):
+    if column.window is not None or column.aggregate not in ("sum", "count"):
         return column
     low = column.low if column.low is None or column.low > 0 else column.low * elapsed
     return replace(column, low=low, high=None if column.high is None else column.high * elapsed)

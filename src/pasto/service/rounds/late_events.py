@@ -46,7 +46,7 @@ class LateCorrections:
         if not learning:
             return {one.waiting.round for one in self.known}
         learned = [*(known.waiting for known in self.known), *due]
-        window = spec.rounds.maturity + spec.rounds.late
+        window = spec.rounds.maturity + spec.rounds.accept_late
         # Rounds are final in the order in which they were learned. One that was held back is learned after younger
         # ones, and stays open as long as they do.
         first = next((place for place, one in enumerate(learned) if one.closed_at + window > now), len(learned))
