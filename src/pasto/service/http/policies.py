@@ -20,7 +20,7 @@ MAX_INLINE_UNITS = 500
 MAX_STORE_SILENCE_SECONDS = 60.0
 """Seconds without an answer of the store after which this node no longer serves policies."""
 SIGNING_KEY = b"pasto-signing-key"
-UNITS = msgspec.json.Decoder(AssignRequest)
+ASSIGN_REQUEST = msgspec.json.Decoder(AssignRequest)
 
 
 async def get_policy(call: HttpRequest) -> HttpResponse:
@@ -59,10 +59,10 @@ async def get_policy(call: HttpRequest) -> HttpResponse:
 async def assign(call: HttpRequest) -> HttpResponse:
     """Decide for one unit or several, and log their exposures."""
     name = call.path("name")
-    body = await call.json(UNITS)
+    body = await call.json(ASSIGN_REQUEST)
     current = await call.policy(name)
     if body.unit is not msgspec.UNSET and body.units is msgspec.UNSET:
-        return HttpResponse(200, decided(call.context, name, current, body.unit, call.key_prefix))
+        return HttpResponse(200, decide_unit(call.context, name, current, body.unit, call.key_prefix))
     if body.units is msgspec.UNSET or body.unit is not msgspec.UNSET:
         raise ApiError(400, "bad_request", "the body needs one unit in unit, or several in units", field="unit")
     if len(body.units) > call.settings.batch_limit:
@@ -86,7 +86,7 @@ async def assign(call: HttpRequest) -> HttpResponse:
     return HttpResponse(200, head.replace(b'"unit":', b'"assignments":[') + b",".join(assignments) + b"]}")
 
 
-def decided(context: Context, name: str, current: PublishedPolicy, unit: str, key: str | None) -> bytes:
+def decide_unit(context: Context, name: str, current: PublishedPolicy, unit: str, key: str | None) -> bytes:
     """Decide for one unit, log its exposure for the caller's key, and return the response body."""
     bucket = current.draw(unit)
     context.exposures.add(current, unit, bucket, key)

@@ -43,10 +43,6 @@ class PrometheusMetrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def request(self, route: Any, status: int, seconds: float) -> None:
-        """Count a request of a route."""
-        self.count_request(route.method, route.path, status, seconds)
-
     def count_request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request by its route's method and path."""
         self._requests[method, path, status] += 1
