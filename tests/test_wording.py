@@ -26,7 +26,6 @@ NOT_YET = (
     "src/pasto/demo/",
     "src/pasto/durations.py",
     "src/pasto/errors.py",
-    "src/pasto/estimate/",
     "src/pasto/formatting.py",
     "src/pasto/inference/",
     "src/pasto/metrics/",

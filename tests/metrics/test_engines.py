@@ -545,7 +545,7 @@ HOSTILE = [
     'x"; SELECT pg_sleep(9); --',
     "$.x",
     "x' OR '1'='1",
-    "' UNION SELECT id FROM keys --",
+    "' UNION SELECT id FROM api_keys --",
     "%s; COPY events TO PROGRAM 'id'",
     "{x}",
     "x\\",

@@ -238,7 +238,7 @@ def test_a_store_out_of_reach_is_waited_for(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = traffic(learning, 6)
-    real, failures = learning.store.append, iter(range(4))
+    real, failures = learning.store.append_events, iter(range(4))
 
     def append(*arguments: Any) -> Any:
         if next(failures, None) is not None:

@@ -62,7 +62,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
     service = Service(store)
     service.create(document, who="ann")
     service.change("feed", "start", who="ann")
-    old = store.study("feed")
+    old = store.read_study("feed")
     assert old is not None
     service.close_round("feed", who="ann")
     assert service.board._take(old).row.version == 2
@@ -93,14 +93,14 @@ def test_only_what_changed_is_read_again(
         ours.change(name, "start", who="ann")
     theirs.board.refresh()
     read: list[str] = []
-    study = store.study
+    study = store.read_study
 
     def noted(name: str) -> Any:
         read.append(name)
         return study(name)
 
-    monkeypatch.setattr(store, "study", noted)
-    monkeypatch.setattr(store, "studies", lambda: pytest.fail("every study file was read"))
+    monkeypatch.setattr(store, "read_study", noted)
+    monkeypatch.setattr(store, "list_studies", lambda: pytest.fail("every study file was read"))
     theirs.board.refresh()
     assert read == []
     ours.close_round("home", who="ann")

@@ -193,8 +193,8 @@ def test_lies_in_the_exposures_are_left_out(
             f"COPY (SELECT 'liar' AS person, 1 AS policy, 'w=9' AS shown) TO '{tmp_path}/seen/lie.parquet'"
         )
     service.close_round("feed", who="ann")
-    close = service.store.closes(1)[0]
-    (measured,) = CloseRecord.from_text(close.observed).rounds
+    close = service.store.list_closes(1)[0]
+    (measured,) = CloseRecord.from_text(close.record).rounds
     assert measured.cells.count_units() == 400
 
 
@@ -239,7 +239,7 @@ def test_windows_and_covariates_in_a_lake(
                 connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
         now += 3600.0
         service.close_round("feed", who="ann")
-    rounds = [entry for close in service.store.closes(1) for entry in CloseRecord.from_text(close.observed).rounds]
+    rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert [entry.round for entry in rounds] == [1, 2, 3]
     for hour, entry in enumerate(rounds):
         totals = [sum(cell.units * cell.mean[place] for cell in entry.cells.moments()) for place in range(3)]

@@ -77,10 +77,10 @@ def test_a_study_that_moved_to_another_store_still_replays(
     service = Service(open_store(str(tmp_path / "store")))
     _lives(service, document)
     _learn(service, world, send, rounds=3, users=100)
-    service.store.backup(tmp_path / "backup.db")
+    service.store.write_backup(tmp_path / "backup.db")
     service.shutdown()
     moved = open_store(postgres_url)
-    moved.restore(tmp_path / "backup.db")
+    moved.restore_backup(tmp_path / "backup.db")
     service = Service(moved)
     _learn(service, world, send, rounds=2, users=100)
     assert service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
@@ -169,11 +169,11 @@ def test_policies_of_releases_without_their_own_checksum_replay(
 
 def _tamper(directory: Path, what: str) -> None:
     statements = {
-        "engine": """UPDATE closes SET observed = replace(observed, '"engine":"sqlite"', '"engine":"spark"')""",
+        "engine": """UPDATE round_closes SET record = replace(record, '"engine":"sqlite"', '"engine":"spark"')""",
         "event": """UPDATE events SET fields = '{"x": 8.5, "y": 0}' WHERE kind = 1 AND version = 2""",
-        "policy": "UPDATE policies SET text = replace(text, 'valid_from', 'Valid_from') WHERE version = 3",
-        "learner": "UPDATE closes SET learner_checksum = 'f00' WHERE round = 2",
-        "close": "DELETE FROM closes WHERE round = 2",
+        "policy": "UPDATE policies SET document = replace(document, 'valid_from', 'Valid_from') WHERE version = 3",
+        "learner": "UPDATE round_closes SET learner_checksum = 'f00' WHERE round = 2",
+        "close": "DELETE FROM round_closes WHERE round = 2",
     }
     with closing(sqlite3.connect(next(directory.glob("*.db")))) as connection:
         connection.execute(statements[what])

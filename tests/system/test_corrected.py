@@ -56,7 +56,7 @@ class Run:
         return self.service.board.standing("feed").row.number
 
     def study(self) -> Study:
-        saved = self.store.learner(self.service.board.standing("feed").row.number)
+        saved = self.store.read_learner_state(self.service.board.standing("feed").row.number)
         assert saved is not None
         return Study.from_state(json.loads(saved))
 
@@ -71,7 +71,7 @@ class Run:
         return done
 
     def closes(self) -> list[CloseRecord]:
-        return [CloseRecord.from_text(close.observed) for close in self.store.closes(self.number)]
+        return [CloseRecord.from_text(close.record) for close in self.store.list_closes(self.number)]
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def expected(run: Run, rounds: int) -> Any:
     spec = run.service.board.spec(run.service.board.standing("feed").row)
     study = spec.study(seed=7)
     state = study._learner.start(study._problem)
-    until = run.store.high_water(run.number)
-    for row in run.store.policies(run.number):
-        if row.round <= rounds and row.learned is not None:
-            waiting = MaturingRound(row.round, row.learned, row.after, 0.0)
+    until = run.store.read_high_water(run.number)
+    for row in run.store.list_policies(run.number):
+        if row.round <= rounds and row.learner_version is not None:
+            waiting = MaturingRound(row.round, row.learner_version, row.after_sequence, 0.0)
             seen = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
-            policy: Policy = run.served[row.learned]
+            policy: Policy = run.served[row.learner_version]
             state = study._learner.learn(study._problem, state, observed_round(seen.observations, policy))
     return study._learner.save(state)
 
@@ -179,7 +179,7 @@ def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], sen
         for _ in range(5):
             run.send(world(run.service.board.current("feed"), 60))
             run.close()
-        policies.append([row.text for row in store.policies(run.number)])
+        policies.append([row.document for row in store.list_policies(run.number)])
         assert not any(record.corrected for record in run.closes())
         state = run.study().state()
         state.pop("correctable", None)
@@ -313,7 +313,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     run.send(events[-8:-4])
     run.close()
     audit = AuditRow(run.now, "ann", "forget", "asked to", json.dumps({"rounds": {"1": 2}}))
-    assert memory.forget(run.number, events[0]["unit"], audit) == 2
+    assert memory.erase_unit(run.number, events[0]["unit"], audit) == 2
     run.send(events[-4:])
     assert run.close()["corrected"] == [1]
     found = run.service.replay("feed")
@@ -335,16 +335,16 @@ def test_replay_finds_a_correction_that_is_not_so(
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
 
-        def closes(self, study: int, **page: Any) -> list[Any]:
+        def list_closes(self, study: int, **page: Any) -> list[Any]:
             found = []
-            for close in memory.closes(study, **page):
-                told = json.loads(close.observed)
+            for close in memory.list_closes(study, **page):
+                told = json.loads(close.record)
                 if told.get("corrected"):
                     if harm == "dropped":
                         del told["corrected"][0]
                     else:
                         told["corrected"][0]["cells"][0]["units"] += 1
-                found.append(replace(close, observed=json.dumps(told)))
+                found.append(replace(close, record=json.dumps(told)))
             return found
 
     standing = run.service.board.standing("feed")

@@ -71,7 +71,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
     store = open_store(str(place))
     service = Service(store)
     try:
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             ids = [row[0] for row in connection.execute("SELECT id FROM events").fetchall()]
         assert len(ids) == len(set(ids))
         kept = set(ids)

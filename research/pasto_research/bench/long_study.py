@@ -121,13 +121,13 @@ def crowd(service: Service, units: int, metrics: int = 3) -> None:
             events.append(EventRow(f"w{unit}", METRIC, unit, *place, "watch", json.dumps(fields)))
             if rng.random() < 0.3:
                 events.append(EventRow(f"l{unit}", METRIC, unit, *place, "like", "{}"))
-        waiting.append(service.store.append(row.number, events))
+        waiting.append(service.store.append_events(row.number, events))
     for future in waiting:
         future.result()
 
 
 def _study_row(store: Store) -> StudyRow:
-    row = store.study(NAME)
+    row = store.read_study(NAME)
     assert row is not None  # noqa: S101 -- created here
     return row
 
@@ -140,13 +140,13 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
     """Sequences that a copied round takes, in which one event stands for all: so many would take all day."""
     closes = [
         (json.loads(observed), checksum)
-        for observed, checksum in connection.execute("SELECT observed, learner_checksum FROM closes ORDER BY round")
+        for observed, checksum in connection.execute("SELECT record, learner_checksum FROM round_closes ORDER BY round")
     ]
-    policies = connection.execute("SELECT text, learned FROM policies ORDER BY version").fetchall()
+    policies = connection.execute("SELECT document, learner_version FROM policies ORDER BY version").fetchall()
     audits = [
         (action, json.loads(detail))
         for action, detail in connection.execute(
-            "SELECT action, detail FROM audit WHERE action = 'close' ORDER BY sequence"
+            "SELECT action, detail FROM audit_log WHERE action = 'close' ORDER BY sequence"
         )
     ]
     study = row.number
@@ -185,7 +185,7 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
         insert = f"INSERT INTO {table} ({COLUMNS[table]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- our own names
         connection.executemany(insert, rows)
     connection.executemany(
-        "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)", audited()
+        "INSERT INTO audit_log (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)", audited()
     )
     connection.executemany(
         "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, excluded, received_at) "

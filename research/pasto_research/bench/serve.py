@@ -112,7 +112,7 @@ def _close(quick: bool) -> list[dict[str, Any]]:
         service.create(DOCUMENT, who="bench")
         service.change(DOCUMENT["name"], "start", who="bench")
         policy = service.board.current(DOCUMENT["name"])
-        row = store.study(DOCUMENT["name"])
+        row = store.read_study(DOCUMENT["name"])
         assert row is not None  # noqa: S101 -- created above
         waiting = []
         for first in range(0, total // 4, 250):
@@ -125,7 +125,7 @@ def _close(quick: bool) -> list[dict[str, Any]]:
                 events.append(EventRow(f"w{user}", METRIC, unit, *place, "watch", f'{{"seconds":{user % 97}}}'))
                 events.append(EventRow(f"v{user}", METRIC, unit, *place, "watch", f'{{"seconds":{user % 31}}}'))
                 events.append(EventRow(f"l{user}", METRIC, unit, *place, "like", "{}"))
-            waiting.append(store.append(row.number, events))
+            waiting.append(store.append_events(row.number, events))
             if len(waiting) >= 8:
                 waiting.pop(0).result()
         for future in waiting:

@@ -35,7 +35,7 @@ def backup(file: Path, store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as kept:
-        kept.backup(file)
+        kept.write_backup(file)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
@@ -48,7 +48,7 @@ def backup(file: Path, store: str) -> None:
 def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
     with open_service(store, restoring=True) as kept:
-        kept.restore(file)
+        kept.restore_backup(file)
     echo(f"restored {file} into {store}", err=True)
 
 
@@ -64,7 +64,7 @@ def check(store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as kept:
-        findings, risks = list(kept.check()), list(kept.find_risks())
+        findings, risks = list(kept.check_integrity()), list(kept.find_risks())
     for risk in risks:
         echo(f"warning: {risk}", err=True)
     for finding in findings:
@@ -82,7 +82,7 @@ def show(store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as kept:
-        size = kept.size()
+        size = kept.measure_size()
     free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
     lines = [
         ("size", _megabytes(size.bytes)),
@@ -108,9 +108,9 @@ def compact(store: str) -> None:
     if store != "memory:" and "://" not in store and not Path(store).exists():
         raise InputError(f"there is no store in {store!r}; name another with --store")
     with open_service(store) as kept:
-        before = kept.size().bytes
+        before = kept.measure_size().bytes
         kept.compact()
-        after = kept.size().bytes
+        after = kept.measure_size().bytes
     echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
 
 

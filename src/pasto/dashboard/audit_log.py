@@ -40,7 +40,7 @@ class AuditLogReader:
         """Return the latest entries, newest first; `only_notable` omits closes without problems."""
         with self._lock:
             tail = self._tails.setdefault(study, AuditTail())
-            while rows := self._store.audit(study, after=tail.after, limit=1000):
+            while rows := self._store.read_audit_log(study, after=tail.after, limit=1000):
                 for row in rows:
                     tail.after = row.sequence
                     entry = audit_entry(row)

@@ -115,12 +115,14 @@ class RoundSamples:
         return found
 
     def _read_policies(self, study: int, first: int, count: int) -> dict[int, PolicySample]:
-        return {row.version: _served(row.text) for row in self._store.policies(study, after=first - 1, limit=count)}
+        return {
+            row.version: _served(row.document) for row in self._store.list_policies(study, after=first - 1, limit=count)
+        }
 
     def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
         found = {}
-        for row in self._store.closes(study, after=first - 1, limit=count):
-            record = CloseRecord.from_text(row.observed)
+        for row in self._store.list_closes(study, after=first - 1, limit=count):
+            record = CloseRecord.from_text(row.record)
             found[row.round] = tuple(tuple(map(_seen, entries)) for entries in (record.rounds, record.corrected))
         return found
 

@@ -65,7 +65,7 @@ class Sessions:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._secret = store.session_secret().encode()
+        self._secret = store.read_session_secret().encode()
 
     async def get_session(self, call: HttpRequest) -> Session:
         """Return the session of a request; raise `ApiError` for a foreign host if no keys are needed."""

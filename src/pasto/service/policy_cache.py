@@ -95,7 +95,7 @@ class StudySnapshot:
         return computed
 
     def _read_study(self) -> Study | None:
-        saved = self._store.learner(self.row.number) if self.row.version else None
+        saved = self._store.read_learner_state(self.row.number) if self.row.version else None
         return None if saved is None else Study.from_state(json.loads(saved))
 
     def _solve_blend(self) -> Blend:
@@ -164,9 +164,9 @@ class PolicyCache:
     def spec(self, row: StudyRow) -> StudySpec:
         """Return the study file of a row, parsed once."""
         known = self._snapshots.get(row.name)
-        if known is not None and known.row.document == row.document:
+        if known is not None and known.row.study_file == row.study_file:
             return known.spec
-        return parse_spec(json.loads(row.document), stored=True)
+        return parse_spec(json.loads(row.study_file), stored=True)
 
     def listen(self, callback: Callable[[str], None]) -> None:
         """Call a function with a study's name each time its policy changes, from the thread that read the change."""
@@ -176,7 +176,7 @@ class PolicyCache:
     def refresh(self) -> None:
         """Read the studies that changed in the store; one that cannot be read is logged, and the others are read."""
         try:
-            generations = self._store.generations()
+            generations = self._store.read_generations()
         except Exception:
             self._silent_since = self._monotonic() if self._silent_since is None else self._silent_since
             raise
@@ -205,7 +205,7 @@ class PolicyCache:
 
     def reread(self, name: str) -> StudySnapshot:
         """Read one study from the store."""
-        row = self._store.study(name)
+        row = self._store.read_study(name)
         if row is None:
             with self._lock:
                 self._snapshots.pop(name, None)
@@ -225,10 +225,10 @@ class PolicyCache:
             if past is not None:
                 self._past.move_to_end(key)
                 return past
-        row = self._store.policy(*key)
+        row = self._store.read_policy(*key)
         if row is None:
             return None
-        policy = PublishedPolicy.from_text(row.text, row.checksum)
+        policy = PublishedPolicy.from_text(row.document, row.checksum)
         with self._lock:
             if key not in self._past:
                 self._past[key] = policy
@@ -258,7 +258,7 @@ class PolicyCache:
     def _policy(self, row: StudyRow) -> PublishedPolicy | None:
         if row.state not in SERVING:
             return None
-        written = self._store.policy(row.number, row.version)
+        written = self._store.read_policy(row.number, row.version)
         if written is None:
             raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-        return PublishedPolicy.from_text(written.text, written.checksum)
+        return PublishedPolicy.from_text(written.document, written.checksum)

@@ -66,7 +66,7 @@ class RoundHistoryReader:
         with self._lock:
             if self._after is None:
                 self._after = self._read_back(last)
-            while closes := self._store.closes(self._study, after=self._after, limit=PAGE_CLOSES):
+            while closes := self._store.list_closes(self._study, after=self._after, limit=PAGE_CLOSES):
                 for close in closes:
                     rounds, look = self._read_close(close)
                     self._rounds |= rounds
@@ -81,7 +81,7 @@ class RoundHistoryReader:
         until = last
         while until > 0:
             first = max(1, until - PAGE_CLOSES + 1)
-            closes = self._store.closes(self._study, after=first - 1, limit=until - first + 1)
+            closes = self._store.list_closes(self._study, after=first - 1, limit=until - first + 1)
             for close in reversed(closes):
                 end = max(end, close.round)
                 rounds, look = self._read_close(close)
@@ -98,7 +98,7 @@ class RoundHistoryReader:
         return [self._rounds[number] for number in sorted(self._rounds)]
 
     def _read_close(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
-        record = CloseRecord.from_text(close.observed)
+        record = CloseRecord.from_text(close.record)
         rounds = {
             entry.round: MeasuredRound(entry.round, self._shares(entry.round), entry.cells.table())
             for entry in record.measured
@@ -111,8 +111,8 @@ class RoundHistoryReader:
         return rounds, [InterimLook(close.round, close.version, record.state, look.elapsed, close.closed_at, measured)]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
-        policy = self._store.policy(self._study, version)
-        return {} if policy is None else shares(json.loads(policy.text))
+        policy = self._store.read_policy(self._study, version)
+        return {} if policy is None else shares(json.loads(policy.document))
 
 
 def judged_round(number: int, cells: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
@@ -130,9 +130,9 @@ def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
     """Read all learning rounds as the guardrail monitor reads them, each with its latest measurement, in order."""
     rounds: dict[int, MeasuredRound] = {}
     after = 0
-    while closes := store.closes(study, after=after, limit=PAGE_CLOSES):
+    while closes := store.list_closes(study, after=after, limit=PAGE_CLOSES):
         for close in closes:
-            for entry in CloseRecord.from_text(close.observed).measured:
+            for entry in CloseRecord.from_text(close.record).measured:
                 rounds[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
         after = closes[-1].round
     return [rounds[number] for number in sorted(rounds)]

@@ -133,7 +133,7 @@ def test_a_disk_that_fills(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_store_that_falls_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(site.service.store), "waiting", property(lambda store: 30_000))
+    monkeypatch.setattr(type(site.service.store), "queued_events", property(lambda store: 30_000))
     assert looked(site) == {"PastoStoreBehind"}
 
 
@@ -195,7 +195,7 @@ def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
     site.service.create(document, who="ann", seed=1)
     site.service.change("other", "start", who="ann")
     store: Any = site.service.store
-    store._writing(lambda connection: connection.execute("UPDATE studies SET document = '{}' WHERE name = 'other'"))
+    store._writing(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
     told = site.scrape().named("pasto_study_unreadable")
     assert told == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
     assert looked(site) == {"PastoStudyUnreadable"}

@@ -140,13 +140,13 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     place = everywhere()
     for _ in range(4):
         place.round(users=60, harm=1.0)
-    row = place.store.study("feed")
+    row = place.store.read_study("feed")
     details = StudyState.from_text(row.details)
     older = replace(details, breaker=replace(details.breaker, carried=None))
-    assert place.store.commit(row, replace(row, details=older.to_text()))
+    assert place.store.update_study(row, replace(row, details=older.to_text()))
     place.service.board.reread("feed")
     place.round(users=60, harm=1.0)
-    carried = StudyState.from_text(place.store.study("feed").details).breaker.carried
+    carried = StudyState.from_text(place.store.read_study("feed").details).breaker.carried
     assert carried is not None
     assert carried["vigil"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed")["identical"]
@@ -159,19 +159,19 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) ->
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    close = place.store.closes(1)[-1]
-    told = json.loads(close.observed)
+    close = place.store.list_closes(1)[-1]
+    told = json.loads(close.record)
     if what == "verdict":
         told["verdicts"][0]["state"] = "holds"
     else:
         told["next_phase"]["state"] = "learning"
-    closes = place.store.closes
+    closes = place.store.list_closes
 
     def changed(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         rows = closes(study, after=after, limit=limit)
-        return [row if row.round != close.round else replace(row, observed=json.dumps(told)) for row in rows]
+        return [row if row.round != close.round else replace(row, record=json.dumps(told)) for row in rows]
 
-    place.store.closes = changed
+    place.store.list_closes = changed
     found = place.service.replay("feed")
     assert not found["identical"]
     assert found["first_difference"]["round"] == close.round
@@ -182,19 +182,19 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    closes = place.store.closes
+    closes = place.store.list_closes
 
     def older(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         found = []
         for row in closes(study, after=after, limit=limit):
-            told = json.loads(row.observed)
+            told = json.loads(row.record)
             if row.round <= tripped:
                 del told["method"]
                 told["verdicts"] = [{**one, "p_value": one["p_value"] / 2} for one in told["verdicts"]]
-            found.append(replace(row, observed=json.dumps(told)))
+            found.append(replace(row, record=json.dumps(told)))
         return found
 
-    place.store.closes = older
+    place.store.list_closes = older
     judged = list(range(1, tripped + 1))
     expected = {
         "identical": True,
@@ -277,7 +277,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
         assert -0.14 < verdict["allowed"] < -0.07
     told = render_text(place.service.report("feed"))
     assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
-    recorded = [one for close in place.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
     assert place.service.replay("feed")["identical"]
 

@@ -175,7 +175,7 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     place = learned(playground)
     found = place.service.what_if("feed", keep=["y >= -1%"])
     assert found["objective"] == "maximize x, keep y >= -1%"
-    saved = place.store.learner(1)
+    saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
     means = study.truths()[0]
     objective = pasto.maximize("x").keep("y", at_least="-1%")

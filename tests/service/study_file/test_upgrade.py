@@ -99,9 +99,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 def test_the_stored_documents_have_old_words(service: Service) -> None:
     for name, words in {"feed": ("keep", "per_unit", "late", "entry"), "ads": ("from", "to", "whole")}.items():
-        row = service.store.study(name)
+        row = service.store.read_study(name)
         assert row is not None
-        assert all(f'"{word}"' in row.document for word in words)
+        assert all(f'"{word}"' in row.study_file for word in words)
 
 
 def test_a_stored_study_is_shown_with_todays_words(service: Service) -> None:
@@ -128,8 +128,8 @@ def test_a_stored_study_replays_and_goes_on(service: Service, name: str) -> None
 def test_documents_of_every_store_version_are_upgraded(version: Path, tmp_path: Path) -> None:
     store = open_text(version.read_text(encoding="utf-8"), tmp_path)
     try:
-        row = store.study("feed")
+        row = store.read_study("feed")
         assert row is not None
-        assert upgrade_document(json.loads(row.document)) == {"name": "feed"}
+        assert upgrade_document(json.loads(row.study_file)) == {"name": "feed"}
     finally:
         store.close()

@@ -51,7 +51,7 @@ class FastAssign:
         if not (address.startswith(PREFIX) and address.endswith(self.suffix)):
             return None
         name = address[len(PREFIX) : -len(self.suffix)].decode("latin-1")
-        if not self._is_plain(name, headers) or self._context.store.waiting > MAX_WAITING_EVENTS:
+        if not self._is_plain(name, headers) or self._context.store.queued_events > MAX_WAITING_EVENTS:
             return None
         started = perf_counter()
         try:
@@ -78,7 +78,7 @@ class FastAssign:
             await self._endpoint(scope, receive, send)
             return
         started = perf_counter()
-        if context.store.waiting > MAX_WAITING_EVENTS:
+        if context.store.queued_events > MAX_WAITING_EVENTS:
             await asyncio.sleep(SLOW_DOWN_SECONDS)
         message: MutableMapping[str, Any] | None = None
         context.working += 1

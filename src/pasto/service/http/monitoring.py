@@ -84,12 +84,12 @@ def collect_gauges(context: Context) -> Iterator[Gauge]:
     yield "pasto_policy_waiters", "Callers that wait for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 if the scheduler runs.", float(context.scheduler.alive), None
-    yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None
+    yield "pasto_store_waiting", "Events waiting to be written.", context.store.queued_events, None
     for collect in context.looks:
         yield from collect()
     now = time.time()
     try:
-        rows = context.store.studies()
+        rows = context.store.list_studies()
     except Exception:  # pasto_store_up reports it, and the other metrics still matter
         rows = None
     yield "pasto_store_up", "1 if the store answers.", float(rows is not None), None
@@ -143,11 +143,11 @@ class AlertGauges:
         silence = self._service.board.silence
         yield "pasto_store_silence_seconds", "Seconds since the store answered last.", silence, None
         with suppress(OSError):  # without this gauge an alert fires, and the other gauges are not lost
-            if self._store.folder is not None:
-                free = shutil.disk_usage(self._store.folder).free
+            if self._store.directory is not None:
+                free = shutil.disk_usage(self._store.directory).free
                 yield "pasto_store_free_bytes", "Free bytes on the disk of the store's directory.", free, None
         try:
-            rows = self._store.studies()
+            rows = self._store.list_studies()
         except Exception:  # pasto_store_up reports it
             return
         until = time.monotonic() + REPORT_BUDGET_SECONDS

@@ -75,8 +75,8 @@ class LiftReports:
     def verdict(self, standing: StudySnapshot, elapsed: float, cells: Sequence[Moments], now: float) -> dict[str, Any]:
         """Return the verdict on the confirmation that a study is in, with a look that is not written yet."""
         row, spec = standing.row, standing.spec
-        policy = self._store.policy(row.number, row.version)
-        served = {} if policy is None else shares(json.loads(policy.text))
+        policy = self._store.read_policy(row.number, row.version)
+        served = {} if policy is None else shares(json.loads(policy.document))
         look = InterimLook(row.round, row.version, row.state, elapsed, now, MeasuredRound(row.version, served, cells))
         told = build_confirmation(spec, [*standing.rounds.looks, look], (), horizon=standing.state.horizon)
         return judge_confirmation(spec, None) if told is None else dict(told["verdict"])
@@ -231,6 +231,6 @@ class ReportBuilder:
             found["problem"] = f"the answer could not be computed: {type(error).__name__}: {error}"
         first = max(0, row.round - 1 - HISTORY)
         found["history"] = [
-            close_summary(close) for close in self._store.closes(row.number, after=first, limit=HISTORY + 1)
+            close_summary(close) for close in self._store.list_closes(row.number, after=first, limit=HISTORY + 1)
         ]
         return found, names

@@ -92,7 +92,7 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
     if not rounds or since >= until:
         return set()
     statement = _STIRRED.replace("?", "%s") if store.dialect == "postgres" else _STIRRED
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(statement, (study, since, until, min(rounds), max(rounds)))
@@ -103,8 +103,8 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
 
 def recorded(store: Store, study: int, one: CorrectableRound) -> tuple[Moments, ...]:
     """What a round is known to have measured, as the close that told it last wrote it down."""
-    for close in store.closes(study, after=one.recorded_by - 1, limit=1):
-        record = CloseRecord.from_text(close.observed)
+    for close in store.list_closes(study, after=one.recorded_by - 1, limit=1):
+        record = CloseRecord.from_text(close.record)
         for entry in (*record.corrected, *record.rounds):
             if entry.round == one.waiting.round:
                 return entry.cells.moments()
