@@ -61,7 +61,9 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
     """The verdicts on all rounds together, of which those before `since` only say what the control's level is."""
     vigil = GuardrailMonitor()
     for number, measured in rounds:
-        vigil = vigil.after(floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since)
+        vigil = vigil.add_rounds(
+            floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
+        )
     return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(floors(spec))]
 
 

@@ -158,13 +158,13 @@ def test_a_spec_makes_the_study_it_states() -> None:
     )
     made = spec.study(seed=11)
     assert made.seed == 11
-    assert made.control == 0.2
+    assert made.control_share == 0.2
     assert made.baseline == 2
     assert made.state()["limits"] == {
         "confidence": 0.9,
-        "cap": 0.5,
-        "entry": 0.05,
-        "budget": {"likes (at least)": 0.2},
+        "max_share": 0.5,
+        "new_candidate_share": 0.05,
+        "loss_budget": {"likes (at least)": 0.2},
     }
     assert spec.study(seed=11).state() == made.state()
 
@@ -216,9 +216,10 @@ def test_contrasts_are_learned_where_a_control_can_bear_it() -> None:
 
 
 def test_the_papers_learners_keep_their_schedules() -> None:
-    assert parse_spec(study(learner="pasto")).learner == Algorithm1()
+    assert parse_spec(study(learner="algorithm1")).learner == Algorithm1()
+    assert parse_spec(study(learner="pasto")).document["learner"]["name"] == "algorithm1"  # files of older versions
     assert parse_spec(study(learner={"name": "scgd", "step": 0.01})).learner == Scgd(step=0.01)
-    spec = parse_spec(study(learner="pasto", traffic={"min_share": "5%"}))
+    spec = parse_spec(study(learner="algorithm1", traffic={"min_share": "5%"}))
     assert isinstance(spec.learner, Algorithm1)
     assert spec.learner.floor.at(1) == spec.learner.floor.at(1000) == 0.05
 
@@ -366,8 +367,8 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(learner={"name": "thompson", "half_life": 0}), "learner.half_life", "above 0"),
     (study(learner={"name": "thompson", "structure": "tree"}), "learner.structure", "auto, independent, process"),
     (study(learner={"name": "thompson", "contrast": ["x"]}), "learner.contrast", "difference, percent, null"),
-    (study(learner="pasto", traffic={"max_share": "30%"}), "learner", "knows no caps"),
-    ({**rails({"at_least": 1}), "learner": "pasto"}, "learner", "has none; give that guardrail a penalty="),
+    (study(learner="algorithm1", traffic={"max_share": "30%"}), "learner", "knows no caps"),
+    ({**rails({"at_least": 1}), "learner": "algorithm1"}, "learner", "has none; give that guardrail a penalty="),
     (study(confidence=0.4), "confidence", "from 0.5 to below 1"),
     (study(confidence="100%"), "confidence", "from 0.5 to below 1"),
     (study(expires_after=0), "expires_after", "from 1s"),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pasto.errors import LifecycleError, OptionError
-from pasto.inference.guardrail_monitor import METHOD
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments, covariances
 from pasto.records import Observation
 from pasto.report.guardrail_text import verdict_text
@@ -340,7 +340,7 @@ def _close_record(
         look=None if look is None else RecordedLook(look.elapsed, StoredCells.from_moments(look.moments)),
         senders=inputs.senders,
         verdicts=tuple(verdicts),
-        method=METHOD,
+        method=EVIDENCE_VERSION,
         problems=problems,
     )
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import PastoError
-from pasto.inference import Comparison, chance_of_error, compare, log_evidence, side
-from pasto.inference.change_detection import MIXTURE
-from pasto.inference.comparison import WARM
+from pasto.inference import Comparison, build_side, compare, error_per_claim, log_evidence
+from pasto.inference.change_detection import MIXTURE_ROUNDS
+from pasto.inference.comparison import MIN_SEQUENCE_UNITS
 from pasto.inference.guardrail_evidence import StopLevel
 from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
@@ -67,7 +67,7 @@ def judge_phase(
     if not watched:
         return []
     claims = len(watched) * len(arms)
-    errors = [chance_of_error(level, claims) for level in (CONFIDENCE, WARNING)]
+    errors = [error_per_claim(level, claims) for level in (CONFIDENCE, WARNING)]
     found = []
     for arm in arms:
         for floor in watched:
@@ -127,7 +127,7 @@ def holding(state: str) -> str:
 
 def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapping[str, float]) -> list[StopLevel]:
     """The floors that a phase can be held against; those that it cannot are left out."""
-    control = len(record.places("control")) == 1
+    control = len(record.cell_indices("control")) == 1
     days = elapsed * spec.rounds.pace / DAY_SECONDS
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
     found = []
@@ -168,15 +168,20 @@ def _level_of_days(floor: StopLevel, days: float) -> float | None:
 
 
 def _evidence(record: RoundRecord, floor: StopLevel, arm: str, elapsed: float) -> float:
-    cells, place, covariances = record.view(arm, running=True)
-    served = side(cells, covariances, place)
-    control = side(cells, covariances, record.control) if record.places("control") else served
+    cells, place, covariances = record.arm_view(arm, running=True)
+    served = build_side(cells, covariances, place)
+    control = build_side(cells, covariances, record.control) if record.cell_indices("control") else served
     told = compare(served, control, floor.quantity)
     gap, variance = _gap(told, floor)
-    if float(told.warm) < WARM or not np.isfinite(gap) or not np.isfinite(variance) or variance <= 0:
+    if (
+        float(told.smaller_units) < MIN_SEQUENCE_UNITS
+        or not np.isfinite(gap)
+        or not np.isfinite(variance)
+        or variance <= 0
+    ):
         return 0.0
     standard = gap / np.sqrt(variance)
-    return float(log_evidence(np.asarray(standard * np.sqrt(elapsed)), np.asarray(elapsed), MIXTURE))
+    return float(log_evidence(np.asarray(standard * np.sqrt(elapsed)), np.asarray(elapsed), MIXTURE_ROUNDS))
 
 
 def _gap(told: Comparison, floor: StopLevel) -> tuple[float, float]:
@@ -281,7 +286,7 @@ def check_guardrails(
         whole = known.until(spec, None, watch.since)
         said: list[ArmVerdict] = []
         if look is not None:
-            allowed = whole.vigil.allowed(floors(spec))
+            allowed = whole.vigil.allowed_changes(floors(spec))
             said = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
         elif any(number >= watch.since for number, _ in rounds):
             said = judge_learning(spec, whole.vigil)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pasto.errors import PastoError
-from pasto.inference.guardrail_monitor import METHOD, GuardrailMonitor, columns_of
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor, floor_columns
 from pasto.inference.round_data import CellMoments, MeasuredRound
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import floors
@@ -52,7 +52,7 @@ class GuardrailState:
         """With every round before `first` taken as final, all of them where there is none."""
         final = [one for one in self.open if first is None or one.version < first]
         later = [one for one in self.open if first is not None and one.version >= first]
-        columns = columns_of(floors(spec))
+        columns = floor_columns(floors(spec))
         return replace(self.settled(spec, final, since), open=tuple(_narrowed(one, columns) for one in later))
 
     def settled(self, spec: StudySpec, rounds: Sequence[MeasuredRound], since: int) -> GuardrailState:
@@ -61,18 +61,18 @@ class GuardrailState:
         for one in rounds:
             if one.seconds is None:
                 one = replace(one, seconds=spec.rounds.pace)
-            vigil = vigil.after(watched, [one], judged=one.version >= since)
+            vigil = vigil.add_rounds(watched, [one], judged=one.version >= since)
         return replace(self, vigil=vigil)
 
     def re_armed(self) -> GuardrailState:
         """Without any evidence."""
-        return replace(self, vigil=self.vigil.rearmed())
+        return replace(self, vigil=self.vigil.rearm())
 
     def written(self) -> dict[str, Any]:
         """As plain JSON."""
         return {
-            "method": METHOD,
-            "vigil": self.vigil.written(),
+            "method": EVIDENCE_VERSION,
+            "vigil": self.vigil.to_saved(),
             "open": [[one.version, one.seconds, [_written(cell) for cell in one.cells]] for one in self.open],
         }
 
@@ -85,10 +85,10 @@ class GuardrailState:
         >>> [one.version for one in GuardrailState.read(carried.written()).open]
         [3]
         """
-        if written is None or written.get("method") != METHOD:
+        if written is None or written.get("method") != EVIDENCE_VERSION:
             return None
         return cls(
-            GuardrailMonitor.read(written["vigil"]),
+            GuardrailMonitor.from_saved(written["vigil"]),
             tuple(
                 MeasuredRound(number, {}, [_read(cell) for cell in cells], seconds)
                 for number, seconds, cells in written["open"]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pasto.errors import PastoError
-from pasto.inference.guardrail_monitor import METHOD
+from pasto.inference.guardrail_monitor import EVIDENCE_VERSION
 from pasto.metrics import Moments
 from pasto.service.close_record import CloseRecord, NextPhase
 from pasto.service.rounds.close import publication, round_observations
@@ -142,7 +142,7 @@ class GuardrailReplay:
         if record.verdicts is None:  # closed before there was one
             self._watch = after_close(self._watch, state, terms.state, judged, None)
             return None
-        if said != record.verdicts and record.method != METHOD:
+        if said != record.verdicts and record.method != EVIDENCE_VERSION:
             self.otherwise.append(close.round)
             said = record.verdicts
             judged = replace(judged, said=said)
@@ -236,7 +236,7 @@ def _again(
         stepped = update_learner(stepped.text, lessons, open_.revision(record))
         open_.add([(one, measured) for one, (_, measured) in zip(due, rounds, strict=True)], record)
         rounds = [*open_.corrected.items(), *rounds]
-    if stepped.checksum != close.learner_checksum:
+    if not stepped.has_checksum(close.learner_checksum):
         return stepped, frozen, _difference(close.round, "learner", close.learner_checksum, stepped.checksum)
     terms = record.next_phase
     looked = () if record.look is None else record.look.cells.moments()

@@ -14,7 +14,7 @@ from pasto.errors import MissingExtraError, PastoError, StudyFileError
 from pasto.metrics import Column, Metric, parse_metrics
 from pasto.metrics.parsing import metric_document
 from pasto.objective import Objective
-from pasto.optimize.learners import LEARNERS, Learner, Thompson
+from pasto.optimize.learners import LEARNERS, Learner, Thompson, current_name
 from pasto.optimize.learners.mirror_ascent import constant
 from pasto.service.study_file.amounts import read_share
 from pasto.service.study_file.candidates import read_candidates
@@ -25,7 +25,7 @@ from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
 from pasto.service.study_file.upgrade import upgrade_document
 from pasto.space import Candidates, Space
-from pasto.study.study import MOST_POINTS
+from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
 from pasto.validation import ProblemList, nearest_name, show_value, within
 
 SHORTEST = 1.0
@@ -85,6 +85,8 @@ def read_learner(
     if isinstance(given, Mapping):
         settings = dict(given)
         name = settings.pop("name", None)
+    if isinstance(name, str):
+        name = current_name(name)
     if not isinstance(name, str) or name not in LEARNERS:
         path = "learner.name" if isinstance(given, Mapping) else "learner"
         problems.add(
@@ -283,7 +285,7 @@ def _possible(spec: StudySpec) -> None:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
     every, kept = spec.rounds.every, spec.kept
-    count = len(study.candidates) if study.space is None else MOST_POINTS
+    count = len(study.candidates) if study.space is None else MAX_GROWN_CANDIDATES
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > kept:
         raise StudyFileError(
             {

@@ -244,7 +244,13 @@ FIELDS = (
     ),
     Field("source.events.fields", "mapping", "{}", "Columns by field, where their names differ", "{seconds: secs}"),
     Field("learner", "text or mapping", "thompson", "Who learns: a name, or a name with settings", "thompson"),
-    Field("learner.name", "`thompson`, `pasto` or `scgd`", "required", "Which learner, where settings follow", "pasto"),
+    Field(
+        "learner.name",
+        "`thompson`, `algorithm1` or `scgd`",
+        "required",
+        "Which learner, where settings follow",
+        "algorithm1",
+    ),
     Field("learner.draws", "whole number", "32", "`thompson`: posterior draws behind each policy", "64"),
     Field(
         "learner.structure",
@@ -262,7 +268,9 @@ FIELDS = (
         "null",
     ),
     Field("learner.half_life", "number", "—", "`thompson`: after how many rounds an observation counts half", "48"),
-    Field("learner.step", "number", "0.1 / candidates", "`pasto` and `scgd`: the step of the mirror ascent", "0.001"),
+    Field(
+        "learner.step", "number", "0.1 / candidates", "`algorithm1` and `scgd`: the step of the mirror ascent", "0.001"
+    ),
     Field(
         "confidence",
         "share",
@@ -275,7 +283,7 @@ FIELDS = (
 
 _SETTINGS = {
     "thompson": ("draws", "structure", "contrast", "half_life"),
-    "pasto": ("step",),
+    "algorithm1": ("step",),
     "scgd": ("step",),
 }
 
@@ -310,7 +318,7 @@ def old_names(section: str) -> dict[str, str]:
 def learner_settings(name: str) -> tuple[str, ...]:
     """The settings that a learner takes beside its name.
 
-    >>> learner_settings("pasto")
+    >>> learner_settings("algorithm1")
     ('step',)
     """
     return _SETTINGS[name]
