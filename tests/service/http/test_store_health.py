@@ -190,7 +190,7 @@ class CountingStore:
     def __init__(self) -> None:
         self.tests: list[Future[None]] = []
 
-    def keys(self) -> list[Any]:
+    def list_keys(self) -> list[Any]:
         return []
 
     def check_writable(self) -> Future[None]:

@@ -208,7 +208,7 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
         raise StoreError("no route to host")
 
     with monkeypatch.context() as patch:
-        patch.setattr(site.running.service.store, "generations", lost)
+        patch.setattr(site.running.service.store, "read_generations", lost)
         site.until(lambda: board.silence > 0)
         assert site.client.get(path, headers=tag).status_code == 304  # a hiccup is no news
         patch.setattr(policies, "MAX_STORE_SILENCE_SECONDS", 0.0)
