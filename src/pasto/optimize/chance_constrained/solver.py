@@ -1,4 +1,22 @@
-"""The best blend of a chance program, proved by its duality gap."""
+"""Solver of chance programs: the best blend, proved by its duality gap.
+
+Two methods are in use, because one alone does not do. The own interior point method with its Newton polish solves the
+usual programs. Clarabel solves those without an interior or with kinks.
+
+Clarabel alone was measured on one core, as a ratio to the own method in the same run. It takes a soft guardrail's
+expected penalty as cuts, a dozen to 300 conic solves for one program. The hard guardrails hold to 1e-10 in all cases.
+
+| case | Clarabel alone | Clarabel with the Newton polish |
+|---|---|---|
+| random program, hard guardrails only, 10 to 1,000 independent candidates | 1.4 to 4.3 | 1.6 to 5.5 |
+| random program, soft guardrails, 3 to 1,000 independent candidates | 21 to 240 | 2 to 12 |
+| random program, soft guardrails, 3 to 300 correlated candidates | 20 to 820 | 4 to 92 |
+| objective lost against the best of the three | up to 1e-8 | below 1e-11 |
+| learning a round, soft guardrails, loss budget, 100 independent candidates | 9.6 | 2.0 |
+| learning a round, soft guardrails, loss budget, 100 candidates on a line | - | 2.8 |
+| the answer with its outlook, soft guardrails, 10 to 100 independent candidates | 4.2 to 10 | 1.7 to 1.9 |
+| the answer with its outlook, soft guardrails, 100 candidates on a line | 29 | 2.3 |
+"""
 
 from __future__ import annotations
 
