@@ -17,23 +17,16 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 NOT_YET = (
-    "src/pasto/__init__.py",
     "src/pasto/__main__.py",
     "src/pasto/cli/output.py",
-    "src/pasto/control_characters.py",
     "src/pasto/dashboard/",
-    "src/pasto/data_frames.py",
-    "src/pasto/errors.py",
     "src/pasto/formatting.py",
     "src/pasto/metrics/",
-    "src/pasto/optimize/",
-    "src/pasto/records.py",
     "src/pasto/report/",
     "src/pasto/sdk.py",
     "src/pasto/sim/",
     "src/pasto/space/",
     "src/pasto/store/",
-    "src/pasto/study/",
     "src/pasto/service/__init__.py",
     "src/pasto/service/api.py",
     "src/pasto/service/api_keys.py",
@@ -95,6 +88,7 @@ NOT_A_NOUN = re.compile(r"(?:ed|ing|able|ful|ous|est|ous)$")
 NOUNS = frozenset(
     {
         "Setting",
+        "Warning",
         "Timing",
         "Ranking",
         "Feed",
