@@ -32,7 +32,6 @@ NOT_YET = (
     "src/pasto/records.py",
     "src/pasto/report/",
     "src/pasto/sdk.py",
-    "src/pasto/sim/",
     "src/pasto/space/",
     "src/pasto/store/",
     "src/pasto/study/",
@@ -96,7 +95,6 @@ NOT_YET = (
     "docs/scale.md",
     "docs/theory.md",
     "docs/trust.md",
-    "research/pasto_research/bench",
     "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
