@@ -62,7 +62,7 @@ class StudyAdapter:
 
     def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Pass the measurements to the study, with the standard errors."""
-        self.study.tell(self.asked, metrics, errors=self.errors[candidates])
+        self.study.tell(self.asked, metrics, standard_errors=self.errors[candidates])
 
     def served(self) -> FloatArray:
         """Return the policy of the last round."""

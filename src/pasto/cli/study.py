@@ -72,6 +72,20 @@ def init(file: Path | None, force: bool) -> None:
     echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
 
 
+@study.command(
+    short_help="Print the JSON Schema of study files.",
+    epilog="\b\nExample:\n  pasto study schema > study-file.schema.json\n",
+)
+def schema() -> None:
+    """Print the JSON Schema (draft 2020-12) of study files, with which editors complete and check them.
+
+    It has names, kinds and limits of all fields. `pasto study check` also checks how they fit together.
+    """
+    from pasto.service.study_file import build_json_schema
+
+    echo(json.dumps(build_json_schema(), indent=2, ensure_ascii=False))
+
+
 def _prints_to_file() -> bool:
     """Return whether a shell has redirected the standard output to a file."""
     try:

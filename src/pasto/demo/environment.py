@@ -180,7 +180,7 @@ def wait_for_policy(client: Client, version: int) -> None:
             raise StoreError(
                 f"the client did not receive policy {version} within {TIMEOUT_SECONDS:g} s: {client.status()}"
             )
-        client.ready(0.1)
+        client.wait_until_ready(0.1)
         sleep(0.001)
 
 

@@ -40,7 +40,7 @@ class CandidateEstimates:
 
 def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[MeasuredRound]) -> CandidateEstimates:
     """Everything that is known, the learner's own metrics first."""
-    truths = study.truths(draws=DRAWS)
+    truths = study.posterior_samples(draws=DRAWS)
     learned = study.objective.metrics
     others = [column.name for column in spec.columns if column.name not in learned]
     names = tuple(study.candidates.names)

@@ -17,7 +17,7 @@ from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find
 from pasto.inference.round_data import CellTable
 from pasto.metrics import Column, Moments
 from pasto.service.close_record import CloseRecord
-from pasto.service.rounds.late_events import LateCorrections, correctable_rounds, recorded
+from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds, read_recorded
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound, MissingData
 from pasto.store import Store
@@ -85,7 +85,7 @@ class DataCheck:
         for one in late.known:
             number = one.waiting.round
             if number in late.moments:
-                before = _totals(CellTable.from_cells(recorded(self._store, self._study, one)), self._spec.columns)
+                before = _totals(CellTable.from_cells(read_recorded(self._store, self._study, one)), self._spec.columns)
                 others = [past for earlier, past in self._earlier if earlier != number]
                 now = _totals(CellTable.from_cells(late.moments[number]), self._spec.columns)
                 if findings := self._findings(now, [*others, before]):
@@ -109,7 +109,7 @@ class DataCheck:
         decided = any(_is_resolved(one, LEARN) for one in matured)
         if not held or decided or self._spec.source is not None:
             return set()
-        return held.keys() - correctable_rounds(self._store, self._study, held.keys(), min(held.values()), until)
+        return held.keys() - find_changed_rounds(self._store, self._study, held.keys(), min(held.values()), until)
 
 
 def _is_resolved(one: MaturingRound, resolution: str) -> bool:
