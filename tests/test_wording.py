@@ -24,7 +24,6 @@ NOT_YET = (
     "src/pasto/metrics/",
     "src/pasto/report/",
     "src/pasto/sdk.py",
-    "src/pasto/sim/",
     "src/pasto/space/",
     "src/pasto/store/",
     "src/pasto/service/__init__.py",
@@ -69,7 +68,6 @@ NOT_YET = (
     "docs/reference/settings.md",
     "docs/reference/study-file.md",
     "docs/trust.md",
-    "research/pasto_research/bench",
     "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
