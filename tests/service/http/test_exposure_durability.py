@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from pasto.service.http.exposures import PAUSE
+from pasto.service.http.exposures import FLUSH_SECONDS
 from pasto.service.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[3]
-WINDOW = f"{1000 * PAUSE:g} ms"
+WINDOW = f"{1000 * FLUSH_SECONDS:g} ms"
 
 
 def words(page: str) -> str:
