@@ -36,7 +36,6 @@ NOT_YET = (
     "src/pasto/sdk.py",
     "src/pasto/sim/",
     "src/pasto/space/",
-    "src/pasto/store/",
     "src/pasto/study/",
     "src/pasto/validation.py",
     "src/pasto/service/__init__.py",

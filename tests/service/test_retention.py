@@ -200,7 +200,7 @@ def test_replay_still_finds_what_no_deletion_explains(
     learning: Service, sent: list[dict[str, Any]], keeping: Retention
 ) -> None:
     keeping.forget("feed", "user 9", who="ann")
-    learning.store._writing(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
+    learning.store._write(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
     again = keeping.replay("feed")
     assert (again["identical"], again["first_difference"]["what"]) == (False, "measurement")
 
