@@ -117,7 +117,7 @@ def kept(size: int) -> list[dict[str, Any]]:
             compacted, _ = timed(store.compact)
             remain = store.measure_size()
             files = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-            forgotten, _ = timed(lambda: service.forget("bench", "user-7", who="bench"))
+            forgotten, _ = timed(lambda: service.erase_unit("bench", "user-7", who="bench"))
         finally:
             service.shutdown()
     return [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,14 +13,13 @@ from pasto.dashboard.audit_log import AuditLogReader, find_alarms
 from pasto.dashboard.chart_data import RoundSamples, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
-from pasto.report.html import render_html as told_page
+from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.reports.tradeoff import TradeoffCache, compute_tradeoff
+from pasto.service.http.studies import ask_report
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
 
-NO_STORE = ((b"cache-control", b"no-store"),)
 MOST_CANDIDATES = 100
 """Lines of the books by candidate that are shown."""
 
@@ -32,7 +33,6 @@ class Pages:
         self._clock = clock
         self._logbook = AuditLogReader(service.store)
         self._samples = RoundSamples(service.store)
-        self._tradeoffs = TradeoffCache(service.store)
 
     async def studies(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The front page."""
@@ -64,9 +64,10 @@ class Pages:
     async def answer(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The blend with its certificate and prices, and the books."""
         name = call.path("name")
+        computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = self._service.report(name)
+            report = json.loads(computed.body)
             shown = self._service.show(name)
             books = report["accounting"] or {}
             lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
@@ -84,9 +85,9 @@ class Pages:
     async def report(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The report as one file to keep."""
         name = call.path("name")
-        text = await call.run(lambda: told_page(self._service.report(name)))
+        computed = await ask_report(call, name, "html")
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
-        return HttpResponse(200, text.encode(), (*HTML, saved))
+        return HttpResponse(200, computed.body, (*HTML, saved))
 
     async def log(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The audit log's end."""
@@ -95,7 +96,7 @@ class Pages:
 
         def work() -> dict[str, Any]:
             row = self._service.board.reread(name).row
-            lines = self._logbook.lines(row.number, deeds=not everything)
+            lines = self._logbook.entries(row.number, only_notable=not everything)
             return {"name": name, "lines": lines, "everything": everything}
 
         return await self._part(call, visitor, "parts/log.html", work)
@@ -114,17 +115,12 @@ class Pages:
         limits, across = _limits(call)
         name = call.path("name")
 
-        def work() -> HttpResponse:
-            belief = self._tradeoffs.belief(self._service.board.reread(name))
-            return json_response(
-                {"tradeoff": None if belief is None else compute_tradeoff(belief, limits, across)}, headers=NO_STORE
-            )
-
-        return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
+        question = partial(answer_tradeoff, name=name, limits=limits, across=across)
+        return await call.ask("trade-off", name, question, tuple(sorted(limits.items())), across, cache=True)
 
     def frame(self, visitor: Session) -> dict[str, Any]:
         """What every page needs."""
-        return {"visitor": visitor, "token": self._visitors.token(visitor), "now": self._clock()}
+        return {"session": visitor, "token": self._visitors.form_token(visitor), "now": self._clock()}
 
     async def _part(
         self, call: HttpRequest, visitor: Session, template: str, work: Callable[[], dict[str, Any]]

@@ -58,19 +58,19 @@ def _of_target(lifts: Sequence[Lift]) -> str:
     lifts = [lift.best for lift in lifts]
     for lift in lifts:
         span = f"({format_lift(lift.relative.low)} to {format_lift(lift.relative.high)})"
-        if lift.absolute.told == "unclear":
+        if lift.absolute.direction == "unclear":
             parts.append(f"{lift.metric} cannot be told from the control's {span}")
         else:
-            verb = "raised" if lift.absolute.told == "up" else "lowered"
+            verb = "raised" if lift.absolute.direction == "up" else "lowered"
             parts.append(f"{verb} {lift.metric} by {abs(lift.relative.value):.2%} {span}")
     opening = f"Over {rounds} round{'s' if rounds > 1 else ''} {lifts[0].target}"
-    if lifts[0].absolute.told == "unclear":
+    if lifts[0].absolute.direction == "unclear":
         return f"{opening}: {'; '.join(parts)}."
     return f"{opening} {'; '.join(parts)}."
 
 
 def _unbalanced(balance: SampleRatioCheck, names: Sequence[str]) -> str:
-    if balance.suspect is None or balance.left is None:
+    if balance.suspect is None or balance.remaining_share is None:
         return "Nothing can be claimed: units did not arrive where they were sent."
     arm, candidate = balance.suspect
     units = f"the units of the arm {arm}"
@@ -78,6 +78,6 @@ def _unbalanced(balance: SampleRatioCheck, names: Sequence[str]) -> str:
         name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
         units = f"the units that the arm {arm} sent to {name}"
     return (
-        f"Nothing can be claimed: of {units}, {format_percent(balance.left, 0)} arrived, and what "
+        f"Nothing can be claimed: of {units}, {format_percent(balance.remaining_share, 0)} arrived, and what "
         "lost or doubled them may have picked them by what they did. Find the cause first."
     )

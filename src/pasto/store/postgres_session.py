@@ -171,6 +171,21 @@ class PostgresSession:
         return connection
 
 
+class ReadOnlySession:
+    """Session of a process that only reads: every write raises StoreError."""
+
+    def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Raise StoreError."""
+        raise StoreError("the database was opened for reading only; nothing of it is stored")
+
+    def vacuum(self) -> None:
+        """Raise StoreError."""
+        raise StoreError("the database was opened for reading only; nothing changed")
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
 class ReadOnlyPool:
     """Read-only connections; the server ends queries that take too long."""
 

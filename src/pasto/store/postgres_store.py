@@ -15,7 +15,14 @@ from pasto.store import statements
 from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import COLUMNS, check_events
-from pasto.store.postgres_session import LOCKS, PostgresSession, ReadOnlyPool, describe_open_error, driver
+from pasto.store.postgres_session import (
+    LOCKS,
+    PostgresSession,
+    ReadOnlyPool,
+    ReadOnlySession,
+    describe_open_error,
+    driver,
+)
 from pasto.store.postgres_session import migrate as prepare
 from pasto.store.rows import AppendResult, StoreSize
 from pasto.store.sessions import new_secret
@@ -74,16 +81,19 @@ class PostgresStore(SqlStore):
         clock: Callable[[], float] = time.time,
         retry_seconds: float = 30.0,
         query_timeout: str = "60s",
+        read_only: bool = False,
     ) -> None:
         errors = driver()
         self._conflict = errors.errors.UniqueViolation
         self._failure: type[Exception] = errors.Error
         self._clock = clock
-        try:
-            prepare(url)
-            self._session = PostgresSession(url, retry_seconds=retry_seconds)
-        except errors.Error as error:
-            raise describe_open_error(error) from error
+        self._session: PostgresSession | ReadOnlySession = ReadOnlySession()
+        if not read_only:
+            try:
+                prepare(url)
+                self._session = PostgresSession(url, retry_seconds=retry_seconds)
+            except errors.Error as error:
+                raise describe_open_error(error) from error
         self._readers = ReadOnlyPool(url, query_timeout=query_timeout)
         self._writer = WriteQueue(self._append)
 

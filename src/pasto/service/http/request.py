@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -16,8 +17,17 @@ import msgspec
 from pasto.durations import describe_durations, parse_duration
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import Authenticator, identify_caller
-from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
-from pasto.service.http.prometheus import Look, PrometheusMetrics
+from pasto.service.http.body import (
+    Receive,
+    RequestHeaders,
+    decompress,
+    drain_body,
+    parse_content_type,
+    read_body,
+    read_json,
+)
+from pasto.service.http.prometheus import GaugeSource, PrometheusMetrics
+from pasto.service.http.question_process import STUCK_SECONDS, Question, QuestionProcess
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
@@ -63,12 +73,14 @@ class Context:
     questions: Questions
     log: RequestLog
     rate_limit: RateLimit
+    question_process: QuestionProcess | None = None
+    """Computes the answers to questions; if there is none, threads of this process do."""
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
     keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever archives or forgets: they take turns, and those who wait take no thread."""
-    looks: list[Look] = field(default_factory=list)
+    looks: list[GaugeSource] = field(default_factory=list)
     """What else tells Prometheus something when it asks."""
     known: set[str] = field(default_factory=set)
     """Studies that this process has met, so that asking for them reads no store."""
@@ -84,7 +96,7 @@ class HttpRequest:
         scope: Scope,
         receive: Receive,
         context: Context,
-        headers: Sent,
+        headers: RequestHeaders,
         key: KeyRow | None,
         pool: PoolName = "general",
     ) -> None:
@@ -182,11 +194,11 @@ class HttpRequest:
         body, is_packed = await read_body(self.headers, self._receive, self.settings)
         if not is_packed:
             return body
-        return await self.reading(body, lambda: inflated(body, self.settings))
+        return await self.reading(body, lambda: decompress(body, self.settings))
 
     async def json(self, decoder: msgspec.json.Decoder[Wanted], *, empty: bytes = b"") -> Wanted:
         """The body as a record; `empty` stands in for a body that is left out."""
-        sent = content_type(self.headers)
+        sent = parse_content_type(self.headers)
         if sent != "application/json":
             raise ApiError(
                 415,
@@ -226,7 +238,7 @@ class HttpRequest:
         self,
         kind: str,
         name: str,
-        work: Callable[[], HttpResponse],
+        question: Question,
         *asked: Hashable,
         cache: bool = False,
         patience: float | None = None,
@@ -234,11 +246,15 @@ class HttpRequest:
     ) -> HttpResponse:
         """Return the answer to a slow question about a study, which equal questions share.
 
+        `question` is computed in the question process if the service has one. A caller waits for `patience` seconds.
         `asked` is all that the answer depends on apart from the study and its generation. `limit` is the number of
         questions of the kind that may be pending. See `Questions` for `cache`.
         """
         seconds = self.settings.request_timeout if patience is None else patience
         row = (await self.run(lambda: self.service.board.reread(name))).row
+        work = partial(question, self.service)
+        if (process := self.context.question_process) is not None:
+            work = partial(process.compute, question, max(seconds, STUCK_SECONDS))
         questions, key = self.context.questions, (kind, name, row.number, row.generation, *asked)
         try:
             if limit is not None and not questions.is_pending(key) and questions.pending(kind) >= limit:
@@ -312,7 +328,7 @@ class Endpoint:
         else:
             await respond(found, send)
         took = perf_counter() - started
-        context.meters.request(route, found.status, took)
+        context.meters.count_request(route.method, route.path, found.status, took)
         if not route.hot or found.status >= 500:
             context.log.write(
                 route.method,
@@ -361,7 +377,7 @@ async def respond_early(found: HttpResponse, scope: Scope, receive: Receive, sen
     closing = (*kept, *CLOSE, (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": closing})
     await send({"type": "http.response.body", "body": body, "more_body": True})
-    await drained(receive, settings)
+    await drain_body(receive, settings)
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -40,7 +40,7 @@ class CandidateEstimates:
 
 def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[MeasuredRound]) -> CandidateEstimates:
     """Everything that is known, the learner's own metrics first."""
-    truths = study.truths(draws=DRAWS)
+    truths = study.posterior_samples(draws=DRAWS)
     learned = study.objective.metrics
     others = [column.name for column in spec.columns if column.name not in learned]
     names = tuple(study.candidates.names)
@@ -57,7 +57,7 @@ def _from_log(
     record: RoundRecord, places: Sequence[int], count: int, draws: int, seed: int
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Candidates' means from their rounds' comparisons with the control, every round alike; and who had any."""
-    cells, control, covariances = record.view("control", running=False)
+    cells, control, covariances = record.arm_view("control", running=False)
     means, seen = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
     errors = np.zeros((len(places), count))
     base = cells.units[:, control]

@@ -116,9 +116,6 @@ def _interval(
 
 ARMS = {"blend": "the blend", "single": "the best single candidate"}
 
-ENOUGH = 50
-"""Units in the control and in the blend's arm from which a confirmation has something to say."""
-
 
 def build_confirmation(
     spec: StudySpec,
@@ -178,15 +175,6 @@ def build_confirmation(
     told["sample_ratio"] = sample_ratio_document(checked, names)
     told["predicted"] = _predicted(found, promised or {})
     return {**told, "verdict": judge_confirmation(spec, told)}
-
-
-def has_enough_data(units: Mapping[str, int]) -> bool:
-    """Whether a confirmation has seen anything that a decision could rest on.
-
-    >>> has_enough_data({"control": 60, "blend": 60}), has_enough_data({"control": 60})
-    (True, False)
-    """
-    return min(units.get("control", 0), units.get("blend", 0)) >= ENOUGH
 
 
 def _note(horizon: float | None, reached: bool) -> str:

@@ -141,7 +141,7 @@ def lift_document(lift: Lift) -> dict[str, Any]:
         "control": finite(lift.control),
         "absolute": estimate_document(lift.absolute),
         "relative": estimate_document(lift.relative),
-        "told": lift.absolute.told,
+        "told": lift.absolute.direction,
         "adjusted": None if lift.adjusted is None else _shown_adjusted(lift.adjusted),
         "bounded": None if lift.bounded is None else _shown_bounded(lift.bounded),
         "rounds": lift.rounds,
@@ -159,7 +159,7 @@ def _shown_adjusted(adjusted: AdjustedLift) -> dict[str, Any]:
     return {
         "absolute": estimate_document(adjusted.absolute),
         "relative": estimate_document(adjusted.relative),
-        "told": adjusted.absolute.told,
+        "told": adjusted.absolute.direction,
         "variance_reduced_by": finite(adjusted.reduction),
     }
 
@@ -175,7 +175,7 @@ def sample_ratio_document(checked: SampleRatioCheck, names: Sequence[str]) -> di
     if checked.suspect is not None:
         arm, candidate = checked.suspect
         name = None if candidate == WHOLE_ARM else _name(names, candidate)
-        suspect = {"arm": arm, "candidate": name, "left": finite(checked.left or 0.0)}
+        suspect = {"arm": arm, "candidate": name, "left": finite(checked.remaining_share or 0.0)}
     arms: dict[str, dict[str, float]] = {}
     for (arm, _), units in checked.observed.items():
         arms.setdefault(arm, {"units": 0.0, "expected": 0.0})["units"] += units
@@ -194,7 +194,7 @@ def finite(value: float) -> float | None:
 
 
 def _targets(record: RoundRecord, names: Sequence[str], answer: Mapping[str, Any] | None) -> list[LiftTarget]:
-    if not record.places("control") or not record.places("learner"):
+    if not record.cell_indices("control") or not record.cell_indices("learner"):
         return []
     found = [LiftTarget("the learner's traffic")]
     if answer is None:
@@ -229,7 +229,7 @@ def _ends(interval: Interval) -> dict[str, list[float | None]]:
 def _winner(record: RoundRecord, spec: StudySpec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
     """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
     aims = [source for source in aimed_quantities(spec)[:1] if source in spec.metrics]
-    if not aims or len(spec.objective.shown) != 1 or len(record.places("learner")) > MOST_CLAIMS:
+    if not aims or len(spec.objective.shown) != 1 or len(record.cell_indices("learner")) > MOST_CLAIMS:
         return None
     lower = spec.objective.sign < 0
     try:

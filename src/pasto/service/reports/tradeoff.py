@@ -54,7 +54,7 @@ def _believed(standing: StudySnapshot) -> PosteriorSamples | None:
     if study is None:
         return None
     try:
-        means = study.truths()[0]
+        means = study.posterior_samples()[0]
     except (NotFittedError, AttributeError):
         return None
     retired = set(study.state()["retired"])
@@ -94,7 +94,7 @@ def compute_tradeoff(belief: PosteriorSamples, limits: Mapping[int, float], acro
     }
     if not rails or not 0 <= across < len(rails):
         return found
-    best = None if answer is None else answer.single
+    best = None if answer is None else answer.best_single
     for k in _drawn(goal, belief.baseline, best):
         role = "baseline" if k == belief.baseline else "single" if k == best else ""
         found["singles"].append(
