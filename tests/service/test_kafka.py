@@ -245,7 +245,7 @@ def test_a_store_out_of_reach_is_waited_for(
             raise StoreError("the database cannot be reached")
         return real(*arguments)
 
-    monkeypatch.setattr(learning.store, "append", append)
+    monkeypatch.setattr(learning.store, "append_events", append)
     monkeypatch.setattr("pasto.service.kafka.STORE_RETRY_SECONDS", 0.0)
     topic = Topic(json.dumps(events).encode())
     counts = consume(learning, "feed", topic, should_stop=topic.done)
@@ -253,7 +253,7 @@ def test_a_store_out_of_reach_is_waited_for(
 
 
 def test_settings_that_would_lose_events_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"enable\.auto\.commit is True"):
+    with pytest.raises(OptionError, match=r"enable\.auto\.commit must not be set, got True"):
         subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "enable.auto.commit": True})
     with pytest.raises(OptionError, match=r"group\.id is missing"):
         subscribe("t", {"bootstrap.servers": "x"})

@@ -618,7 +618,7 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     target = tmp_path / "backup.db"
     store.write_backup(target)
     content = target.read_bytes()
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="never overwrites"):
         store.write_backup(target)
     assert target.read_bytes() == content
     before = everything(store)
