@@ -58,15 +58,7 @@ NOT_YET = (
     "src/pasto/service/team_sources.py",
     "src/pasto/service/webhook.py",
     "clients/python/",
-    "docs/guides/dashboard.md",
-    "docs/guides/metrics.md",
-    "docs/guides/operations.md",
-    "docs/guides/report.md",
-    "docs/guides/sdk.md",
-    "docs/reference/http.md",
     "docs/reference/settings.md",
-    "docs/reference/study-file.md",
-    "docs/trust.md",
     "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
