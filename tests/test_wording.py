@@ -24,7 +24,6 @@ NOT_YET = (
     "src/pasto/metrics/",
     "src/pasto/report/",
     "src/pasto/sdk.py",
-    "src/pasto/store/",
     "src/pasto/service/__init__.py",
     "src/pasto/service/api.py",
     "src/pasto/service/api_keys.py",
@@ -58,15 +57,7 @@ NOT_YET = (
     "src/pasto/service/team_sources.py",
     "src/pasto/service/webhook.py",
     "clients/python/",
-    "docs/guides/dashboard.md",
-    "docs/guides/metrics.md",
-    "docs/guides/operations.md",
-    "docs/guides/report.md",
-    "docs/guides/sdk.md",
-    "docs/reference/http.md",
     "docs/reference/settings.md",
-    "docs/reference/study-file.md",
-    "docs/trust.md",
     "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""

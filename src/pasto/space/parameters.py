@@ -165,7 +165,7 @@ class Real:
         return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
     def draw(self, units: FloatArray) -> NDArray[Any]:
-        """Return values for numbers in [0, 1), rounded to about a millionth of the range, so that names stay readable."""
+        """Return values for numbers in [0, 1), rounded to about a millionth of the range for readable names."""
         span = self.high - self.low
         decimals = 6 - int(np.floor(np.log10(span)))
         drawn = self.low + units * span
