@@ -9,7 +9,10 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python --compile-bytecode
 COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --universal --fork-strategy fewest \
-	--python-version 3.11 --generate-hashes --no-emit-index-url $(OPTIONS)
+	--python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-package pasto --no-emit-package pasto-sdk --no-emit-package pasto-research $(OPTIONS)
+
+PROJECTS := pyproject.toml clients/python/pyproject.toml research/pyproject.toml
 
 # What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need, then
 # what the tests with real services need beside it.
@@ -63,12 +66,12 @@ paper: $(TORCH) ## Reproduce the paper's tables and figures, into paper-results/
 bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
 	$(BIN)/pasto bench all $(OPTIONS)
 
-lock: $(TOOL) ## Write requirements/ anew from pyproject.toml.
-	$(COMPILE) --extra dev pyproject.toml --output-file requirements/dev.txt
-	$(COMPILE) --extra browser --extra dev --extra spark --constraint requirements/dev.txt pyproject.toml \
+lock: $(TOOL) ## Write requirements/ again from the three pyproject.toml files.
+	$(COMPILE) --extra dev $(PROJECTS) --output-file requirements/dev.txt
+	$(COMPILE) --extra browser --extra dev --extra spark --constraint requirements/dev.txt $(PROJECTS) \
 		--output-file requirements/services.txt
-	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml - \
-		--output-file requirements/run.txt
+	printf 'editables\nhatchling\n' | $(COMPILE) --extra serve --constraint requirements/dev.txt pyproject.toml \
+		clients/python/pyproject.toml - --output-file requirements/run.txt
 	printf 'uv\n' | $(COMPILE) - --output-file requirements/uv.txt
 
 realdata: $(TORCH) ## Run the tests that need torch or files of real size; DATA=DIR adds the paper's commands on real data.

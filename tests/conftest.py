@@ -22,14 +22,14 @@ settings.load_profile("pasto")
 class PostgresServer:
     """A private server on a Unix socket; it refuses root, so root starts it as somebody else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._data = folder / "data"
         self._user = _somebody_else() if os.getuid() == 0 else None
         self._databases = count(1)
         if self._user is not None:
             shutil.chown(folder, self._user)
-        self._run("initdb", "-D", str(self._data), "-U", "pasto", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self._run("initdb", "-D", str(self._data), "-U", "pasto", "-A", "trust", "-E", "UTF8", "--no-sync", *options)
         self.start()
 
     def start(self) -> None:

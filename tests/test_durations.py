@@ -86,7 +86,7 @@ def edited(section: str, field: str) -> dict[str, Any]:
     [
         ("rounds", "every", lambda spec: spec.rounds.every),
         ("rounds", "maturity", lambda spec: spec.rounds.maturity),
-        ("rounds", "late", lambda spec: spec.rounds.late),
+        ("rounds", "accept_late", lambda spec: spec.rounds.accept_late),
         ("", "expires_after", lambda spec: spec.expires_after),
         ("metrics.watch_time", "window", lambda spec: spec.metrics["watch_time"].numerator.window),
         ("metrics.watch_time", "covariate", lambda spec: spec.metrics["watch_time"].covariate.lookback),

@@ -66,7 +66,7 @@ class RowNames:
 def read_table(given: Any, refuse: type[InputError]) -> DataTable | None:
     """Return a data frame or a series as a table, and None for anything else.
 
-    >>> read_table([[1.0, 2.0]], BadInput) is None
+    >>> read_table([[1.0, 2.0]], InputError) is None
     True
     """
     if given is None or isinstance(given, PLAIN):
@@ -92,8 +92,8 @@ def read_table(given: Any, refuse: type[InputError]) -> DataTable | None:
 def read_columns(given: Mapping[str, Any], refuse: type[InputError]) -> DataTable:
     """Return a mapping of columns as a table; the index that pandas series have in common labels its rows.
 
-    >>> read_columns({"x": [1.0, 2.0]}, BadInput)
-    Table(columns={'x': [1.0, 2.0]}, labels=None)
+    >>> read_columns({"x": [1.0, 2.0]}, InputError)
+    DataTable(columns={'x': [1.0, 2.0]}, labels=None)
     """
     columns = dict(given)
     indexes: dict[str, list[Any]] = {}
@@ -118,8 +118,8 @@ def read_columns(given: Mapping[str, Any], refuse: type[InputError]) -> DataTabl
 def read_rows(given: Any, refuse: type[InputError]) -> DataTable | None:
     """Return a list of rows, each a mapping with the same keys, as a table; None for anything else.
 
-    >>> read_rows([{"x": 1.0, "y": 3.0}, {"y": 4.0, "x": 2.0}], BadInput)
-    Table(columns={'x': [1.0, 2.0], 'y': [3.0, 4.0]}, labels=None)
+    >>> read_rows([{"x": 1.0, "y": 3.0}, {"y": 4.0, "x": 2.0}], InputError)
+    DataTable(columns={'x': [1.0, 2.0], 'y': [3.0, 4.0]}, labels=None)
     """
     if not isinstance(given, Sequence) or not given or not all(isinstance(row, Mapping) for row in given):
         return None

@@ -43,6 +43,8 @@ from pasto_sdk.errors import PolicyError as PolicyError
 
 MAX_PROBLEMS = 100
 """Problems of a study file that an error lists."""
+RESEARCH_EXTRAS = frozenset({"peers", "vae"})
+"""Extras of the distribution pasto-research."""
 
 
 class SpaceError(InputError):
@@ -164,7 +166,8 @@ class MissingExtraError(PastoError, ImportError):
     def __str__(self) -> str:
         need, extra = self.args
         # PASTO is on no package index yet, so the message must not send anybody to one.
-        return f"{need}; install it in a clone of PASTO with: pip install '.[{extra}]'"
+        project = "./research" if extra in RESEARCH_EXTRAS else "."
+        return f"{need}; install it in a clone of PASTO with: pip install '{project}[{extra}]'"
 
 
 class PastoWarning(UserWarning):

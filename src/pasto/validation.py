@@ -30,7 +30,7 @@ def show_value(value: object) -> str:
 def nearest_name(given: object, known: Iterable[str]) -> str:
     """A hint at the known name that was probably meant, or the names there are.
 
-    >>> nearest("guardrail", ["goal", "guardrails"]), nearest_name("zzz", ["goal", "unit"])
+    >>> nearest_name("guardrail", ["goal", "guardrails"]), nearest_name("zzz", ["goal", "unit"])
     ("did you mean 'guardrails'?", 'there are goal, unit')
     """
     names = list(known)
@@ -67,8 +67,10 @@ class ProblemList:
         if self.found:
             raise StudyFileError(self.found)
 
-    def fields(self, path: str, given: object, known: Iterable[str]) -> dict[str, object]:
-        """The known fields of a mapping; anything else is noted."""
+    def fields(
+        self, path: str, given: object, known: Iterable[str], old_names: Mapping[str, str] | None = None
+    ) -> dict[str, object]:
+        """Return the known fields of a mapping, and note all others; `old_names` maps former names to today's."""
         if not isinstance(given, Mapping):
             self.add(path, f"must be a mapping of fields, got {show_value(given)}")
             return {}
@@ -79,7 +81,12 @@ class ProblemList:
                 found[str(key)] = value
             else:
                 label = key if isinstance(key, str) else show_value(key)
-                self.add(within(path, label[:80]), f"is no field here; {nearest_name(key, names)}")
+                new_name = (old_names or {}).get(label)
+                if new_name is None:
+                    self.add(within(path, label[:80]), f"is no field here; {nearest_name(key, names)}")
+                else:
+                    self.add(within(path, label), f"is now called {new_name}; rename it")
+                    found.setdefault(new_name, value)  # so that what else is wrong with it is noted, too
         return found
 
     def text(self, path: str, given: object, most: int = 200) -> str | None:

@@ -20,7 +20,7 @@ STUDY = {
     "unit": "user",
     "baseline": {"weight": 1},
     "parameters": {"weight": [0, 1, 2]},
-    "metrics": {"watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200}},
+    "metrics": {"watch_time": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": 7200}},
     "goal": {"maximize": "watch_time"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},

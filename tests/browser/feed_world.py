@@ -16,16 +16,16 @@ STUDY: dict[str, Any] = {
     "baseline": {"like_weight": 1, "share_weight": 1},
     "parameters": {"like_weight": [0, 1, 2, 3], "share_weight": [0, 1, 2]},
     "metrics": {
-        "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 200},
+        "watch_time": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": 200},
         "like_rate": {
             "ratio": [
-                {"event": "like", "per_unit": "count", "cap": 50},
-                {"event": "view", "per_unit": "count", "cap": 50},
+                {"event": "like", "aggregate": "count", "cap": 50},
+                {"event": "view", "aggregate": "count", "cap": 50},
             ]
         },
     },
     "goal": {"maximize": "watch_time"},
-    "guardrails": [{"keep": "like_rate", "at_least": "-2%", "floor": "-20%"}],
+    "guardrails": [{"metric": "like_rate", "at_least": "-2%", "stop_at": "-20%"}],
     "traffic": {"control": "20%"},
     "rounds": {"every": "1h"},
 }

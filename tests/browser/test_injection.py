@@ -47,7 +47,7 @@ def document(name: str, **changes: Any) -> dict[str, Any]:
         "name": name,
         "baseline": {"w": "plain"},
         "candidates": [{"w": "plain"}, {"w": "other"}],
-        "metrics": {"watch": {"event": "watch", "per_unit": "count", "cap": 20}},
+        "metrics": {"watch": {"event": "watch", "aggregate": "count", "cap": 20}},
         "goal": {"maximize": "watch"},
         "rounds": {"every": "1h"},
         **changes,
@@ -110,14 +110,14 @@ def test_hostile_candidates_keys_and_senders_in_a_learned_study(site: Any, visit
     texts = [text for text in HOSTILE if accepted(client, text)]
     assert len(texts) >= 50
     metrics = {
-        "watch": {"event": "watch", "per_unit": "count", "cap": 20},
+        "watch": {"event": "watch", "aggregate": "count", "cap": 20},
         **{
-            f"m{place}": {"event": "watch", "per_unit": "count", "cap": 20, "where": {"surface": chunk}}
+            f"m{place}": {"event": "watch", "aggregate": "count", "cap": 20, "where": {"surface": chunk}}
             for place, chunk in enumerate(texts[start : start + 30] for start in range(0, len(texts), 30))
         },
     }
     rows = [{"w": "plain"}, *({"w": text} for text in texts)]
-    guardrails = [{"keep": "m0", "at_least": 0.0002, "floor": 0.0001}]
+    guardrails = [{"metric": "m0", "at_least": 0.0002, "stop_at": 0.0001}]
     made = document("hostile", candidates=rows, metrics=metrics, description=texts[0], guardrails=guardrails)
     client.post("/v1/studies", json=made).raise_for_status()
     client.patch("/v1/studies/hostile", json={"action": "start", "reason": texts[0]}).raise_for_status()

@@ -69,7 +69,7 @@ class Ledger:
 
 def create_studies(node: ServiceProcess) -> None:
     """Create and start both studies."""
-    document = {**quick_document(), "guardrails": [], "rounds": {"every": "1h", "late": "500ms"}}
+    document = {**quick_document(), "guardrails": [], "rounds": {"every": "1h", "accept_late": "500ms"}}
     with node.client() as client:
         for name in (STUDY, ASSIGN_STUDY):
             client.post("/v1/studies?seed=7", json={**document, "name": name}).raise_for_status()

@@ -19,7 +19,7 @@ from tests.system.killable_service import batch
 HONEST_UNITS, INVENTED_UNITS = 600, 60
 HONEST_MEANS = {"a=0": 30.0, "a=1": 33.0, "a=2": 36.0}
 LARGEST_VALUE = 100.0
-WORST, WORST_SHARE = "a=0", 0.5
+WORST = "a=0"
 ROUNDS = 3
 """The alarm must be there after three poisoned rounds."""
 LISTED_REASONS = 100
@@ -27,7 +27,7 @@ TAKEN_BATCHES = 25
 DOCUMENT: dict[str, Any] = {
     "baseline": {"a": 1},
     "parameters": {"a": [0, 1, 2]},
-    "metrics": {"watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": LARGEST_VALUE}},
+    "metrics": {"watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": LARGEST_VALUE}},
     "goal": {"maximize": "watch"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},
@@ -40,7 +40,7 @@ def invent_units(workshop: Workshop, outcome: Outcome, repetitions: int) -> None
 
 
 def invent_units_later(workshop: Workshop, outcome: Outcome, repetitions: int) -> None:
-    """Do the same after honest rounds: the report must name the sender, or the answer must not turn to the worst."""
+    """Do the same after honest rounds: the report must name the sender all the same."""
     _invent_units(workshop, outcome, repetitions, honest_rounds=2)
 
 
@@ -61,7 +61,7 @@ def _invent_units(workshop: Workshop, outcome: Outcome, repetitions: int, *, hon
                     events = _invented if is_attack else _honest(rng, "partner", INVENTED_UNITS)
                     _play_round(node, outcome, study, other_key[1], events)
                     _close(node, study)
-                _judge(node, outcome, study, names, is_poisoned=is_poisoned, may_be_silent=honest_rounds > 0)
+                _judge(node, outcome, study, names, is_poisoned=is_poisoned)
             outcome.repetitions += 1
 
 
@@ -188,31 +188,18 @@ def _unit_events(source: str, version: int, unit: str, candidate: str, value: fl
     ]
 
 
-def _judge(
-    node: ServiceProcess, outcome: Outcome, study: str, names: set[str], *, is_poisoned: bool, may_be_silent: bool
-) -> None:
+def _judge(node: ServiceProcess, outcome: Outcome, study: str, names: set[str], *, is_poisoned: bool) -> None:
     """Look for warnings that name the sender in the report, and replay the study."""
     with node.client() as client:
         report = client.get(f"/v1/studies/{study}/report").raise_for_status().json()
         warnings = list(find_warnings(report, names))
-        if is_poisoned and may_be_silent and not warnings:
-            share = _worst_share(client, study)
-            outcome.require(
-                share <= WORST_SHARE, f"the answer turned to {WORST} ({share:.0%}), and no warning says why"
-            )
-        elif is_poisoned:
+        if is_poisoned:
             promise = f"no warning names the sender that invents units after {ROUNDS} rounds"
             outcome.require(bool(warnings), promise)
             _require_shown(outcome, client, study, names)
         else:
             outcome.require(not warnings, f"a warning names an honest sender: {warnings[:1]}")
         verify_replay(outcome, client, study)
-
-
-def _worst_share(client: httpx.Client, study: str) -> float:
-    """Return the share of traffic that the policy gives to the candidate that is truly the worst."""
-    policy = PublishedPolicy.from_text(client.get(f"/v1/studies/{study}/policy").raise_for_status().text)
-    return sum(cell.propensity for cell in policy.cells if cell.name == WORST)
 
 
 def _require_shown(outcome: Outcome, client: httpx.Client, study: str, names: set[str]) -> None:

@@ -31,10 +31,10 @@ def forged(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert run("study", "create", "study.yaml", "--start").exit_code == 0
     assert run("key", "create", "--name", "ann", "--scope", "read").exit_code == 0
     with closing(sqlite3.connect("pasto-data/pasto.db")) as store, store:
-        store.execute("UPDATE audit SET who = ?, reason = ?", (EVIL, EVIL))
-        store.execute("UPDATE keys SET name = ?", (EVIL,))
-        store.execute("INSERT INTO rejected_reasons VALUES (1, 'kind', ?, 7, 0)", (EVIL,))
-        store.execute("INSERT INTO latest VALUES (1, ?, 1, 'learner', 0, 99)", (EVIL,))
+        store.execute("UPDATE audit_log SET who = ?, reason = ?", (EVIL, EVIL))
+        store.execute("UPDATE api_keys SET name = ?", (EVIL,))
+        store.execute("INSERT INTO rejections_by_reason VALUES (1, 'kind', ?, 7, 0)", (EVIL,))
+        store.execute("INSERT INTO latest_exposures VALUES (1, ?, 1, 'learner', 0, 99)", (EVIL,))
     return tmp_path
 
 

@@ -41,8 +41,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, A
         calls.append({"name": application.name, **options})
         return told
 
-    monkeypatch.setattr(environment, "serving", serving)
-    monkeypatch.setattr(scenario, "play", spy)
+    monkeypatch.setattr(environment, "run_service", serving)
+    monkeypatch.setattr(scenario, "run_demo", spy)
     return calls
 
 
@@ -99,7 +99,7 @@ def test_what_is_not_so_fails_loudly(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lost = replace(told, checks=(*told.checks, Check("the moon is cheese", False, "it is rock")))
-    monkeypatch.setattr(scenario, "play", lambda *_, **__: lost)
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: lost)
     result = run("demo")
     assert result.exit_code == 1
     assert "✗ the moon is cheese: it is rock" in result.stdout
@@ -125,7 +125,7 @@ def test_the_service_can_be_left_running(
             yield kept
             done.append("ended")
 
-    monkeypatch.setattr(environment, "serving", serving)
+    monkeypatch.setattr(environment, "run_service", serving)
     result = run("demo", "ads", "--keep")
     assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
     assert "open inside in a browser" in result.stderr
@@ -136,7 +136,7 @@ def test_a_best_single_setting_that_is_the_baseline_is_told(
     run: Any, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, told: DemoResult
 ) -> None:
     lifts = tuple(lift for lift in told.lifts if lift.target == "probabilistic")
-    monkeypatch.setattr(scenario, "play", lambda *_, **__: replace(told, single=None, lifts=lifts))
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: replace(told, single=None, lifts=lifts))
     assert re.search(r"^best single +the baseline", run("demo").stdout, re.MULTILINE)
 
 
@@ -149,7 +149,7 @@ def test_on_a_terminal_the_picture_moves(
         report(scenario.DemoUpdate("learning", 7, 30, 35_000, 80_000, {"a": 0.6, "b": 0.4}, served, blend, 0.123))
         return told
 
-    monkeypatch.setattr(scenario, "play", moving)
+    monkeypatch.setattr(scenario, "run_demo", moving)
     result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
     assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown

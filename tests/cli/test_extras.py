@@ -90,7 +90,7 @@ def test_every_module_of_an_extra_is_known() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/quick-start.md", "docs/guides/demo.md"])
 def test_the_first_pages_install_from_a_clone_with_the_extra(page: str) -> None:
-    assert "pip install '.[serve]'" in (ROOT / page).read_text(encoding="utf-8")
+    assert "pip install ./clients/python '.[serve]'" in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_no_page_installs_from_an_index_that_lacks_pasto() -> None:

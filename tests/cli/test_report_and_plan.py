@@ -13,7 +13,7 @@ import pytest
 from pasto.service.service import Service
 from pasto.store import open_store
 
-SEEN = {"event": "seen", "per_unit": "sum"}
+SEEN = {"event": "seen", "aggregate": "sum"}
 DOCUMENT: dict[str, Any] = {
     "name": "feed",
     "baseline": {"w": 1},
@@ -23,7 +23,7 @@ DOCUMENT: dict[str, Any] = {
         "y": {**SEEN, "value": "y", "range": [0, 30]},
     },
     "goal": {"maximize": "x"},
-    "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-9%"}],
+    "guardrails": [{"metric": "y", "at_least": "-2%", "stop_at": "-9%"}],
     "traffic": {"control": "20%"},
     "rounds": {"every": "1h"},
 }

@@ -22,11 +22,11 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2, 3]},
     "metrics": {
-        "watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [0, 40], "covariate": "1d"},
-        "likes": {"event": "like", "per_unit": "count", "cap": 20},
+        "watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "range": [0, 40], "covariate": "1d"},
+        "likes": {"event": "like", "aggregate": "count", "cap": 20},
     },
     "goal": {"maximize": "watch"},
-    "guardrails": [{"keep": "likes", "at_least": "-20%", "floor": "-90%"}],
+    "guardrails": [{"metric": "likes", "at_least": "-20%", "stop_at": "-90%"}],
     "traffic": {"control": "30%"},
     "rounds": {"every": "1h"},
 }

@@ -32,7 +32,7 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
     standing = learned.board.standing("feed")
     samples = RoundSamples(learned.store)
     asked: list[int] = []
-    inner = learned.store.closes
+    inner = learned.store.list_closes
 
     def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         asked.append(limit)

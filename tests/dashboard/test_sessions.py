@@ -151,9 +151,9 @@ def test_a_cookie_cannot_be_made_from_what_a_backup_holds(
     text = key(application, "admin")
     log_in(browser, text)
     content, _, signature = browser.cookies[COOKIE].rpartition(".")
-    service.store.backup(tmp_path / "backup.db")
+    service.store.write_backup(tmp_path / "backup.db")
     with closing(sqlite3.connect(tmp_path / "backup.db")) as backup:
-        rows = [*backup.execute("SELECT * FROM keys"), *backup.execute("SELECT * FROM meta")]
+        rows = [*backup.execute("SELECT * FROM api_keys"), *backup.execute("SELECT * FROM meta")]
     values = {str(value) for row in rows for value in row}
     assert hashlib.sha256(text.encode()).hexdigest() in values
     for secret in values:

@@ -18,7 +18,7 @@ from pasto.estimate import (
     RoundMeans,
     SufficientStatistics,
 )
-from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, held_out
+from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, held_out_log_density
 
 
 def spd(rng: np.random.Generator, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -122,7 +122,7 @@ def test_held_out_density_is_that_of_each_point_given_the_others() -> None:
         lean = np.linalg.solve(whole[np.ix_(rest, rest)], whole[rest, k])
         spread = whole[k, k] - whole[k, rest] @ lean
         total += -0.5 * (np.log(2 * np.pi * spread) + (values[k] - 0.3 - lean @ (values[rest] - 0.3)) ** 2 / spread)
-    assert_allclose(held_out(covariance, 0.3, values, variances), total, rtol=1e-9)
+    assert_allclose(held_out_log_density(covariance, 0.3, values, variances), total, rtol=1e-9)
 
 
 def test_lengths_are_learned_metric_by_metric() -> None:

@@ -366,7 +366,7 @@ def exact(events: Sequence[Event], columns: Sequence[Column]) -> list[Moments]:
                     "any": Fraction(bool(numbers)),
                     "max": max(numbers, default=Fraction(0)),
                     "last": Fraction(by_time[-1].fields["x"]) if own else Fraction(0),
-                }[column.per_unit]
+                }[column.aggregate]
             )
         rows.setdefault(cell, []).append(row)
     found = []
@@ -545,7 +545,7 @@ HOSTILE = [
     'x"; SELECT pg_sleep(9); --',
     "$.x",
     "x' OR '1'='1",
-    "' UNION SELECT id FROM keys --",
+    "' UNION SELECT id FROM api_keys --",
     "%s; COPY events TO PROGRAM 'id'",
     "{x}",
     "x\\",

@@ -21,7 +21,7 @@ def parse(**fields: Any) -> Column:
 def test_what_is_not_said_takes_its_default() -> None:
     assert parse() == Column("m", "e", None, "count")
     assert parse(value="x") == Column("m", "e", "x", "sum")
-    assert parse(per_unit="any") == Column("m", "e", None, "any", 0.0, 1.0)
+    assert parse(aggregate="any") == Column("m", "e", None, "any", 0.0, 1.0)
     assert parse(cap=5).high == 5.0
     assert parse(cap=5).low == 0.0
     assert parse(value="x", range=[-1, 2.5]) == Column("m", "e", "x", "sum", -1.0, 2.5)
@@ -38,7 +38,7 @@ def test_conditions_are_values_lists_or_comparisons() -> None:
 
 
 def test_halves_defined_alike_are_one_column() -> None:
-    like, share, view = ({"event": name, "per_unit": "count"} for name in ("like", "share", "view"))
+    like, share, view = ({"event": name, "aggregate": "count"} for name in ("like", "share", "view"))
     metrics = parse_metrics({"likes": {"ratio": [like, view]}, "shares": {"ratio": [share, view]}})
     assert metrics["likes"].denominator is metrics["shares"].denominator
     assert [column.name for column in metrics["shares"].columns] == ["shares.numerator", "likes.denominator"]
@@ -60,7 +60,7 @@ def test_a_covariate_is_a_metrics_definition_over_another_time() -> None:
         {
             "likes": {**like, "covariate": "7d"},
             "rate": {"ratio": [like, view], "covariate": {"lookback": "7d"}},
-            "top": {"event": "play", "value": "x", "per_unit": "max", "cap": 9, "covariate": 3600},
+            "top": {"event": "play", "value": "x", "aggregate": "max", "cap": 9, "covariate": 3600},
             "views": {**view, "covariate": {"lookback": "1d", "metric": "likes", "cap": 100}},
         }
     )
@@ -108,11 +108,11 @@ WRONG: list[tuple[Any, str, str]] = [
     ),
     ({"m": {"event": ["e"]}}, "metrics.m.event", "an event's name"),
     ({"m": {"event": "e", "valu": "x"}}, "metrics.m.valu", "did you mean 'value'?"),
-    ({"m": {"event": "e", "per_unit": "summ"}}, "metrics.m.per_unit", "did you mean 'sum'?"),
-    ({"m": {"event": "e", "per_unit": "sum"}}, "metrics.m.value", "per_unit: sum needs"),
-    ({"m": {"event": "e", "value": "x", "per_unit": "count"}}, "metrics.m.value", "per_unit: sum"),
-    ({"m": {"event": "e", "value": "x", "per_unit": "last"}}, "metrics.m.by", "which is the latest"),
-    ({"m": {"event": "e", "value": "x", "by": "at"}}, "metrics.m.by", "only read by per_unit: last"),
+    ({"m": {"event": "e", "aggregate": "summ"}}, "metrics.m.aggregate", "did you mean 'sum'?"),
+    ({"m": {"event": "e", "aggregate": "sum"}}, "metrics.m.value", "aggregate: sum needs"),
+    ({"m": {"event": "e", "value": "x", "aggregate": "count"}}, "metrics.m.value", "aggregate: sum"),
+    ({"m": {"event": "e", "value": "x", "aggregate": "last"}}, "metrics.m.by", "which is the latest"),
+    ({"m": {"event": "e", "value": "x", "by": "at"}}, "metrics.m.by", "only read by aggregate: last"),
     ({"m": {"event": "e", "cap": 0}}, "metrics.m.cap", "above 0"),
     ({"m": {"event": "e", "cap": "many"}}, "metrics.m.cap", "must be a number"),
     ({"m": {"event": "e", "cap": float("inf")}}, "metrics.m.cap", "must be a number from"),
@@ -179,9 +179,9 @@ wheres: st.SearchStrategy[Any] = st.dictionaries(names, tests, min_size=1, max_s
 ) | st.just({})
 kinds = st.sampled_from(
     [
-        *({"per_unit": kind} for kind in ("count", "any")),
-        *({"per_unit": kind, "value": "x"} for kind in ("sum", "mean", "max")),
-        {"per_unit": "last", "value": "x", "by": "at"},
+        *({"aggregate": kind} for kind in ("count", "any")),
+        *({"aggregate": kind, "value": "x"} for kind in ("sum", "mean", "max")),
+        {"aggregate": "last", "value": "x", "by": "at"},
         {},
         {"value": "y"},
     ]

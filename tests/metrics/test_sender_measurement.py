@@ -20,7 +20,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
     url = "memory:" if server is None else server.fresh()
     opened = open_store(url)
-    opened.create(StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "ann", "create", ""))
+    opened.create_study(StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "ann", "create", ""))
     yield opened
     opened.close()
     if server is not None:
@@ -36,15 +36,15 @@ def liked(unit: str, number: int) -> EventRow:
 
 
 def by_sender(store: Store, *, together: bool = False) -> dict[Sender, tuple[Moments, ...]]:
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         whole = measure(connection, store.dialect, **SPAN, columns=LIKES)
         return measure_by_sender(connection, store.dialect, **SPAN, columns=LIKES, moments=whole if together else ())
 
 
 def test_units_belong_to_the_sender_of_their_exposure(store: Store) -> None:
-    store.append(1, [exposed("ann", 0, "web"), exposed("bob", 1, "app"), liked("ann", 1)], key="aaaa").result()
-    store.append(1, [exposed("cid", 0), liked("ann", 2), liked("cid", 1)], key="bbbb").result()
-    store.append(1, [exposed("dan", 0)]).result()
+    store.append_events(1, [exposed("ann", 0, "web"), exposed("bob", 1, "app"), liked("ann", 1)], key="aaaa").result()
+    store.append_events(1, [exposed("cid", 0), liked("ann", 2), liked("cid", 1)], key="bbbb").result()
+    store.append_events(1, [exposed("dan", 0)]).result()
     found = by_sender(store)
     assert {
         sender: [(cell.arm, cell.candidate, cell.units, cell.mean) for cell in cells] for sender, cells in found.items()
@@ -57,15 +57,15 @@ def test_units_belong_to_the_sender_of_their_exposure(store: Store) -> None:
 
 
 def test_a_unit_of_two_senders_counts_once(store: Store) -> None:
-    store.append(1, [exposed("ann", 0, "web")], key="bbbb").result()
-    store.append(1, [exposed("ann", 0, "app"), exposed("bob", 0, "app")], key="aaaa").result()
+    store.append_events(1, [exposed("ann", 0, "web")], key="bbbb").result()
+    store.append_events(1, [exposed("ann", 0, "app"), exposed("bob", 0, "app")], key="aaaa").result()
     found = by_sender(store)
     assert {sender: cells[0].units for sender, cells in found.items()} == {Sender("aaaa", "app"): 2}
 
 
 def test_sources_beyond_the_largest_are_one_sender(store: Store) -> None:
     rows = [exposed(f"u{place}", 0, f"s{place:02d}") for place in range(MAX_SOURCES + 5)]
-    store.append(1, [*rows, exposed("more", 0, "s24")], key="aaaa").result()
+    store.append_events(1, [*rows, exposed("more", 0, "s24")], key="aaaa").result()
     found = by_sender(store)
     assert len(found) == MAX_SOURCES + 1
     assert found[Sender("aaaa", OTHER_SOURCES)][0].units == 5
@@ -74,11 +74,11 @@ def test_sources_beyond_the_largest_are_one_sender(store: Store) -> None:
 
 def test_a_source_of_strange_letters_is_told_apart(store: Store) -> None:
     name = "a\x1fb'; DROP TABLE events; --\u00e9"
-    store.append(1, [exposed("ann", 0, name), exposed("bob", 0, "web")], key="aaaa").result()
+    store.append_events(1, [exposed("ann", 0, name), exposed("bob", 0, "web")], key="aaaa").result()
     assert set(by_sender(store)) == {Sender("aaaa", name), Sender("aaaa", "web")}
 
 
 def test_one_sender_has_what_the_round_measured(store: Store) -> None:
-    store.append(1, [exposed("ann", 0, "web"), liked("ann", 1)], key="aaaa").result()
+    store.append_events(1, [exposed("ann", 0, "web"), liked("ann", 1)], key="aaaa").result()
     assert by_sender(store, together=True) == by_sender(store)
     assert by_sender(store)[Sender("aaaa", "web")][0].mean == (1.0,)

@@ -248,7 +248,7 @@ def timed_units(since: int = 7) -> dict[str, list[float]]:
                 mine = [row for row in mine if row[2] == 7 and row[3] <= first + (column.window or 1e9)]
             number = sum(row[4] for row in mine) if column.value else float(len(mine))
             high = np.inf if column.high is None else column.high
-            numbers.append(min(number, 1.0 if column.per_unit == "any" else high))
+            numbers.append(min(number, 1.0 if column.aggregate == "any" else high))
         found[unit] = numbers
     return found
 

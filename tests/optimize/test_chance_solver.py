@@ -103,7 +103,7 @@ def test_the_calm_way_alone_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     rng = np.random.default_rng(3)
     programs = [draw(rng, 12, 1, 1) for _ in range(20)]
     bold = [solve_chance_program(program) for program in programs]
-    monkeypatch.setattr(confident, "central_path", lambda program, calm: follow_central_path(program, calm=True))
+    monkeypatch.setattr(confident, "follow_central_path", lambda program, calm: follow_central_path(program, calm=True))
     for program, before in zip(programs, bold, strict=True):
         found = solve_chance_program(program)
         assert found is not None

@@ -27,7 +27,7 @@ def test_two_thousand_random_programs_are_proved_optimal(proves: Any, random_pro
 
 
 def test_ordinary_programs_need_no_second_method(random_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(exact, "walk")
+    monkeypatch.delattr(exact, "interior_point")
     rng = np.random.default_rng(9)
     for _ in range(300):
         solve_linear(random_program(rng, 50, 1, 2, tightness=rng.choice([0.3, 3.0])))
@@ -117,7 +117,8 @@ def test_degenerate_programs_are_proved_optimal(proves: Any, program: Program) -
 def test_the_second_method_finds_the_same_where_the_climb_is_not_to_be_had(program: Program) -> None:
     first = solve_linear(program)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "climb", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties))))
+        start = ActiveSet([0], np.ones(1), [], np.zeros(len(program.penalties)))
+        patch.setattr(exact, "solve_active_set", lambda *_, **__: start)
         second = solve_linear(program)
     scale = np.abs(program.goal).max() + float(first.duals @ np.abs(program.slack).max(axis=1, initial=0.0))
     assert float(program.value(second.probabilities)) == pytest.approx(
@@ -131,15 +132,18 @@ def test_the_second_method_finds_the_same_under_hard_guardrails(
     rng = np.random.default_rng(5)
     programs = [random_program(rng, 20, 2, 1, tightness=0.0) for _ in range(50)]
     expected = [solve_linear(program) for program in programs]
-    monkeypatch.setattr(exact, "climb", lambda goal, slack, give, start, springs: replace(start, duals=np.zeros(3)))
+    monkeypatch.setattr(
+        exact, "solve_active_set", lambda goal, slack, give, start, springs: replace(start, duals=np.zeros(3))
+    )
     for program, solution in zip(programs, expected, strict=True):
         if solution.feasible and (program.slack[:2] >= 0.0).all(axis=0).any():
             assert solve_linear(program).probabilities == pytest.approx(solution.probabilities, abs=1e-9)
 
 
 def test_without_any_method_the_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "climb", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(1)))
-    monkeypatch.setattr(exact, "walk", lambda *_: (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool)))
+    monkeypatch.setattr(exact, "solve_active_set", lambda *_, **__: ActiveSet([0], np.ones(1), [], np.zeros(1)))
+    unproved = (np.array([[0.0, 1.0]]), np.zeros((1, 1)), np.zeros(1, dtype=bool))
+    monkeypatch.setattr(exact, "interior_point", lambda *_: unproved)
     with pytest.raises(SolverError, match=r"gap of 0\.5"):
         solve_linear(Program(np.array([1.0, 0.0]), np.array([[1.0, 1.0]]), np.array([np.inf])))
 

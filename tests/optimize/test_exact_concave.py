@@ -97,7 +97,7 @@ def test_kinks_are_left_to_the_cuts_and_smooth_utilities_are_not(monkeypatch: py
         calls.append(given)
         return by_cuts(*given, **how)
 
-    monkeypatch.setattr(concave, "best_by_cuts", counted)
+    monkeypatch.setattr(concave, "solve_by_cuts", counted)
     means = np.random.default_rng(2).uniform(0.1, 2, size=(2, 9))
     solve(means, _over(KINDS["log"][0], "a", "b"))
     solve(means, _over((lambda y: -np.logaddexp.reduce(-50 * y, axis=-1), _steep), "a", "b"))  # all but a kink

@@ -77,9 +77,9 @@ def ask(
 
 def standing(service: Service) -> Any:
     """Everything that a request could have changed."""
-    rows = service.store.studies()
-    logs = [service.store.audit(row.number) for row in rows]
-    return rows, logs, [service.store.high_water(row.number) for row in rows], service.store.keys()
+    rows = service.store.list_studies()
+    logs = [service.store.read_audit_log(row.number) for row in rows]
+    return rows, logs, [service.store.read_high_water(row.number) for row in rows], service.store.list_keys()
 
 
 def visitor(application: Application) -> tuple[str, str]:

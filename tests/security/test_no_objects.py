@@ -114,7 +114,7 @@ def test_a_pickle_is_nowhere_taken_for_anything(protocol: int, owned: Path, tmp_
     service = Service(open_store("memory:"))
     for lines in (False, True):
         assert refused(lambda lines=lines: told(service, body, lines))  # type: ignore[misc]
-    assert refused(lambda: service.store.restore(tmp_path / "study.pkl"))
+    assert refused(lambda: service.store.restore_backup(tmp_path / "study.pkl"))
     service.shutdown()
     assert not owned.exists()
 

@@ -18,7 +18,7 @@ DOCUMENT: dict[str, Any] = {
         "watched": {
             "event": "watch",
             "value": "seconds",
-            "per_unit": "last",
+            "aggregate": "last",
             "by": "at",
             "range": [0, 9],
             "where": {"surface": "home"},
@@ -57,7 +57,7 @@ VALUES: list[tuple[Any, ...]] = [
     ("metrics", "watched", "event"),
     ("metrics", "watched", "value"),
     ("metrics", "watched", "by"),
-    ("metrics", "watched", "per_unit"),
+    ("metrics", "watched", "aggregate"),
     ("goal", "maximize"),
     ("source", "from"),
     ("source", "exposures", "table"),

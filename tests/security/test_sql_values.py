@@ -44,7 +44,7 @@ def fields(payload: str) -> tuple[Column, ...]:
 
 def filled(store: Store, payload: str) -> StudyRow:
     """A study with one unit whose events are all named and described by the payload."""
-    made = store.create(StudyRow(f"s{abs(hash(payload))}", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0), AUDIT)
+    made = store.create_study(StudyRow(f"s{abs(hash(payload))}", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0), AUDIT)
     text = json.dumps({"surface": payload, "seconds": 2})
     mine, theirs = (payload, 1, "learner", 0), (payload, 1, None, None)
     rows = [
@@ -53,8 +53,8 @@ def filled(store: Store, payload: str) -> StudyRow:
         EventRow(f"{payload}/2", METRIC, *theirs, name=payload),
         EventRow(f"{payload}/3", METRIC, *theirs, name="watch", fields='{"surface": "home", "seconds": 3}'),
     ]
-    assert store.append(made.number, rows).result().new == (True,) * 4
-    assert store.append(made.number, rows).result().new == (False,) * 4
+    assert store.append_events(made.number, rows).result().new == (True,) * 4
+    assert store.append_events(made.number, rows).result().new == (False,) * 4
     return made
 
 
@@ -62,15 +62,15 @@ def exact(store: Store, payloads: list[str]) -> None:
     """Every payload is what it is: counted where an event holds it, and nothing else happens."""
     for payload in payloads:
         study = filled(store, payload)
-        until = store.high_water(study.number)
+        until = store.read_high_water(study.number)
         columns = hostile(payload)
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             (cell,) = measure(
                 connection, store.dialect, study=study.number, version=1, after=0, until=until, columns=columns
             )
             assert (cell.units, cell.mean) == (1, (5.0, 1.0, 1.0, 1.0, 2.0)), payload
-        assert store.forget(study.number, payload, AuditRow(1.0, payload, payload, payload, "{}")) == 4
-        line = store.audit(study.number)[-1]
+        assert store.erase_unit(study.number, payload, AuditRow(1.0, payload, payload, payload, "{}")) == 4
+        line = store.read_audit_log(study.number)[-1]
         assert (line.who, line.action, line.reason) == (payload, payload, payload)
 
 
@@ -80,11 +80,11 @@ def test_the_embedded_store_takes_them_as_text(tmp_path: Path, payloads: list[st
         exact(store, payloads)
         for place, payload in enumerate(payloads):
             store.add_key(KeyRow(f"{place:012x}", "0" * 64, payload, ("read",), 0.0))
-            assert store.study(payload) is None
+            assert store.read_study(payload) is None
             assert not store.revoke_key(payload, 1.0)
-        assert [key.name for key in store.keys()] == payloads  # noqa: SIM118 -- a store's question, no dict's
-        assert len(store.studies()) == len(payloads)
-        assert list(store.check()) == []
+        assert [key.name for key in store.list_keys()] == payloads
+        assert len(store.list_studies()) == len(payloads)
+        assert list(store.check_integrity()) == []
 
 
 @pytest.mark.services
@@ -94,9 +94,9 @@ def test_postgres_takes_them_as_text(postgres_url: str, payloads: list[str]) -> 
         exact(store, payloads)
         for place, payload in enumerate(payloads):
             store.add_key(KeyRow(f"{place:012x}", "0" * 64, payload, ("read",), 0.0))
-            assert store.study(payload) is None
-        assert sorted(key.name for key in store.keys()) == sorted(payloads)  # noqa: SIM118
-        assert len(store.studies()) == len(payloads)
+            assert store.read_study(payload) is None
+        assert sorted(key.name for key in store.list_keys()) == sorted(payloads)
+        assert len(store.list_studies()) == len(payloads)
 
 
 EVENTS = (

@@ -20,11 +20,11 @@ def document() -> Document:
         "baseline": {"w": 1},
         "parameters": {"w": [0, 1, 2, 3]},
         "metrics": {
-            "watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [-20, 20]},
-            "likes": {"event": "like", "per_unit": "count", "cap": 20},
+            "watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "range": [-20, 20]},
+            "likes": {"event": "like", "aggregate": "count", "cap": 20},
         },
         "goal": {"maximize": "watch"},
-        "guardrails": [{"keep": "likes", "at_least": 0.5}],
+        "guardrails": [{"metric": "likes", "at_least": 0.5}],
         "traffic": {"control": "10%"},
         "rounds": {"every": "1h"},
     }

@@ -26,8 +26,8 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2]},
     "metrics": {
-        "seen": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "covariate": "2h"},
-        "soon": {"event": "see", "value": "x", "per_unit": "sum", "range": [-50, 50], "window": "30m"},
+        "seen": {"event": "see", "value": "x", "aggregate": "sum", "range": [-50, 50], "covariate": "2h"},
+        "soon": {"event": "see", "value": "x", "aggregate": "sum", "range": [-50, 50], "window": "30m"},
         "rate": {"ratio": [{"event": "see", "value": "x", "cap": 50}, {"event": "see"}], "covariate": "90m"},
     },
     "goal": {"maximize": "seen"},
@@ -76,12 +76,12 @@ class Play:
         self.service.close_round("feed", who="ann")
 
     def record(self, round: int) -> CloseRecord:
-        (close,) = self.store.closes(self.number, after=round - 1, limit=1)
-        return CloseRecord.from_text(close.observed)
+        (close,) = self.store.list_closes(self.number, after=round - 1, limit=1)
+        return CloseRecord.from_text(close.record)
 
     @property
     def number(self) -> int:
-        row = self.store.study("feed")
+        row = self.store.read_study("feed")
         assert row is not None
         return row.number
 
@@ -149,10 +149,10 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
     past = covariate_window(play.store, spec, play.number, again)
     assert past is not None
     assert past.at == began
-    row = play.store.study("feed")
+    row = play.store.read_study("feed")
     assert row is not None
-    (close,) = play.store.closes(play.number, after=row.round - 2, limit=1)
-    look = CloseRecord.from_text(close.observed).look
+    (close,) = play.store.list_closes(play.number, after=row.round - 2, limit=1)
+    look = CloseRecord.from_text(close.record).look
     assert look is not None
     names = [column.name for column in spec.measured]
     before = [x for at, _, x in play.log if began - 2 * HOUR <= at < began]
@@ -165,15 +165,15 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
         play.send()
         play.close()
     keeping = Retention(play.store, Archive(tmp_path), clock=lambda: play.now)
-    row = play.store.study("feed")
+    row = play.store.read_study("feed")
     assert row is not None
     spec = parse_spec(DOCUMENT)
     needed = needed_from(play.store, spec, row)
     assert needed < play.now - 2 * HOUR
     keeping.archive("feed")
-    with play.store.reading() as connection:
+    with play.store.read_transaction() as connection:
         (oldest,) = connection.execute("SELECT min(received_at) FROM events WHERE unit <> ''").fetchone()
-    assert play.store.archived_events(row.number, 0, play.store.high_water(row.number))
+    assert play.store.list_archived_spans(row.number, 0, play.store.read_high_water(row.number))
     assert oldest <= needed + HOUR
     replayed = keeping.replay("feed")
     assert replayed == {"identical": True, "rounds": 6, "first_difference": None}
@@ -203,7 +203,7 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
 
 def test_without_covariates_nothing_is_held_back(play: Play) -> None:
     plain = parse_spec({**DOCUMENT, "metrics": {"seen": {"event": "see", "value": "x"}}})
-    row = play.store.study("feed")
+    row = play.store.read_study("feed")
     assert row is not None
     assert needed_from(play.store, plain, row) == float("inf")
     assert covariate_window(play.store, plain, row.number, 1) is None

@@ -86,11 +86,11 @@ def test_an_archived_name_is_used_again_and_each_history_stays_apart(
     assert service.audit("feed@1")[-1]["action"] == "rename"
     folders = sorted(path.name for path in (tmp_path / "store" / "archive").iterdir() if path.is_dir())
     assert [name for name in folders if not name.startswith(".")] == ["feed", "feed@2", "feed@3"]
-    assert list(service.store.check()) == []
-    service.store.backup(tmp_path / "backup.db")
+    assert list(service.store.check_integrity()) == []
+    service.store.write_backup(tmp_path / "backup.db")
     service.shutdown()
     moved = Service(open_store("memory:"))
-    moved.store.restore(tmp_path / "backup.db")
+    moved.store.restore_backup(tmp_path / "backup.db")
     assert [study["name"] for study in moved.studies()] == ["feed", "feed@1", "feed@2"]
     moved.shutdown()
 
@@ -103,9 +103,9 @@ def test_a_study_of_an_old_name_draws_units_anew_and_logs_them(service: Service,
         policy = service.board.current("feed")
         service.expose("feed", policy, "user 7", policy.draw("user 7"))
         drawn.append(policy)
-        service.store.set_note("written", "behind the exposure")
+        service.store.write_cache("written", "behind the exposure")
         number = service.board.standing("feed").row.number
-        assert len(service.store.events_of(number, "user 7")) == 1
+        assert len(service.store.find_unit_events(number, "user 7")) == 1
         service.change("feed", "archive", who="ann", reason="again")
     assert [policy.salt for policy in drawn] == ["feed/1", "feed@2/1"]
     assert [policy.study for policy in drawn] == ["feed", "feed"]

@@ -137,14 +137,14 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     store, number = learning.store, learning.board.standing("feed").row.number
     events = traffic(learning, 30)
     _send(learning, events[:40])
-    mark = store.high_water(number)
+    mark = store.read_high_water(number)
     _send(learning, events[40:])
     ledger = EventLedger(store, number)
     ledger.shown([], [])  # reads up to a later event than the close that is on its way has seen
-    real = store.high_water
-    store.high_water = lambda study: mark  # type: ignore[method-assign]
+    real = store.read_high_water
+    store.read_high_water = lambda study: mark  # type: ignore[method-assign]
     learning.close_round("feed", who="ann")
-    store.high_water = real  # type: ignore[method-assign]
+    store.read_high_water = real  # type: ignore[method-assign]
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
     assert ledger.shown([], [])["late"]["events"] == versioned
     assert EventLedger(store, number).shown([], [])["late"]["events"] == versioned
@@ -177,23 +177,23 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
     EventLedger(store, number).shown(*names)
-    assert store.note(f"books/{number}") is None  # too little for a note
+    assert store.read_cache(f"books/{number}") is None  # too little for a note
     monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
     EventLedger(store, number).keep_up()
     _send(learning, first[60:] + traffic(learning, 40))
     learning.close_round("feed", who="ann")
     monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 99)
     asked: list[int] = []
-    read = store.closes
+    read = store.list_closes
 
     def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         asked.append(after)
         return read(study, after=after, limit=limit)
 
-    monkeypatch.setattr(store, "closes", closes)
+    monkeypatch.setattr(store, "list_closes", closes)
     noted = EventLedger(store, number).shown(*names)
     assert min(asked) == 1
-    store.set_note(f"books/{number}", EventCounts(until=10**9).text())  # of a store that has lost events since
+    store.write_cache(f"books/{number}", EventCounts(until=10**9).text())  # of a store that has lost events since
     assert EventLedger(store, number).shown(*names) == noted
     assert min(asked) == 0
     assert noted["late"]["events"] > 0
@@ -232,9 +232,9 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
     learning.create({**document, "name": "young"}, who="ann")
     learning.change("young", "start", who="ann")
     number = learning.board.standing("young").row.number
-    policy = learning.store.policy(number, 1)
+    policy = learning.store.read_policy(number, 1)
     assert policy is not None
-    assert policy.after == learning.store.high_water(number) > 0
+    assert policy.after_sequence == learning.store.read_high_water(number) > 0
     begun: list[int] = []
     read = EventLedger._rows
 
@@ -244,7 +244,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
 
     monkeypatch.setattr(EventLedger, "_rows", noted)
     assert learning.report("young")["accounting"]["events"]["exposures"] == 0
-    assert min(begun) == policy.after
+    assert min(begun) == policy.after_sequence
 
 
 def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> None:

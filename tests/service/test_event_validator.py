@@ -28,7 +28,7 @@ def _drawn(service: Service, unit: str = "ann") -> tuple[dict[str, Any], Bucket]
 
 
 def _rows(service: Service) -> list[tuple[Any, ...]]:
-    with service.store.reading() as connection:
+    with service.store.read_transaction() as connection:
         cursor = connection.execute(
             "SELECT id, version, arm, candidate, fields, excluded FROM events ORDER BY sequence"
         )
@@ -71,7 +71,7 @@ def test_ids_of_the_services_own_exposures_cannot_be_taken(learning: Service) ->
     (refused,) = _send(learning, taken)["rejected"]
     assert "id begins with 'served/'" in refused["reason"]
     learning.expose("feed", policy, "ann", policy.draw("ann"))
-    learning.store.append(0, ()).result()
+    learning.store.append_events(0, ()).result()
     assert [row[0] for row in _rows(learning)] == [f"served/{policy.version}/ann"]
 
 
@@ -118,7 +118,7 @@ def test_a_caller_that_may_not_know_the_draw_cannot_tell_right_from_wrong(learni
         f"exposure/{cell.name}",
         f"metric/{cell.name}",
     ]
-    assert learning.store.rejected_keys(1) == {"ab12": 8}, "a resend is not counted again"
+    assert learning.store.count_rejections_by_key(1) == {"ab12": 8}, "a resend is not counted again"
     rejected = learning.report("feed")["accounting"]["rejected"]
     assert any("is not what version" in one["reason"] for one in rejected["reasons"])
 
@@ -135,7 +135,7 @@ def test_a_caller_that_may_not_know_the_draw_does_not_learn_it_by_tallies_ids_or
     for place, name in enumerate(("w=0", "w=9")):
         counted = {**tally, "id": f"served/{place}", "sequence": place + 1, "assigned": {name: 3}}
         assert send(counted) == {"accepted": 1, "duplicates": 0, "rejected": []}
-    assert [row.assigned for row in learning.store.tallies(1, 1)] == ['{"w=0":3}']
+    assert [row.assigned for row in learning.store.list_sender_counts(1, 1)] == ['{"w=0":3}']
     reasons = learning.report("feed")["accounting"]["rejected"]["reasons"]
     assert any("does not serve" in one["reason"] for one in reasons)
     reserved = [send({**event, "id": "served/1", "candidate": name})["rejected"] for name in names]
@@ -216,7 +216,7 @@ def test_values_that_cannot_be_measured_are_refused(
 
 
 def test_a_field_read_under_a_condition_may_be_missing(service: Service, document: dict[str, Any]) -> None:
-    bought = {"event": "click", "value": "price", "per_unit": "sum", "cap": 9, "where": {"kind": "buy"}}
+    bought = {"event": "click", "value": "price", "aggregate": "sum", "cap": 9, "where": {"kind": "buy"}}
     service.create({**document, "metrics": {**document["metrics"], "bought": bought}}, who="ann")
     service.change("feed", "start", who="ann")
     click = {"type": "metric", "unit": "ann", "name": "click"}

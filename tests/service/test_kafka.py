@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from pasto.errors import OptionError, StoreBusyError, StoreError
-from pasto.service.kafka import consume, subscribe
+from pasto.service.kafka import ConsumedBatch, consume, subscribe
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -49,12 +49,17 @@ def send(producer: Producer, topic: str, bodies: list[bytes]) -> None:
     assert producer.flush(20) == 0
 
 
-def until(service: Service, wanted: int, tries: int = 60) -> Callable[[], bool]:
-    """Stop when the store has so many events, or after as many empty looks as would take half a minute."""
-    looks = iter(range(tries))
+MAX_LOOKS = 240
+"""Looks of half a second before a test gives up; the session of a member that left takes six seconds to end."""
+
+
+def until(taken: ConsumedBatch, messages: int) -> Callable[[], bool]:
+    """Stop when so many messages have been taken in; fail if they do not come."""
+    looks = iter(range(MAX_LOOKS))
 
     def stop() -> bool:
-        return service.store.high_water(1) >= wanted or next(looks, None) is None
+        assert next(looks, None) is not None, f"{messages} messages needed, {taken.messages} came"
+        return taken.messages >= messages
 
     return stop
 
@@ -64,13 +69,12 @@ def test_every_event_of_a_topic_counts_once(
 ) -> None:
     events = traffic(learning, 60)
     lines = "\n".join(map(json.dumps, events[20:40])).encode()
-    send(producer, "once", [*(json.dumps(e).encode() for e in events[:20]), lines, json.dumps(events[40:]).encode()])
-    send(producer, "once", [json.dumps(events[:10]).encode(), b"no event", b'{"type": "metric"}'])
-    taken = consume(learning, "feed", consumers("once"), stop=until(learning, len(events)), batch=7)
-    rest = consume(learning, "feed", consumers("once"), stop=until(learning, 10**9, 12), batch=7)
-    assert taken.accepted == len(events)
-    assert taken.duplicates + rest.duplicates == 10
-    assert taken.refused + rest.refused == 2
+    bodies = [*(json.dumps(e).encode() for e in events[:20]), lines, json.dumps(events[40:]).encode()]
+    bodies += [json.dumps(events[:10]).encode(), b"no event", b'{"type": "metric"}']
+    send(producer, "once", bodies)
+    taken = ConsumedBatch()
+    consume(learning, "feed", consumers("once"), stop=until(taken, len(bodies)), batch=7, taken=taken)
+    assert (taken.accepted, taken.duplicates, taken.refused) == (len(events), 10, 2)
     assert learning.close_round("feed", who="ann")["learned_from"] == [1]
 
 
@@ -93,14 +97,17 @@ def test_what_was_not_committed_comes_again_and_changes_nothing(
 ) -> None:
     events = traffic(learning, 30)
     send(producer, "again", [json.dumps(event).encode() for event in events])
-    first = consumers("again")
-    taken = consume(learning, "feed", Dying(first), stop=until(learning, len(events)))
+    first, taken = consumers("again"), ConsumedBatch()
+    consume(learning, "feed", Dying(first), stop=until(taken, len(events)), taken=taken)
     assert (taken.accepted, taken.uncommitted > 0) == (len(events), True)
     first.close()
-    later = consume(learning, "feed", consumers("again"), stop=until(learning, 10**9, 12))
+    second, later = consumers("again"), ConsumedBatch()
+    consume(learning, "feed", second, stop=until(later, len(events)), taken=later)
     assert (later.accepted, later.duplicates, later.uncommitted) == (0, len(events), 0)
-    last = consume(learning, "feed", consumers("again"), stop=until(learning, 10**9, 12))
-    assert last.messages == 0, "what was committed does not come again"
+    places = second.committed([TopicPartition("again", partition) for partition in range(2)], timeout=60)
+    ends = [second.get_watermark_offsets(place, timeout=60)[1] for place in places]
+    assert [place.offset for place in places] == ends, "what was committed does not come again"
+    assert sum(ends) == len(events)
 
 
 def test_a_busy_store_makes_the_topic_wait(
@@ -120,7 +127,8 @@ def test_a_busy_store_makes_the_topic_wait(
         return real(name, batch, **options)
 
     monkeypatch.setattr(learning, "ingest", busy)
-    taken = consume(learning, "feed", consumers("busy"), stop=until(learning, len(events)))
+    taken = ConsumedBatch()
+    consume(learning, "feed", consumers("busy"), stop=until(taken, len(events)), taken=taken)
     assert taken.accepted == len(events)
 
 
@@ -230,7 +238,7 @@ def test_a_store_out_of_reach_is_waited_for(
     learning: Service, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = traffic(learning, 6)
-    real, failures = learning.store.append, iter(range(4))
+    real, failures = learning.store.append_events, iter(range(4))
 
     def append(*arguments: Any) -> Any:
         if next(failures, None) is not None:

@@ -148,7 +148,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
         learning.close_round("feed", who="ann")
     monkeypatch.setattr("pasto.service.service.CLOSES", 2)
     asked: list[int] = []
-    read = learning.store.closes
+    read = learning.store.list_closes
 
     def noted(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         asked.append(limit)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 
-from pasto.errors import LifecycleError, StudyFileError, UnknownStudyError
+from pasto.errors import LifecycleError, NotFittedError, StudyFileError, UnknownStudyError
 from pasto.service import policy_cache as board_module
 from pasto.service import service as service_module
 from pasto.service.service import Service
@@ -59,7 +62,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
     service = Service(store)
     service.create(document, who="ann")
     service.change("feed", "start", who="ann")
-    old = store.study("feed")
+    old = store.read_study("feed")
     assert old is not None
     service.close_round("feed", who="ann")
     assert service.board._take(old).row.version == 2
@@ -67,7 +70,7 @@ def test_a_slow_reader_never_takes_a_study_back(store: Store, document: dict[str
 
 
 def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "MOST_CELLS", 12)
+    monkeypatch.setattr(board_module, "MAX_PAST_CELLS", 12)
     for _ in range(6):
         learning.close_round("feed", who="ann")
     board = learning.board
@@ -76,7 +79,7 @@ def test_past_policies_are_kept_ready_up_to_a_size(learning: Service, monkeypatc
         policy = board.published(standing, version)
         assert policy is not None
         assert policy.version == version
-    assert sum(len(policy.cells) for policy in board._past.values()) == board._cells <= 12
+    assert sum(len(policy.cells) for policy in board._past.values()) == board._past_cells <= 12
     assert board.published(standing, 6) is board.published(standing, 6)
     assert board.published(standing, 99) is None
 
@@ -90,14 +93,14 @@ def test_only_what_changed_is_read_again(
         ours.change(name, "start", who="ann")
     theirs.board.refresh()
     read: list[str] = []
-    study = store.study
+    study = store.read_study
 
     def noted(name: str) -> Any:
         read.append(name)
         return study(name)
 
-    monkeypatch.setattr(store, "study", noted)
-    monkeypatch.setattr(store, "studies", lambda: pytest.fail("every study file was read"))
+    monkeypatch.setattr(store, "read_study", noted)
+    monkeypatch.setattr(store, "list_studies", lambda: pytest.fail("every study file was read"))
     theirs.board.refresh()
     assert read == []
     ours.close_round("home", who="ann")
@@ -110,7 +113,7 @@ def test_only_what_changed_is_read_again(
 def test_a_stored_study_whose_guardrail_cannot_fail_is_served_on(
     store: Store, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle = {**document, "guardrails": [{"keep": "likes", "at_least": -0.02}]}
+    idle = {**document, "guardrails": [{"metric": "likes", "at_least": -0.02}]}
     service = Service(store)
     with pytest.raises(StudyFileError, match=r"likes is never below 0, so the guardrail cannot fail.*write '-2%'"):
         service.create(idle, who="ann")
@@ -145,3 +148,57 @@ def test_a_study_that_cannot_be_read_harms_no_other(
     assert "'broken' cannot be read" in caplog.text
     with pytest.raises(StudyFileError):
         other.board.current("broken")
+
+
+def test_a_part_of_a_snapshot_is_computed_once_for_all_threads(learning: Service) -> None:
+    snapshot = learning.board.reread("feed")
+    started, end = threading.Event(), threading.Event()
+    computed: list[int] = []
+
+    def compute() -> int:
+        computed.append(1)
+        started.set()
+        assert end.wait(60)
+        return len(computed)
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(snapshot.compute_once, "part", compute)
+        assert started.wait(60)
+        others = [pool.submit(snapshot.compute_once, "part", compute) for _ in range(2)]
+        end.set()
+        assert [each.result() for each in (first, *others)] == [1, 1, 1]
+    learning.close_round("feed", who="ann")
+    assert learning.board.reread("feed").compute_once("part", lambda: 8) == 8
+    assert snapshot.compute_once("part", lambda: 70) == 1
+
+
+def test_an_error_of_a_part_is_not_cached(learning: Service) -> None:
+    snapshot = learning.board.reread("feed")
+    with pytest.raises(ZeroDivisionError):
+        snapshot.compute_once("part", lambda: 1 // 0)
+    assert snapshot.compute_once("part", lambda: 7) == 7
+
+
+def test_a_snapshot_parses_each_part_of_a_study_once(
+    learning: Service, traffic: Callable[[Service, int], list[dict[str, Any]]]
+) -> None:
+    events = learning.decode(json.dumps(traffic(learning, 60)).encode())
+    learning.ingest("feed", events).result(timeout=60)
+    learning.close_round("feed", who="ann")
+    snapshot = learning.board.reread("feed")
+    assert learning.board.reread("feed") is snapshot
+    assert snapshot.study is not None
+    assert (snapshot.study, snapshot.blend, snapshot.rounds) == (snapshot.study, snapshot.blend, snapshot.rounds)
+    assert snapshot.study.rounds == 1
+    assert [measured.version for measured in snapshot.rounds.rounds] == [1]
+    assert snapshot.state is snapshot.state
+    learning.close_round("feed", who="ann")
+    assert learning.board.reread("feed").study is not snapshot.study
+
+
+def test_a_draft_has_no_learner_and_no_blend(service: Service, document: dict[str, Any]) -> None:
+    service.create(document, who="ann")
+    snapshot = service.board.reread("feed")
+    assert snapshot.study is None
+    with pytest.raises(NotFittedError, match="start it"):
+        _ = snapshot.blend

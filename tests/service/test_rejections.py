@@ -113,7 +113,7 @@ def test_reasons_that_differ_in_numbers_are_one_and_many_are_bounded(
     monkeypatch.setattr(rejections, "MAX_REASONS", 3)
     names = ("aa", "bb", "cc", "dd", "ee")
     send(learning, [event for name in names for event in numbered(1, 2, source=name, name=name)])
-    stored = learning.store.rejected_reasons(learning.board.standing("feed").row.number)
+    stored = learning.store.list_rejections_by_reason(learning.board.standing("feed").row.number)
     assert len(stored) == 4
     assert {row.kind: row.events for row in stored}[rejections.OTHER_REASONS] == 6
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_stored_in_a_reason_is_replaced(learning: Service) -> Non
 
 
 def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    append = learning.store.append
+    append = learning.store.append_events
     batch = [*numbered(1, 3, name="lke"), *numbered(4, 4)]
 
     def busy(*_: Any) -> Future[Any]:

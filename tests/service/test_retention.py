@@ -50,7 +50,7 @@ def keeping(learning: Service, archive: Archive) -> Retention:
 
 
 def units(service: Service) -> set[str]:
-    with service.store.reading() as connection:
+    with service.store.read_transaction() as connection:
         return {row[0] for row in connection.execute("SELECT unit FROM events")}
 
 
@@ -62,7 +62,7 @@ def test_archived_rounds_replay_bit_for_bit(
     assert units(learning) == set()
     assert keeping.replay("feed") == SAME
     assert keeping.archive("feed") == {"study": "feed", "files": 0, "events": 0}
-    assert list(learning.store.check()) == []
+    assert list(learning.store.check_integrity()) == []
     with duckdb.connect() as connection:
         pattern = f"{archive.folder}/feed/*/*.parquet"
         (count, people) = connection.execute(f"SELECT count(*), count(DISTINCT unit) FROM '{pattern}'").fetchone()  # noqa: S608
@@ -91,7 +91,7 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     learning_number = learning.board.standing("feed").row.number
     assert keeping.archive("feed")["events"] == len(sent) + len(more)
     assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
-    assert learning.store.note(f"books/{learning_number}") is None, "nothing is noted that could be counted from"
+    assert learning.store.read_cache(f"books/{learning_number}") is None, "nothing is noted that could be counted from"
     assert learning.report("feed")["accounting"] == books
     assert lagging.report("feed")["accounting"] == books, "a new start counts the same"
 
@@ -126,7 +126,7 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
         elif point == "renamed":
             patch.setattr(learning.store, "archived", die)
         else:
-            real, calls = learning.store.archived, iter(range(9))
+            real, calls = learning.store.delete_archived_events, iter(range(9))
             patch.setattr(learning.store, "archived", lambda *a: real(*a) if next(calls) < 1 else die())
         with pytest.raises(Death):
             keeping.archive("feed")
@@ -159,7 +159,7 @@ def test_a_forgotten_unit_is_gone_and_replay_says_so(
     assert ingest(learning, mine)["duplicates"] == len(mine)
     keeping.archive("feed")
     assert keeping.replay("feed") == again
-    assert list(learning.store.check()) == []
+    assert list(learning.store.check_integrity()) == []
 
 
 def test_what_a_death_left_half_written_goes_with_a_unit(

@@ -37,8 +37,8 @@ def kept(learning: Service, traffic: Traffic, tmp_path: Path) -> Service:
 
 
 def latest(service: Service) -> set[int]:
-    with service.store.reading() as connection:
-        return {row[0] for row in connection.execute("SELECT version FROM latest")}
+    with service.store.read_transaction() as connection:
+        return {row[0] for row in connection.execute("SELECT version FROM latest_exposures")}
 
 
 def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,16 +89,16 @@ def test_exposures_that_credit_nothing_any_more_are_let_go(kept: Service, traffi
     assert (latest(kept), upkeep.trimmed, upkeep.errors) == ({3}, 20, 0)
     likes = [{"type": "metric", "id": unit, "unit": unit, "name": "like"} for unit in ("user 3", "user 23")]
     feed(kept, likes)
-    with kept.store.reading() as connection:
+    with kept.store.read_transaction() as connection:
         credited = connection.execute("SELECT version FROM events ORDER BY sequence DESC LIMIT 2").fetchall()
     assert [row[0] for row in credited] == [None, 3]
-    assert list(kept.store.check()) == []
+    assert list(kept.store.check_integrity()) == []
     upkeep.tick()
     assert upkeep.trimmed == 20
 
 
 def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) -> None:
-    row = kept.store.study("feed")
+    row = kept.store.read_study("feed")
     assert row is not None
     waiting = {"round": 2, "learned": 2, "after": 0, "closed_at": 0.0}
     for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "recorded_by": 2}]}):
@@ -117,16 +117,16 @@ def test_archived_studies_are_kept_up_too(kept: Service) -> None:
     upkeep = RetentionWorker(kept, Settings(archive_after=3600.0, archive_keep=3600.0))
     upkeep.tick()
     assert (upkeep.errors, latest(kept)) == (0, set())
-    with kept.store.reading() as connection:
+    with kept.store.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM events WHERE unit <> ''").fetchone()[0] == 0
     assert kept.keeping._archive.rounds("feed") == [], "not even what belongs to no round"
-    assert list(kept.store.check()) == []
+    assert list(kept.store.check_integrity()) == []
 
 
 def test_a_draft_has_nothing_to_keep(kept: Service) -> None:
-    row = kept.store.study("feed")
+    row = kept.store.read_study("feed")
     assert row is not None
-    kept.create({**json.loads(row.document), "name": "other"}, who="ann")
+    kept.create({**json.loads(row.study_file), "name": "other"}, who="ann")
     kept.board.refresh()
     upkeep = RetentionWorker(kept, Settings(archive_after=0.001))
     upkeep.tick()
@@ -198,7 +198,7 @@ def test_two_nodes_on_one_database_take_turns(
             "first_difference": None,
             "except": {"deleted_units": {"units": 1, "rounds": [1, 2, 3]}},
         }
-        assert list(first.store.check()) == []
+        assert list(first.store.check_integrity()) == []
     finally:
         first.shutdown()
         second.shutdown()

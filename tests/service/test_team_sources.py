@@ -87,7 +87,7 @@ def test_what_tables_say_later_corrects_a_round(
     service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
-    service.create({**sourced, "rounds": {"every": "1h", "late": "1d"}}, who="ann", seed=7)
+    service.create({**sourced, "rounds": {"every": "1h", "accept_late": "1d"}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     for _ in range(2):
         fill_lake(service, tmp_path)
@@ -168,7 +168,7 @@ def test_tables_that_lose_events_do_not_correct_a_round_to_zeros(
     service: Service, sourced: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
-    service.create({**sourced, "rounds": {"every": "1h", "late": "1d"}}, who="ann", seed=7)
+    service.create({**sourced, "rounds": {"every": "1h", "accept_late": "1d"}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     for _ in range(3):
         fill_lake(service, tmp_path)
@@ -193,8 +193,8 @@ def test_lies_in_the_exposures_are_left_out(
             f"COPY (SELECT 'liar' AS person, 1 AS policy, 'w=9' AS shown) TO '{tmp_path}/seen/lie.parquet'"
         )
     service.close_round("feed", who="ann")
-    close = service.store.closes(1)[0]
-    (measured,) = CloseRecord.from_text(close.observed).rounds
+    close = service.store.list_closes(1)[0]
+    (measured,) = CloseRecord.from_text(close.record).rounds
     assert measured.cells.count_units() == 400
 
 
@@ -202,7 +202,7 @@ def test_windows_and_covariates_in_a_lake(
     service: Service, document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASTO_SOURCE_LAKE", str(tmp_path))
-    watch = {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [-20, 20]}
+    watch = {"event": "watch", "value": "seconds", "aggregate": "sum", "range": [-20, 20]}
     timed = {
         **document,
         "metrics": {"watch": {**watch, "covariate": "2h"}, "soon": {**watch, "window": "10m"}},
@@ -239,7 +239,7 @@ def test_windows_and_covariates_in_a_lake(
                 connection.execute(f"COPY ({stamped}) TO '{tmp_path}/{name}/{version}.parquet'")
         now += 3600.0
         service.close_round("feed", who="ann")
-    rounds = [entry for close in service.store.closes(1) for entry in CloseRecord.from_text(close.observed).rounds]
+    rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert [entry.round for entry in rounds] == [1, 2, 3]
     for hour, entry in enumerate(rounds):
         totals = [sum(cell.units * cell.mean[place] for cell in entry.cells.moments()) for place in range(3)]

@@ -44,6 +44,6 @@ def store(address: str, opened: Callable[[str], Store]) -> Store:
 @pytest.fixture
 def study(store: Store) -> StudyRow:
     """A study in it."""
-    return store.create(
+    return store.create_study(
         StudyRow("feed", 0, 1, "draft", '{"é": 1}', 2**70, 0, 0, 0.5, 1.25), AuditRow(1.25, "ann", "create", "")
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pasto.errors import StoreBusyError, StoreError, UnsafeStoreError
-from pasto.store import EXPOSURE, Appended, AuditRow, EventRow, Store, StudyRow, open_store
+from pasto.store import EXPOSURE, AppendResult, AuditRow, EventRow, Store, StudyRow, open_store
 from pasto.store.ingest_plan import EventBatch
 from pasto.store.schema import migrations
 from pasto.store.sqlite_connections import StoreDirectory, connect, prepare
@@ -30,11 +30,11 @@ def exposures(*ids: str) -> list[EventRow]:
 
 def create(store: Store) -> int:
     row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-    return store.create(row, AuditRow(0.0, "ann", "create", "")).number
+    return store.create_study(row, AuditRow(0.0, "ann", "create", "")).number
 
 
 def kept(store: Store) -> list[str]:
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         return [row[0] for row in connection.execute("SELECT id FROM events ORDER BY sequence")]
 
 
@@ -42,7 +42,7 @@ def test_only_its_owner_reads_it(tmp_path: Path, opened: Opened) -> None:
     previous = os.umask(0)
     try:
         store = opened(str(tmp_path / "deep" / "data"))
-        store.append(create(store), exposures("1")).result()
+        store.append_events(create(store), exposures("1")).result()
     finally:
         os.umask(previous)
     assert (tmp_path / "deep" / "data").stat().st_mode & 0o777 == 0o700
@@ -61,12 +61,12 @@ def test_a_file_left_open_to_others_is_closed_to_them(tmp_path: Path, opened: Op
 def test_everything_is_there_after_closing(tmp_path: Path, opened: Opened) -> None:
     first = opened(str(tmp_path))
     number = create(first)
-    futures = [first.append(number, exposures(str(index))) for index in range(50)]
+    futures = [first.append_events(number, exposures(str(index))) for index in range(50)]
     first.close()
     assert all(future.result().new == (True,) for future in futures)
     second = opened(str(tmp_path))
     assert kept(second) == [str(index) for index in range(50)]
-    assert second.append(number, exposures("7", "50")).result() == Appended((False, True), 51)
+    assert second.append_events(number, exposures("7", "50")).result() == AppendResult((False, True), 51)
 
 
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     connection = connect(f"file:{file}")
     connection.execute("PRAGMA secure_delete = OFF")  # as some builds of SQLite have it
     prepare(connection, "here")
-    connection.execute("INSERT INTO meta (name, value) VALUES ('note/unit', 'somebody to forget')")
+    connection.execute("INSERT INTO meta (name, value) VALUES ('cache/unit', 'somebody to forget')")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"somebody to forget" in file.read_bytes()
-    connection.execute("DELETE FROM meta WHERE name = 'note/unit'")
+    connection.execute("DELETE FROM meta WHERE name = 'cache/unit'")
     connection.close()
     assert b"somebody to forget" not in file.read_bytes()
 
@@ -92,13 +92,13 @@ def test_it_is_open_once(tmp_path: Path, opened: Opened) -> None:
     assert f"({os.getpid()})" in other.stderr
     create(store)
     store.close()
-    assert len(opened(str(tmp_path)).studies()) == 1
+    assert len(opened(str(tmp_path)).list_studies()) == 1
 
 
 def test_a_lock_left_by_a_dead_process_does_not_bar_the_way(tmp_path: Path, opened: Opened) -> None:
     code = f"import os\nfrom pasto.store import open_store\nopen_store({str(tmp_path)!r})\nos.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    assert opened(str(tmp_path)).studies() == []
+    assert opened(str(tmp_path)).list_studies() == []
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p"])
@@ -125,7 +125,7 @@ def test_a_forked_child_cannot_use_it(tmp_path: Path, opened: Opened) -> None:
 
     def child() -> None:
         said = []
-        for call in (store.studies, lambda: store.append(number, []), lambda: store.revoke_key("a", 1.0)):
+        for call in (store.list_studies, lambda: store.append_events(number, []), lambda: store.revoke_key("a", 1.0)):
             try:
                 call()
             except StoreError as error:
@@ -139,7 +139,7 @@ def test_a_forked_child_cannot_use_it(tmp_path: Path, opened: Opened) -> None:
     process.join()
     assert len(said) == 3
     assert all("forked" in text for text in said)
-    assert store.append(number, exposures("1")).result().new == (True,)
+    assert store.append_events(number, exposures("1")).result().new == (True,)
 
 
 def test_a_child_that_outlives_its_parent_does_not_keep_it_locked(tmp_path: Path, opened: Opened) -> None:
@@ -180,14 +180,14 @@ def test_damage_inside_the_file_is_found(tmp_path: Path, opened: Opened) -> None
     store = opened(str(tmp_path))
     number = create(store)
     for start in range(0, 2000, 100):
-        store.append(number, exposures(*(f"{i:050d}" for i in range(start, start + 100)))).result()
+        store.append_events(number, exposures(*(f"{i:050d}" for i in range(start, start + 100)))).result()
     store.close()
     content = bytearray((tmp_path / "pasto.db").read_bytes())
     middle = len(content) // 2 // 4096 * 4096
     content[middle + 100 : middle + 2000] = bytes(1900)
     (tmp_path / "pasto.db").write_bytes(content)
     again = opened(str(tmp_path))
-    assert any("damaged" in finding for finding in again.check())
+    assert any("damaged" in finding for finding in again.check_integrity())
 
 
 def test_a_full_disk_is_told_and_forgotten(tmp_path: Path) -> None:
@@ -198,31 +198,32 @@ from pasto.errors import StoreError
 from pasto.store import EXPOSURE, AuditRow, EventRow, StudyRow, open_store
 
 store = open_store({str(tmp_path)!r})
-number = store.create(StudyRow("feed", 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "a", "b", "")).number
+row = StudyRow("feed", 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0)
+number = store.create_study(row, AuditRow(0.0, "a", "b", "")).number
 batch = lambda k: [EventRow(f"{{k}}/{{i}}", EXPOSURE, f"u{{i}}", 1, "learner", 0) for i in range(200)]
-assert all(store.append(number, batch(0)).result().new)
+assert all(store.append_events(number, batch(0)).result().new)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for room in range(0, 60_000, 4_000):
     import os
     size = os.path.getsize({str(tmp_path)!r} + "/pasto.db-wal")
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
     try:
-        answer = store.append(number, batch(room + 1)).result()
+        answer = store.append_events(number, batch(room + 1)).result()
     except StoreError as error:
         print("refused", error)
         try:
             long = f"x{{room}}" * 20_000
-            store.create(StudyRow(long, 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "a", "b", ""))
+            store.create_study(StudyRow(long, 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0), AuditRow(0.0, "a", "b", ""))
         except StoreError as error:
             print("refused", error)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert all(store.append(number, batch(room + 1)).result().new), "it was kept, and yet refused"
+        assert all(store.append_events(number, batch(room + 1)).result().new), "it was kept, and yet refused"
     else:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert all(answer.new)
-    assert not any(store.append(number, batch(room + 1)).result().new)
-assert list(store.check()) == []
-assert len(store.studies()) == 1
+    assert not any(store.append_events(number, batch(room + 1)).result().new)
+assert list(store.check_integrity()) == []
+assert len(store.list_studies()) == 1
 store.close()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -233,11 +234,11 @@ store.close()
 def test_readers_see_one_moment_while_others_write(tmp_path: Path, opened: Opened) -> None:
     store = opened(str(tmp_path))
     number = create(store)
-    store.append(number, exposures("1")).result()
-    with store.reading() as connection:
+    store.append_events(number, exposures("1")).result()
+    with store.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
-        store.append(number, exposures("2", "3")).result()
-        assert store.high_water(number) == 3
+        store.append_events(number, exposures("2", "3")).result()
+        assert store.read_high_water(number) == 3
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
     assert kept(store) == ["1", "2", "3"]
 
@@ -246,14 +247,14 @@ def test_too_much_waiting_is_refused_whole() -> None:
     go_on = threading.Event()
     written: list[str] = []
 
-    def append(batches: object) -> list[Appended]:
+    def append(batches: object) -> list[AppendResult]:
         go_on.wait()
         assert isinstance(batches, list)
         written.extend(event.id for batch in batches for event in batch.events)
-        return [Appended((True,) * len(batch.events), 0) for batch in batches]
+        return [AppendResult((True,) * len(batch.events), 0) for batch in batches]
 
     writer = WriteQueue(append, waiting=10)
-    futures: list[Future[Appended]] = []
+    futures: list[Future[AppendResult]] = []
     refused = 0
     for number in range(20):
         try:
@@ -273,7 +274,7 @@ def test_batches_that_wait_are_written_together(tmp_path: Path) -> None:
     groups: list[int] = []
 
     class Counting(SqliteStore):
-        def _append(self, batches: object) -> list[Appended]:
+        def _append(self, batches: object) -> list[AppendResult]:
             assert isinstance(batches, list)
             groups.append(len(batches))
             return list(super()._append(batches))
@@ -289,7 +290,7 @@ def test_batches_that_wait_are_written_together(tmp_path: Path) -> None:
     holder = threading.Thread(target=store._writer.perform, args=(hold,))
     holder.start()
     started.wait()
-    futures = [store.append(number, exposures(str(index))) for index in range(100)]
+    futures = [store.append_events(number, exposures(str(index))) for index in range(100)]
     go_on.set()
     holder.join()
     assert [future.result().last for future in futures] == list(range(1, 101))

@@ -14,7 +14,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 
+from pasto.cli import main
 from pasto.errors import MissingExtraError, StoreError, UnsafeStoreError
 from pasto.store import EXPOSURE, METRIC, AuditRow, CloseRow, EventRow, PolicyRow, Store, StudyRow, open_store
 from pasto.store.postgres_session import LOCKS
@@ -31,11 +33,11 @@ def exposures(*ids: str) -> list[EventRow]:
 
 def create(store: Store) -> StudyRow:
     row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-    return store.create(row, AuditRow(0.0, "ann", "create", ""))
+    return store.create_study(row, AuditRow(0.0, "ann", "create", ""))
 
 
 def ids(store: Store) -> list[str]:
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         return [row[0] for row in connection.execute("SELECT id FROM events ORDER BY sequence").fetchall()]
 
 
@@ -64,7 +66,7 @@ def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE SCHEMA apart")
     store = opened(f"{postgres_url}&options=-csearch_path%3Dapart")
-    store.append(create(store).number, exposures("1")).result()
+    store.append_events(create(store).number, exposures("1")).result()
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT id FROM apart.events").fetchall() == [("1",)]
 
@@ -74,7 +76,7 @@ def test_the_address_says_where_the_tables_are(postgres_url: str, opened: Opened
 def test_the_address_says_how_long_a_question_may_take(
     postgres_url: str, opened: Opened, said: str, limit: str
 ) -> None:
-    with opened(f"{postgres_url}{said}").reading() as connection:
+    with opened(f"{postgres_url}{said}").read_transaction() as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == (limit,)
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10min",)
 
@@ -84,7 +86,7 @@ def test_nodes_that_start_together_make_the_tables_once(postgres_url: str) -> No
     with ThreadPoolExecutor(4) as pool:
         stores = list(pool.map(lambda _: open_store(postgres_url), range(4)))
     create(stores[0])
-    assert [len(store.studies()) for store in stores] == [1, 1, 1, 1]
+    assert [len(store.list_studies()) for store in stores] == [1, 1, 1, 1]
     for store in stores:
         store.close()
 
@@ -116,11 +118,11 @@ def test_a_database_of_version_2_is_brought_up_to_date(postgres_url: str, opened
     assert number == 1
     sent = [*exposures("ä1", "ä2"), *exposures("3", "4", "5")]
     sent = [event._replace(source="s") for event in sent[:2]] + sent[2:]
-    answer = store.append(number, sent).result()
+    answer = store.append_events(number, sent).result()
     assert (answer.new, answer.conflicts) == ((False, False, False, False, True), ())
-    assert [tuple(row) for row in store.archived_events(number, 0, 9)] == [(1, 1, 1, 1)]
+    assert [tuple(row) for row in store.list_archived_spans(number, 0, 9)] == [(1, 1, 1, 1)]
     assert ids(store) == ["ä2", "3", "4", "5"]
-    assert store.size()[2:] == (5, 1)
+    assert store.measure_size()[2:] == (5, 1)
 
 
 @services
@@ -132,21 +134,21 @@ def test_of_two_nodes_one_closes_each_round(postgres_url: str, opened: Opened) -
     def race(node: Store) -> None:
         for goal in range(1, 31):
             while True:
-                now = node.study("feed")
+                now = node.read_study("feed")
                 assert now is not None
                 if now.round >= goal:
                     break
-                mark = node.high_water(number)
+                mark = node.read_high_water(number)
                 policy = PolicyRow(goal, goal, goal, "{}", "", mark, 0.0)
                 close = CloseRow(goal, goal, mark, "[]", "", goal + 1, 0.0)
                 audit = [AuditRow(0.0, "ann", "close", "")]
-                if node.commit(now, replace(now, round=goal), policy=policy, close=close, audit=audit):
+                if node.update_study(now, replace(now, round=goal), policy=policy, close=close, audit=audit):
                     wins.append(goal)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, nodes * 2))
     assert sorted(wins) == list(range(1, 31))
-    assert len(nodes[1].audit(number)) == 31
+    assert len(nodes[1].read_audit_log(number)) == 31
 
 
 @services
@@ -158,21 +160,21 @@ def test_two_nodes_keep_what_both_are_sent_once(postgres_url: str, opened: Opene
         futures = []
         for index in range(0, 400, 20):
             batch = exposures(*(str(index + place) for place in range(20)))
-            futures.append(node.append(number, batch[::order]))
+            futures.append(node.append_events(number, batch[::order]))
         return sum(sum(future.result().new) for future in futures)
 
     with ThreadPoolExecutor(4) as pool:
         counts = list(pool.map(send, nodes * 2, [1, -1, -1, 1]))
     assert sum(counts) == 400
     assert len(ids(nodes[0])) == len(set(ids(nodes[0]))) == 400
-    assert list(nodes[0].check()) == []
+    assert list(nodes[0].check_integrity()) == []
 
 
 @services
 def test_no_smaller_sequence_appears_behind_the_mark(postgres_url: str, opened: Opened) -> None:
     store = opened(postgres_url)
     number = create(store).number
-    store.append(number, exposures("1")).result()
+    store.append_events(number, exposures("1")).result()
     with psycopg.connect(postgres_url, autocommit=True) as watch, psycopg.connect(postgres_url) as slow:
         # Another node has its sequence already, and has not committed.
         slow.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", (LOCKS, number))
@@ -180,9 +182,9 @@ def test_no_smaller_sequence_appears_behind_the_mark(postgres_url: str, opened: 
             "INSERT INTO events (study, id, kind, unit, excluded, received_at) VALUES (%s, 'slow', 0, 'u', 1, 0)",
             (number,),
         )
-        store.append(number, exposures("2")).result()  # appending waits for nobody
+        store.append_events(number, exposures("2")).result()  # appending waits for nobody
         with ThreadPoolExecutor(1) as pool:
-            mark = pool.submit(store.high_water, number)
+            mark = pool.submit(store.read_high_water, number)
             while not watch.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
                 assert not mark.done()
                 time.sleep(0.005)
@@ -197,15 +199,15 @@ def test_a_mark_does_not_wait_for_other_studies(postgres_url: str, opened: Opene
     number = create(store).number
     with psycopg.connect(postgres_url) as slow:
         slow.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", (LOCKS, number + 1))
-        assert store.high_water(number) == 0
+        assert store.read_high_water(number) == 0
 
 
 @services
 def test_a_question_that_takes_too_long_is_stopped(postgres_url: str) -> None:
     store = PostgresStore(postgres_url, reading_limit="50ms")
-    with pytest.raises(StoreError, match="timeout"), store.reading() as connection:
+    with pytest.raises(StoreError, match="timeout"), store.read_transaction() as connection:
         connection.execute("SELECT pg_sleep(60)")
-    assert store.studies() == []
+    assert store.list_studies() == []
     store.close()
 
 
@@ -218,7 +220,7 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
     def send(who: int) -> None:
         for index in range(60):
             batch = exposures(*(f"{who}/{index}/{place}" for place in range(10)))
-            answers.append(store.append(number, batch).result().new)
+            answers.append(store.append_events(number, batch).result().new)
 
     with ThreadPoolExecutor(3) as pool:
         senders = [pool.submit(send, who) for who in range(2)]
@@ -233,7 +235,7 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
     assert answers == [(True,) * 10] * 120
     assert len(ids(store)) == len(set(ids(store))) == 1200
     assert store.revoke_key("none", 1.0) is False
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
 
 
 @services
@@ -243,15 +245,15 @@ def test_a_server_that_stays_away_is_told(postgres_server: Any, postgres_url: st
     postgres_server.stop("immediate")
     try:
         with pytest.raises(StoreError, match="nothing was kept"):
-            store.append(study.number, exposures("1")).result()
+            store.append_events(study.number, exposures("1")).result()
         with pytest.raises(StoreError, match="nothing was kept"):
-            store.commit(study, study)
+            store.update_study(study, study)
         with pytest.raises(StoreError, match="could not be read"):
-            store.studies()
+            store.list_studies()
     finally:
         postgres_server.start()
-    assert store.append(study.number, exposures("1", "2")).result().new == (True, True)
-    assert store.commit(study, study)
+    assert store.append_events(study.number, exposures("1", "2")).result().new == (True, True)
+    assert store.update_study(study, study)
     store.close()
 
 
@@ -342,11 +344,37 @@ def test_a_line_cut_at_the_commit_counts_nothing_twice(
     study = create(store)
     cutter.cut = how
     batch = [*exposures("1", "2"), EventRow("m", METRIC, "u1", None, None, None, "watch")]
-    assert store.append(study.number, batch).result().new == (True, True, True)
+    assert store.append_events(study.number, batch).result().new == (True, True, True)
     assert cutter.cuts == 1
     cutter.cut = how
-    assert store.commit(study, replace(study, state="learning"), audit=[AuditRow(0.0, "ann", "start", "")])
+    assert store.update_study(study, replace(study, state="learning"), audit=[AuditRow(0.0, "ann", "start", "")])
     assert cutter.cuts == 2
     assert ids(store) == ["1", "2", "m"]
-    assert len(store.audit(study.number)) == 2
-    assert list(store.check()) == []
+    assert len(store.read_audit_log(study.number)) == 2
+    assert list(store.check_integrity()) == []
+
+
+@services
+def test_a_check_of_a_server_with_checksums_warns_of_nothing(postgres_server: Any) -> None:
+    with tempfile.TemporaryDirectory(prefix="pasto-pg-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = type(postgres_server)(folder, "--data-checksums")
+        try:
+            checked = _check(server.url())
+        finally:
+            server.stop("immediate")
+    assert (checked.exit_code, "warning" in checked.stderr) == (0, False)
+
+
+def test_a_check_of_a_server_without_checksums_succeeds_with_a_warning(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        is_off = connection.execute("SHOW data_checksums").fetchone() == ("off",)  # from PostgreSQL 18 on they are on
+    checked = _check(postgres_url)
+    assert (checked.exit_code, checked.stdout) == (0, "")
+    assert ("warning: the server has data_checksums off" in checked.stderr) == is_off
+    assert ("pg_checksums --enable" in checked.stderr) == is_off
+
+
+def _check(url: str) -> Result:
+    return CliRunner().invoke(main, ["store", "check", "--store", url], prog_name="pasto")

@@ -177,10 +177,10 @@ def live(folder: Path, power: PowerLoss, synchronous: str) -> set[str]:
         return acknowledged
     try:
         row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-        number = store.create(row, AuditRow(0.0, "ann", "create", "")).number
+        number = store.create_study(row, AuditRow(0.0, "ann", "create", "")).number
         for index in range(25):
             batch = batch_of(index)
-            if all(store.append(number, batch).result().new[:20]):
+            if all(store.append_events(number, batch).result().new[:20]):
                 acknowledged.update(event.id for event in batch[:20])
     except StoreError:
         pass
@@ -197,9 +197,9 @@ def crash(folder: Path, limit: int, synchronous: str = "FULL") -> tuple[set[str]
     power.unregister()
     store = SqliteStore(folder / "after")
     try:
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             ids = [row[0] for row in connection.execute("SELECT id FROM events")]
-        wrong = list(store.check())
+        wrong = list(store.check_integrity())
         if len(ids) != len(set(ids)):
             wrong.append("some events were kept twice")
         return acknowledged - set(ids), wrong
@@ -257,10 +257,10 @@ def persist(folder: Path, power: PowerLoss) -> int:
 
     store = insist(lambda: SqliteStore(folder, connect=connect))
     row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-    number = insist(lambda: store.create(row, AuditRow(0.0, "ann", "create", ""))).number
+    number = insist(lambda: store.create_study(row, AuditRow(0.0, "ann", "create", ""))).number
     for index in range(25):
         batch = batch_of(index)
-        answer = insist(lambda batch=batch: store.append(number, batch).result())  # type: ignore[misc]
+        answer = insist(lambda batch=batch: store.append_events(number, batch).result())  # type: ignore[misc]
         assert all(answer.new[:20]), "it was refused, and yet kept"
     store.close()
     return refused
@@ -275,8 +275,8 @@ def test_a_disk_that_fails_once_is_told_and_survived(tmp_path: Path, count: int)
         refusals += persist(folder, power)
         power.unregister()
         store = SqliteStore(folder)
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             assert connection.execute("SELECT count(*), count(DISTINCT id) FROM events").fetchone() == (500, 500)
-        assert list(store.check()) == []
+        assert list(store.check_integrity()) == []
         store.close()
     assert refusals > count // 2

@@ -28,7 +28,7 @@ KEY = KeyRow("ab12", "d" * 64, "ops", ("admin",), 1.0)
 
 def create(store: Store) -> int:
     row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-    return store.create(row, AuditRow(0.0, "ann", "create", "")).number
+    return store.create_study(row, AuditRow(0.0, "ann", "create", "")).number
 
 
 def exposures(*ids: str) -> list[EventRow]:
@@ -37,7 +37,7 @@ def exposures(*ids: str) -> list[EventRow]:
 
 def findings(folder: Path) -> list[str]:
     with open_read_only(str(folder)) as store:
-        return list(store.check())
+        return list(store.check_integrity())
 
 
 def kill_after(folder: Path, batches: int) -> None:
@@ -47,9 +47,10 @@ import os
 from pasto.store import EXPOSURE, AuditRow, EventRow, StudyRow, open_store
 store = open_store({str(folder)!r})
 row = StudyRow("feed", 0, 1, "draft", "{{}}", 1, 0, 0, 0.0, 0.0)
-number = store.create(row, AuditRow(0.0, "ann", "create", "")).number
+number = store.create_study(row, AuditRow(0.0, "ann", "create", "")).number
 for batch in range({batches}):
-    store.append(number, [EventRow(f"{{batch}}/{{i}}", EXPOSURE, "ann", 1, "learner", 0) for i in range(10)]).result()
+    events = [EventRow(f"{{batch}}/{{i}}", EXPOSURE, "ann", 1, "learner", 0) for i in range(10)]
+    store.append_events(number, events).result()
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -69,9 +70,9 @@ def test_a_shortened_log_is_named(tmp_path: Path, opened: Opened) -> None:
     assert "the write-ahead log (pasto.db-wal) was shortened or an older copy of the file restored" in found
     # It is still named after a service opened the store and went on.
     store = opened(str(tmp_path))
-    last = store.high_water(1)
+    last = store.read_high_water(1)
     assert 0 < last < 200
-    store.append(1, exposures(*(f"new {i}" for i in range(300)))).result()
+    store.append_events(1, exposures(*(f"new {i}" for i in range(300)))).result()
     store.close()
     (found,) = findings(tmp_path)
     assert f"events up to 200 were acknowledged, the store ended at {last} when it was last opened" in found
@@ -84,20 +85,20 @@ def test_an_older_copy_is_named_and_a_restored_backup_is_not(tmp_path: Path, ope
     store = opened(str(folder))
     number = create(store)
     store.add_key(KEY)
-    store.append(number, exposures("1", "2")).result()
-    store.backup(tmp_path / "backup.db")
-    store.append(number, exposures("3", "4", "5")).result()
+    store.append_events(number, exposures("1", "2")).result()
+    store.write_backup(tmp_path / "backup.db")
+    store.append_events(number, exposures("3", "4", "5")).result()
     store.close()
     assert findings(folder) == []
     (folder / "pasto.db").unlink()
     shutil.copy(tmp_path / "backup.db", folder / "pasto.db")
     assert any("events up to 5 were acknowledged, the store ends at 2" in each for each in findings(folder))
     (folder / "pasto.db").unlink()
-    again = open_store(str(folder), restoring=True)
-    again.restore(tmp_path / "backup.db")
+    again = open_store(str(folder), is_restoring=True)
+    again.restore_backup(tmp_path / "backup.db")
     again.close()
     assert findings(folder) == []
-    assert list(opened(str(folder)).check()) == []
+    assert list(opened(str(folder)).check_integrity()) == []
 
 
 def test_a_store_that_lost_its_keys_is_refused_until_the_mark_is_deleted(tmp_path: Path, opened: Opened) -> None:
@@ -113,7 +114,7 @@ def test_a_store_that_lost_its_keys_is_refused_until_the_mark_is_deleted(tmp_pat
             with pytest.raises(UnsafeStoreError, match=r"restore a backup.*or delete \S+pasto.mark"):
                 open_store(str(tmp_path))
     (tmp_path / "pasto.mark").unlink()
-    assert opened(str(tmp_path)).keys() == []
+    assert opened(str(tmp_path)).list_keys() == []
 
 
 def test_a_failed_restore_leaves_the_mark(tmp_path: Path) -> None:
@@ -122,9 +123,9 @@ def test_a_failed_restore_leaves_the_mark(tmp_path: Path) -> None:
     store.close()
     (tmp_path / "data" / "pasto.db").unlink()
     (tmp_path / "text").write_text("not a database" * 1000)
-    again = open_store(str(tmp_path / "data"), restoring=True)
+    again = open_store(str(tmp_path / "data"), is_restoring=True)
     with pytest.raises(UnsafeStoreError, match="no backup"):
-        again.restore(tmp_path / "text")
+        again.restore_backup(tmp_path / "text")
     again.close()
     with pytest.raises(UnsafeStoreError, match="held a store with keys"):
         open_store(str(tmp_path / "data"))
@@ -132,10 +133,10 @@ def test_a_failed_restore_leaves_the_mark(tmp_path: Path) -> None:
 
 def test_a_store_without_keys_may_be_begun_again(tmp_path: Path, opened: Opened) -> None:
     store = opened(str(tmp_path))
-    store.append(create(store), exposures("1", "2")).result()
+    store.append_events(create(store), exposures("1", "2")).result()
     store.close()
     (tmp_path / "pasto.db").unlink()
-    assert opened(str(tmp_path)).studies() == []
+    assert opened(str(tmp_path)).list_studies() == []
     assert findings(tmp_path) == []
 
 
@@ -155,7 +156,7 @@ def test_the_mark_follows_every_commit_in_place(tmp_path: Path, opened: Opened) 
     inode = (tmp_path / "pasto.mark").stat().st_ino
     number = create(store)
     store.add_key(KEY)
-    store.append(number, exposures("1", "2", "1")).result()
+    store.append_events(number, exposures("1", "2", "1")).result()
     record = read_mark(tmp_path / "pasto.mark")
     assert (record.events, record.audit, record.keys) == (2, 1, 1)
     status = (tmp_path / "pasto.mark").stat()
@@ -166,23 +167,23 @@ def test_the_mark_follows_every_commit_in_place(tmp_path: Path, opened: Opened) 
 def test_a_file_compacted_from_outside_is_not_lost(tmp_path: Path, opened: Opened) -> None:
     store = opened(str(tmp_path))
     number = create(store)
-    store.append(number, exposures(*(f"{i:0200d}" for i in range(500)))).result()
-    store.set_note("long", "x" * 500_000)
-    store.set_note("long", "x")
+    store.append_events(number, exposures(*(f"{i:0200d}" for i in range(500)))).result()
+    store.write_cache("long", "x" * 500_000)
+    store.write_cache("long", "x")
     with sqlite3.connect(tmp_path / "pasto.db") as other:
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert store.append(number, exposures("a")).result().new == (True,)
+    assert store.append_events(number, exposures("a")).result().new == (True,)
     before = (tmp_path / "pasto.db").stat().st_size
     other.execute("VACUUM")
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     other.close()
     assert (tmp_path / "pasto.db").stat().st_size < before
-    assert store.append(number, exposures("b")).result().new == (True,)
+    assert store.append_events(number, exposures("b")).result().new == (True,)
     (tmp_path / "pasto.db").unlink()
     with pytest.raises(StoreLostError, match="removed"):
-        store.append(number, exposures("c")).result()
+        store.append_events(number, exposures("c")).result()
     with pytest.raises(StoreLostError, match="removed"):
-        store.studies()
+        store.list_studies()
 
 
 def test_the_reserve_takes_what_room_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

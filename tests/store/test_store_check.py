@@ -31,23 +31,23 @@ from pasto.store.read_only_store import open_read_only
 def fill(store: Store, units: int = 3) -> StudyRow:
     """Give a store one study with a closed round."""
     row = StudyRow("feed", 0, 1, "draft", '{"name": "feed"}', 7, 0, 0, 0.0, 0.0)
-    study = store.create(row, AuditRow(1, "ann", "create", "a try"))
+    study = store.create_study(row, AuditRow(1, "ann", "create", "a try"))
     events = []
     for place in range(units):
         unit = f"unit {place}"
         events.append(EventRow(f"e{place}", EXPOSURE, unit, 1, "learner", place % 2, source="s", position=place))
         events.append(EventRow(f"m{place}", METRIC, unit, 1, "learner", place % 2, "like", '{"value":0.5}'))
-    store.append(study.number, events).result()
+    store.append_events(study.number, events).result()
 
     def policy(version: int) -> PolicyRow:
         text = f'{{"format": 1, "version": {version}}}'
         return PolicyRow(version, version, version, text, hashlib.sha256(text.encode()).hexdigest(), 0, 2)
 
     started = replace(study, generation=2, version=1, round=1)
-    assert store.commit(study, started, policy=policy(1), learner="{}", audit=[AuditRow(2.0, "ann", "start", "")])
+    assert store.update_study(study, started, policy=policy(1), learner="{}", audit=[AuditRow(2.0, "ann", "start", "")])
     after = replace(started, generation=3, version=2, round=2)
     close = CloseRow(1, 1, 2 * units, '{"rounds": []}', hashlib.sha256(b"{}").hexdigest(), 2, 3)
-    assert store.commit(started, after, policy=policy(2), close=close, audit=[AuditRow(3.0, "ann", "close", "")])
+    assert store.update_study(started, after, policy=policy(2), close=close, audit=[AuditRow(3.0, "ann", "close", "")])
     return after
 
 
@@ -83,10 +83,10 @@ def test_a_checksum_is_the_same_in_every_version() -> None:
 def test_every_column_of_an_event_is_covered(column: str, value: str) -> None:
     store = open_store("memory:")
     fill(store)
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
     change = f"UPDATE events SET {column} = {value} WHERE sequence = 1"  # noqa: S608 -- our own names
     store._writing(lambda connection: connection.execute(change))  # type: ignore[attr-defined]
-    assert "the row of events with sequence 1 does not match its checksum" in list(store.check())
+    assert "the row of events with sequence 1 does not match its checksum" in list(store.check_integrity())
     store.close()
 
 
@@ -99,7 +99,7 @@ def test_rows_without_a_checksum_are_still_read() -> None:
         "UPDATE events SET arm = CAST(x'6cff' AS TEXT) WHERE sequence = 3",
     ):
         store._writing(lambda connection, change=change: connection.execute(change))  # type: ignore[attr-defined]
-    found = list(store.check())
+    found = list(store.check_integrity())
     assert "the row of events with sequence 2 holds JSON that cannot be read" in found
     assert "the row of events with sequence 3 holds text that is not UTF-8" in found
     store.close()
@@ -109,7 +109,7 @@ def test_many_damaged_rows_are_counted() -> None:
     store = open_store("memory:")
     fill(store, units=100)
     store._writing(lambda connection: connection.execute("UPDATE events SET received_at = 1.0"))  # type: ignore[attr-defined]
-    found = [finding for finding in store.check() if "events" in finding]
+    found = [finding for finding in store.check_integrity() if "events" in finding]
     assert len(found) == 101
     assert found[-1] == "100 more rows of events are damaged"
     store.close()
@@ -119,13 +119,13 @@ def test_restored_events_get_a_checksum(tmp_path: Path) -> None:
     first = open_store("memory:")
     fill(first)
     first._writing(lambda connection: connection.execute("UPDATE events SET row_checksum = NULL"))  # type: ignore[attr-defined]
-    first.backup(tmp_path / "backup.db")
+    first.write_backup(tmp_path / "backup.db")
     first.close()
     second = open_store("memory:")
-    second.restore(tmp_path / "backup.db")
-    with second.reading() as connection:
+    second.restore_backup(tmp_path / "backup.db")
+    with second.read_transaction() as connection:
         assert connection.execute("SELECT count(*) FROM events WHERE row_checksum IS NULL").fetchone() == (0,)
-    assert list(second.check()) == []
+    assert list(second.check_integrity()) == []
     second.close()
 
 
@@ -143,7 +143,7 @@ def written_once(file: Path) -> Any:
 def is_found(folder: Path) -> bool:
     try:
         with open_read_only(str(folder)) as store:
-            return bool(list(store.check()))
+            return bool(list(store.check_integrity()))
     except UnsafeStoreError:
         return True
 

@@ -25,12 +25,12 @@ from pasto.store import (
     EventRow,
     KeyRow,
     PolicyRow,
-    RejectedNumbers,
-    RejectedReason,
+    RejectedPositions,
+    RejectionReason,
     Rejections,
+    SenderCounts,
     Store,
     StudyRow,
-    TallyRow,
 )
 
 Opened = Callable[[str], Store]
@@ -58,7 +58,7 @@ def audit(action: str = "start") -> AuditRow:
 
 
 def query(store: Store, statement: str) -> list[tuple[Any, ...]]:
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         cursor.execute(statement)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -75,106 +75,108 @@ def credited(store: Store) -> dict[str, Any]:
 
 def test_a_study_comes_back_as_it_was(store: Store, study: StudyRow) -> None:
     assert study.number > 0
-    assert store.study("feed") == study
-    assert store.study("other") is None
-    assert store.audit(study.number) == [AuditRow(1.25, "ann", "create", "", "{}", 1)]
-    other = store.create(replace(study, name="a"), audit())
+    assert store.read_study("feed") == study
+    assert store.read_study("other") is None
+    assert store.read_audit_log(study.number) == [AuditRow(1.25, "ann", "create", "", "{}", 1)]
+    other = store.create_study(replace(study, name="a"), audit())
     assert other.number != study.number
-    assert store.studies() == [other, study]
-    assert store.generations() == {each.name: (each.number, each.generation) for each in (other, study)}
+    assert store.list_studies() == [other, study]
+    assert store.read_generations() == {each.name: (each.number, each.generation) for each in (other, study)}
 
 
 def test_two_studies_cannot_share_a_name(store: Store, study: StudyRow) -> None:
     with pytest.raises(StudyExistsError, match="'feed'"):
-        store.create(replace(study, state="other"), audit())
-    assert store.study("feed") == study
-    assert len(store.audit(study.number)) == 1
+        store.create_study(replace(study, state="other"), audit())
+    assert store.read_study("feed") == study
+    assert len(store.read_audit_log(study.number)) == 1
 
 
 def test_an_archived_study_gives_up_its_name_and_keeps_its_history(store: Store, study: StudyRow) -> None:
-    assert store.commit(study, replace(study, state="archived"), policy=policy(1), audit=[audit("archive")])
-    new = store.create(replace(study, seed=8), audit("create"), rename_archived="feed@1")
+    assert store.update_study(study, replace(study, state="archived"), policy=policy(1), audit=[audit("archive")])
+    new = store.create_study(replace(study, seed=8), audit("create"), rename_archived="feed@1")
     assert new.number != study.number
-    assert store.study("feed") == new
-    old = store.study("feed@1")
+    assert store.read_study("feed") == new
+    old = store.read_study("feed@1")
     assert old is not None
     assert (old.number, old.state, old.generation) == (study.number, "archived", study.generation + 2)
-    assert [row.action for row in store.audit(old.number)] == ["create", "archive", "rename"]
-    assert [row.action for row in store.audit(new.number)] == ["create"]
-    assert store.policies(new.number) == []
-    assert store.policies(old.number) == [policy(1)]
+    assert [row.action for row in store.read_audit_log(old.number)] == ["create", "archive", "rename"]
+    assert [row.action for row in store.read_audit_log(new.number)] == ["create"]
+    assert store.list_policies(new.number) == []
+    assert store.list_policies(old.number) == [policy(1)]
     with pytest.raises(StudyExistsError):
-        store.create(replace(study, seed=9), audit(), rename_archived="feed@2")
-    assert set(store.generations()) == {"feed", "feed@1"}
+        store.create_study(replace(study, seed=9), audit(), rename_archived="feed@2")
+    assert set(store.read_generations()) == {"feed", "feed@1"}
 
 
 def test_a_deleted_draft_frees_its_name_but_not_its_number(store: Store, study: StudyRow) -> None:
     stale = replace(study, generation=study.generation + 1)
     assert not store.delete_draft(stale, "feed@1", audit("delete"))
     assert store.delete_draft(study, "feed@1", audit("delete"))
-    assert store.study("feed") is None
-    assert store.studies() == []
-    assert store.generations() == {}
-    gone = store.study("feed@1")
+    assert store.read_study("feed") is None
+    assert store.list_studies() == []
+    assert store.read_generations() == {}
+    gone = store.read_study("feed@1")
     assert gone is not None
-    assert (gone.state, gone.document) == ("deleted", study.document)
-    assert [row.action for row in store.audit(study.number)] == ["create", "delete"]
-    again = store.create(replace(study, number=0), audit("create"))
+    assert (gone.state, gone.study_file) == ("deleted", study.study_file)
+    assert [row.action for row in store.read_audit_log(study.number)] == ["create", "delete"]
+    again = store.create_study(replace(study, number=0), audit("create"))
     assert again.number != study.number
-    assert list(store.check()) == []
-    assert store.commit(again, replace(again, state="learning", generation=2))
-    now = store.study("feed")
+    assert list(store.check_integrity()) == []
+    assert store.update_study(again, replace(again, state="learning", generation=2))
+    now = store.read_study("feed")
     assert now is not None
     assert not store.delete_draft(now, "feed@2", audit("delete"))
 
 
 def test_a_commit_writes_everything_at_once(store: Store, study: StudyRow) -> None:
     after = replace(study, generation=2, state="learning", round=1, version=1, opened_at=9.0, details='{"x": 1}')
-    assert store.commit(study, after, policy=policy(1), close=close(1), learner="{}", audit=[audit(), audit("more")])
-    assert store.study("feed") == after
-    assert store.policy(study.number, 1) == policy(1)
-    assert store.policy(study.number, 2) is None
-    assert store.policies(study.number) == [policy(1)]
-    assert store.closes(study.number) == [close(1)]
-    assert store.learner(study.number) == "{}"
-    rows = store.audit(study.number)
+    assert store.update_study(
+        study, after, policy=policy(1), close=close(1), learner="{}", audit=[audit(), audit("more")]
+    )
+    assert store.read_study("feed") == after
+    assert store.read_policy(study.number, 1) == policy(1)
+    assert store.read_policy(study.number, 2) is None
+    assert store.list_policies(study.number) == [policy(1)]
+    assert store.list_closes(study.number) == [close(1)]
+    assert store.read_learner_state(study.number) == "{}"
+    rows = store.read_audit_log(study.number)
     assert [row.action for row in rows] == ["create", "start", "more"]
-    assert [row.action for row in store.audit(study.number, after=rows[0].sequence, limit=1)] == ["start"]
+    assert [row.action for row in store.read_audit_log(study.number, after=rows[0].sequence, limit=1)] == ["start"]
 
 
 def test_only_the_generation_it_was_made_from_is_changed(store: Store, study: StudyRow) -> None:
-    assert store.commit(study, replace(study, state="learning"), learner="first")
+    assert store.update_study(study, replace(study, state="learning"), learner="first")
     late = replace(study, state="archived")
-    assert not store.commit(study, late, policy=policy(1), close=close(1), learner="second", audit=[audit()])
-    now = store.study("feed")
+    assert not store.update_study(study, late, policy=policy(1), close=close(1), learner="second", audit=[audit()])
+    now = store.read_study("feed")
     assert now is not None
     assert (now.state, now.generation) == ("learning", study.generation + 1)
-    assert store.learner(study.number) == "first"
-    assert store.policies(study.number) == []
-    assert store.closes(study.number) == []
-    assert len(store.audit(study.number)) == 1
+    assert store.read_learner_state(study.number) == "first"
+    assert store.list_policies(study.number) == []
+    assert store.list_closes(study.number) == []
+    assert len(store.read_audit_log(study.number)) == 1
 
 
 @pytest.mark.parametrize("again", ["policy", "close"])
 def test_what_was_published_or_closed_is_not_written_twice(store: Store, study: StudyRow, again: str) -> None:
-    assert store.commit(study, study, policy=policy(1), close=close(1))
-    now = store.study("feed")
+    assert store.update_study(study, study, policy=policy(1), close=close(1))
+    now = store.read_study("feed")
     assert now is not None
     twice: dict[str, Any] = {again: policy(1, '{"other": 1}') if again == "policy" else close(1, 99)}
-    assert not store.commit(now, replace(now, state="learning"), audit=[audit()], **twice)
-    assert store.study("feed") == now
-    assert store.policies(study.number) == [policy(1)]
-    assert store.closes(study.number) == [close(1)]
-    assert len(store.audit(study.number)) == 1
+    assert not store.update_study(now, replace(now, state="learning"), audit=[audit()], **twice)
+    assert store.read_study("feed") == now
+    assert store.list_policies(study.number) == [policy(1)]
+    assert store.list_closes(study.number) == [close(1)]
+    assert len(store.read_audit_log(study.number)) == 1
 
 
 def test_policies_and_closes_are_read_in_pages(store: Store, study: StudyRow) -> None:
     now = study
     for number in range(1, 12):
-        assert store.commit(now, now, policy=policy(number), close=close(number))
+        assert store.update_study(now, now, policy=policy(number), close=close(number))
         now = replace(now, generation=now.generation + 1)
-    assert [row.version for row in store.policies(study.number, after=3, limit=4)] == [4, 5, 6, 7]
-    assert [row.round for row in store.closes(study.number, after=9)] == [10, 11]
+    assert [row.version for row in store.list_policies(study.number, after=3, limit=4)] == [4, 5, 6, 7]
+    assert [row.round for row in store.list_closes(study.number, after=9)] == [10, 11]
 
 
 def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: StudyRow) -> None:
@@ -183,11 +185,11 @@ def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: Study
     def race(who: int) -> None:
         for number in range(1, 21):
             while True:
-                now = store.study("feed")
+                now = store.read_study("feed")
                 assert now is not None
                 if now.round >= number:
                     break
-                if store.commit(
+                if store.update_study(
                     now, replace(now, round=number), policy=policy(number), close=close(number), audit=[audit(str(who))]
                 ):
                     wins.append(number)
@@ -195,8 +197,8 @@ def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: Study
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, range(4)))
     assert sorted(wins) == list(range(1, 21))
-    assert [row.round for row in store.closes(study.number)] == list(range(1, 21))
-    assert len(store.audit(study.number)) == 21
+    assert [row.round for row in store.list_closes(study.number)] == list(range(1, 21))
+    assert len(store.read_audit_log(study.number)) == 21
 
 
 # Events
@@ -205,9 +207,9 @@ def test_of_racing_writers_exactly_one_wins_each_time(store: Store, study: Study
 def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
     unit = "ünit \U0001f600"
     batch = [exposure("e1", unit), metric("m1", unit, 1, 0), metric("m2", "nobody")]
-    answer = store.append(study.number, batch).result()
+    answer = store.append_events(study.number, batch).result()
     assert answer.new == (True, True, True)
-    assert answer.last == store.high_water(study.number)
+    assert answer.last == store.read_high_water(study.number)
     rows = query(
         store,
         "SELECT study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position "
@@ -226,59 +228,68 @@ def test_events_are_kept_as_they_came(store: Store, study: StudyRow) -> None:
 
 
 def test_an_empty_batch_and_one_of_tallies_only_are_fine(store: Store, study: StudyRow) -> None:
-    assert store.append(study.number, []).result().new == ()
-    tally = TallyRow("s1", 1, 5, '{"a": 2}', "{}")
-    assert store.append(study.number, [], [tally]).result().new == ()
-    assert store.tallies(study.number, 1) == [tally]
-    assert store.high_water(study.number) == 0
+    assert store.append_events(study.number, []).result().new == ()
+    tally = SenderCounts("s1", 1, 5, '{"a": 2}', "{}")
+    assert store.append_events(study.number, [], [tally]).result().new == ()
+    assert store.list_sender_counts(study.number, 1) == [tally]
+    assert store.read_high_water(study.number) == 0
 
 
 def test_rejections_add_up_by_reason_and_by_sender(store: Store, study: StudyRow) -> None:
     first = Rejections(
-        (RejectedReason("r", "first", 2), RejectedReason("q", "q", 1)), (RejectedNumbers("s1", 3, 5, 9),)
+        (RejectionReason("r", "first", 2), RejectionReason("q", "q", 1)), (RejectedPositions("s1", 3, 5, 9),)
     )
     again = Rejections(
-        (RejectedReason("r", "second", 4),), (RejectedNumbers("s1", 4, 1, 12), RejectedNumbers("s2", 1, 0, 0))
+        (RejectionReason("r", "second", 4),), (RejectedPositions("s1", 4, 1, 12), RejectedPositions("s2", 1, 0, 0))
     )
-    pending = [store.append(study.number, [exposure("1")], (), first), store.append(study.number, (), (), again)]
+    pending = [
+        store.append_events(study.number, [exposure("1")], (), first),
+        store.append_events(study.number, (), (), again),
+    ]
     assert [one.result().new for one in pending] == [(True,), ()]
-    reasons = store.rejected_reasons(study.number)
+    reasons = store.list_rejections_by_reason(study.number)
     assert [row[:3] for row in reasons] == [("q", "q", 1), ("r", "first", 6)]
     assert all(row.first_at > 0 for row in reasons)
-    assert store.rejected_numbers(study.number) == [("s1", 7, 1, 12), ("s2", 1, 0, 0)]
-    other = store.create(replace(study, name="other"), audit())
-    assert store.rejected_reasons(other.number) == []
+    assert store.list_rejections_by_source(study.number) == [("s1", 7, 1, 12), ("s2", 1, 0, 0)]
+    other = store.create_study(replace(study, name="other"), audit())
+    assert store.list_rejections_by_reason(other.number) == []
 
 
 def test_events_and_rejections_have_the_key_that_sent_them(store: Store, study: StudyRow) -> None:
-    rejections = Rejections((RejectedReason("r", "r", 2), RejectedReason("q", "q", 1)))
+    rejections = Rejections((RejectionReason("r", "r", 2), RejectionReason("q", "q", 1)))
     liked = EventRow("m", METRIC, "ann", None, None, None, "like")
-    store.append(study.number, [exposure("1"), liked], (), rejections, "ab12").result()
-    store.append(study.number, [exposure("2")], (), Rejections((RejectedReason("r", "r", 4),)), "ab12").result()
-    store.append(study.number, [exposure("3"), exposure("1")], (), rejections).result()
+    store.append_events(study.number, [exposure("1"), liked], (), rejections, "ab12").result()
+    store.append_events(study.number, [exposure("2")], (), Rejections((RejectionReason("r", "r", 4),)), "ab12").result()
+    store.append_events(study.number, [exposure("3"), exposure("1")], (), rejections).result()
     assert query(store, "SELECT id, key_prefix FROM events ORDER BY sequence") == [
         ("1", "ab12"),
         ("m", "ab12"),
         ("2", "ab12"),
         ("3", None),
     ]
-    assert store.rejected_keys(study.number) == {"ab12": 7}
-    assert store.rejected_keys(study.number + 1) == {}
+    assert store.count_rejections_by_key(study.number) == {"ab12": 7}
+    assert store.count_rejections_by_key(study.number + 1) == {}
 
 
 def test_an_id_counts_once_for_the_studys_life(store: Store, study: StudyRow) -> None:
-    other = store.create(replace(study, name="other"), audit())
-    assert store.append(study.number, [exposure("1"), exposure("2"), exposure("1")]).result().new == (True, True, False)
-    assert store.append(study.number, [exposure("2"), exposure("3")]).result().new == (False, True)
-    assert store.append(study.number, [exposure("2"), exposure("3")]).result().new == (False, False)
-    assert store.append(other.number, [exposure("1")]).result().new == (True,)
+    other = store.create_study(replace(study, name="other"), audit())
+    assert store.append_events(study.number, [exposure("1"), exposure("2"), exposure("1")]).result().new == (
+        True,
+        True,
+        False,
+    )
+    assert store.append_events(study.number, [exposure("2"), exposure("3")]).result().new == (False, True)
+    assert store.append_events(study.number, [exposure("2"), exposure("3")]).result().new == (False, False)
+    assert store.append_events(other.number, [exposure("1")]).result().new == (True,)
     assert query(store, "SELECT count(*) FROM events") == [(4,)]
 
 
 def test_an_id_belongs_to_its_source(store: Store, study: StudyRow) -> None:
     mine, theirs, none = (exposure("1")._replace(source=source, unit=f"of {source}") for source in ("a", "b", None))
-    assert store.append(study.number, [mine]).result().new == (True,)
-    answers = [store.append(study.number, batch).result() for batch in ([theirs, none, mine], [none, theirs, mine])]
+    assert store.append_events(study.number, [mine]).result().new == (True,)
+    answers = [
+        store.append_events(study.number, batch).result() for batch in ([theirs, none, mine], [none, theirs, mine])
+    ]
     assert [answer.new for answer in answers] == [(True, True, False), (False, False, False)]
     assert [answer.conflicts for answer in answers] == [(), ()]
 
@@ -298,29 +309,31 @@ CHANGES: list[dict[str, Any]] = [
 def test_other_content_under_an_id_is_a_conflict(store: Store, study: StudyRow, change: dict[str, Any]) -> None:
     first = EventRow("1", METRIC, "ann", 1, "learner", 0, "like", '{"value":1}', 0, "s", 7)
     other = first._replace(**change)
-    answer = store.append(study.number, [first, other, first]).result()
+    answer = store.append_events(study.number, [first, other, first]).result()
     assert (answer.new, answer.conflicts) == ((True, False, False), (1,))
-    assert store.append(study.number, [other, first]).result().conflicts == (0,)
-    assert store.append(study.number, [first._replace(position=8)]).result().conflicts == (), "a sender counts again"
+    assert store.append_events(study.number, [other, first]).result().conflicts == (0,)
+    assert store.append_events(study.number, [first._replace(position=8)]).result().conflicts == (), (
+        "a sender counts again"
+    )
     assert query(store, "SELECT unit, name FROM events") == [("ann", "like")]
-    ((kind, reason, events, _),) = store.rejected_reasons(study.number)
+    ((kind, reason, events, _),) = store.list_rejections_by_reason(study.number)
     assert (kind, reason, events) == ("conflict", CONFLICT_REASON, 2)
-    assert store.rejected_numbers(study.number) == []
+    assert store.list_rejections_by_source(study.number) == []
 
 
 def test_conflicts_of_batches_written_together_are_found(store: Store, study: StudyRow) -> None:
     batches = [[exposure("1", "ann"), exposure(f"own {k}")] for k in range(20)]
     batches += [[exposure(f"other {k}"), exposure("1", "bob")] for k in range(20)]
-    answers = [future.result() for future in [store.append(study.number, batch) for batch in batches]]
+    answers = [future.result() for future in [store.append_events(study.number, batch) for batch in batches]]
     assert [answer.conflicts for answer in answers] == [()] * 20 + [(1,)] * 20
     assert [answer.new for answer in answers[20:]] == [(True, False)] * 20
 
 
 def test_sequences_rise(store: Store, study: StudyRow) -> None:
-    assert store.high_water(study.number) == 0
-    first = store.append(study.number, [exposure("1"), exposure("2")]).result().last
-    second = store.append(study.number, [exposure("3")]).result().last
-    assert 0 < first < second == store.high_water(study.number)
+    assert store.read_high_water(study.number) == 0
+    first = store.append_events(study.number, [exposure("1"), exposure("2")]).result().last
+    second = store.append_events(study.number, [exposure("3")]).result().last
+    assert 0 < first < second == store.read_high_water(study.number)
     rows = [row[0] for row in query(store, "SELECT id FROM events ORDER BY sequence")]
     assert rows == ["1", "2", "3"]
 
@@ -335,8 +348,8 @@ def test_metrics_are_credited_to_their_units_latest_exposure(store: Store, study
         metric("own", version=1, candidate=3),
         metric("stranger", unit="bob"),
     ]
-    store.append(study.number, batch).result()
-    store.append(study.number, [metric("later")]).result()
+    store.append_events(study.number, batch).result()
+    store.append_events(study.number, [metric("later")]).result()
     seen = credited(store)
     assert seen["early"] == seen["stranger"] == (None, None, None)
     assert seen["one"] == seen["own"] == (1, "learner", 3)
@@ -344,30 +357,30 @@ def test_metrics_are_credited_to_their_units_latest_exposure(store: Store, study
 
 
 def test_neither_duplicates_nor_excluded_exposures_move_the_latest(store: Store, study: StudyRow) -> None:
-    store.append(study.number, [exposure("e1", candidate=1), exposure("e2", version=2, candidate=2)]).result()
+    store.append_events(study.number, [exposure("e1", candidate=1), exposure("e2", version=2, candidate=2)]).result()
     again = [exposure("e1", candidate=1), exposure("e3", version=3, candidate=3, excluded=1), metric("m1")]
-    assert store.append(study.number, again).result().new == (False, True, True)
+    assert store.append_events(study.number, again).result().new == (False, True, True)
     assert credited(store)["m1"] == (2, "learner", 2)
-    store.append(study.number, [metric("m1"), metric("m2")]).result()
+    store.append_events(study.number, [metric("m1"), metric("m2")]).result()
     assert credited(store)["m2"] == (2, "learner", 2)
 
 
 def test_a_unit_belongs_to_its_study(store: Store, study: StudyRow) -> None:
-    other = store.create(replace(study, name="other"), audit())
-    store.append(study.number, [exposure("e1")]).result()
-    store.append(other.number, [metric("m1")]).result()
+    other = store.create_study(replace(study, name="other"), audit())
+    store.append_events(study.number, [exposure("e1")]).result()
+    store.append_events(other.number, [metric("m1")]).result()
     assert credited(store)["m1"] == (None, None, None)
 
 
 def test_a_later_tally_replaces_an_earlier_one(store: Store, study: StudyRow) -> None:
-    def tally(position: int, version: int = 1, source: str = "s1") -> TallyRow:
-        return TallyRow(source, version, position, f'{{"a": {position}}}', "{}")
+    def tally(position: int, version: int = 1, source: str = "s1") -> SenderCounts:
+        return SenderCounts(source, version, position, f'{{"a": {position}}}', "{}")
 
-    store.append(study.number, [], [tally(3), tally(1, source="s0"), tally(9, version=2)]).result()
-    store.append(study.number, [], [tally(5), tally(4)]).result()
-    store.append(study.number, [], [tally(2)]).result()
-    assert store.tallies(study.number, 1) == [tally(1, source="s0"), tally(5)]
-    assert store.tallies(study.number, 2) == [tally(9, version=2)]
+    store.append_events(study.number, [], [tally(3), tally(1, source="s0"), tally(9, version=2)]).result()
+    store.append_events(study.number, [], [tally(5), tally(4)]).result()
+    store.append_events(study.number, [], [tally(2)]).result()
+    assert store.list_sender_counts(study.number, 1) == [tally(1, source="s0"), tally(5)]
+    assert store.list_sender_counts(study.number, 2) == [tally(9, version=2)]
 
 
 def test_every_event_counts_once_however_often_it_is_sent(store: Store, study: StudyRow) -> None:
@@ -375,10 +388,10 @@ def test_every_event_counts_once_however_often_it_is_sent(store: Store, study: S
     events = [exposure(f"s{index % 7}-{index}", unit=f"u{index % 50}") for index in range(5_000)]
     sent = [event for event in events for _ in range(chance.randint(1, 5))]
     chance.shuffle(sent)
-    futures = [store.append(study.number, sent[start : start + 100]) for start in range(0, len(sent), 100)]
+    futures = [store.append_events(study.number, sent[start : start + 100]) for start in range(0, len(sent), 100)]
     assert sum(sum(future.result().new) for future in futures) == 5_000
     assert sorted(query(store, "SELECT id FROM events")) == sorted((event.id,) for event in events)
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
 
 
 def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow) -> None:
@@ -391,13 +404,13 @@ def test_many_writers_at_once_keep_everything_once(store: Store, study: StudyRow
                 exposure(f"all/{number}"),
                 metric(f"{who}/{number}/m"),
             ]
-            new += sum(store.append(study.number, batch).result().new)
+            new += sum(store.append_events(study.number, batch).result().new)
         return new
 
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(send, range(4))) == 4 * 20 * 2 + 20
     assert query(store, "SELECT count(*) FROM events") == [(180,)]
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
 
 
 @pytest.mark.parametrize("wrong", [{"version": 2**80}, {"unit": "\ud800"}, {"unit": None}, {"source": object()}])
@@ -413,7 +426,9 @@ def test_one_bad_batch_does_not_harm_its_neighbours(store: Store, study: StudyRo
     holder.start()
     started.wait()
     bad = exposure("bad")._replace(**wrong)
-    futures = [store.append(study.number, batch) for batch in ([exposure("1")], [exposure("2"), bad], [exposure("3")])]
+    futures = [
+        store.append_events(study.number, batch) for batch in ([exposure("1")], [exposure("2"), bad], [exposure("3")])
+    ]
     go_on.set()
     holder.join()
     assert futures[0].result().new == (True,)
@@ -433,9 +448,9 @@ def test_a_batch_given_up_in_time_is_not_written(store: Store, study: StudyRow) 
     holder = threading.Thread(target=store._writer.perform, args=(hold,))  # type: ignore[attr-defined]
     holder.start()
     started.wait()
-    given_up = store.append(study.number, [exposure("1")])
+    given_up = store.append_events(study.number, [exposure("1")])
     assert given_up.cancel()
-    kept = store.append(study.number, [exposure("2")])
+    kept = store.append_events(study.number, [exposure("2")])
     go_on.set()
     holder.join()
     assert kept.result().new == (True,)
@@ -444,10 +459,10 @@ def test_a_batch_given_up_in_time_is_not_written(store: Store, study: StudyRow) 
 
 
 def test_readers_cannot_write(store: Store, study: StudyRow) -> None:
-    with pytest.raises(StoreError, match="read"), store.reading() as connection:
+    with pytest.raises(StoreError, match="read"), store.read_transaction() as connection:
         connection.cursor().execute("DELETE FROM studies")
-    assert store.study("feed") == study
-    store.append(study.number, [exposure("1")]).result()
+    assert store.read_study("feed") == study
+    store.append_events(study.number, [exposure("1")]).result()
 
 
 # Keys
@@ -458,13 +473,13 @@ def test_keys_are_kept_and_revoked(store: Store) -> None:
     store.add_key(key)
     other = KeyRow("aa00", "e" * 64, "admin", ("admin",), 2.0)
     store.add_key(other)
-    assert store.keys() == [key, other]
+    assert store.list_keys() == [key, other]
     with pytest.raises(StoreError, match="'ab12'"):
         store.add_key(replace(key, name="thief"))
     assert store.revoke_key("ab12", 5.0)
     assert not store.revoke_key("ab12", 6.0)
     assert not store.revoke_key("none", 6.0)
-    assert store.keys() == [replace(key, revoked_at=5.0), other]
+    assert store.list_keys() == [replace(key, revoked_at=5.0), other]
 
 
 def test_changes_of_keys_are_audited_with_them(store: Store, study: StudyRow) -> None:
@@ -472,13 +487,13 @@ def test_changes_of_keys_are_audited_with_them(store: Store, study: StudyRow) ->
     successor = replace(key, prefix="cd34", created_at=2.0)
     store.add_key(key, audit=[audit("key created")])
     store.rotate_key("ab12", 9.0, successor, audit=[audit("key rotated")])
-    assert store.keys() == [replace(key, revoked_at=9.0), successor]
+    assert store.list_keys() == [replace(key, revoked_at=9.0), successor]
     assert store.revoke_key("cd34", 5.0, audit=[audit("key revoked")])
-    lines = store.audit(INSTALLATION)
+    lines = store.read_audit_log(INSTALLATION)
     assert [line.action for line in lines] == ["key created", "key rotated", "key revoked"]
-    assert store.audit(INSTALLATION, after=lines[1].sequence) == lines[2:]
-    assert [line.action for line in store.audit(study.number)] == ["create"]
-    assert list(store.check()) == []
+    assert store.read_audit_log(INSTALLATION, after=lines[1].sequence) == lines[2:]
+    assert [line.action for line in store.read_audit_log(study.number)] == ["create"]
+    assert list(store.check_integrity()) == []
 
 
 def test_a_key_that_is_not_changed_leaves_no_audit_line(store: Store) -> None:
@@ -489,42 +504,50 @@ def test_a_key_that_is_not_changed_leaves_no_audit_line(store: Store) -> None:
     with pytest.raises(StoreError, match="ab12"):
         store.rotate_key("ab12", 5.0, key, audit=[audit("key rotated")])
     assert not store.revoke_key("none", 5.0, audit=[audit("key revoked")])
-    assert (store.keys(), store.audit(INSTALLATION)) == ([key], [])
+    assert (store.list_keys(), store.read_audit_log(INSTALLATION)) == ([key], [])
 
 
 # Care
 
 
 def fill(store: Store, study: StudyRow) -> StudyRow:
-    store.append(
+    store.append_events(
         study.number, [exposure("e1"), metric("m1"), metric("m2", "bob"), exposure("e2", "bob", 2, 4)]
     ).result()
-    rejections = Rejections((RejectedReason("r", "r", 2),), (RejectedNumbers("s", 2, 6, 7),))
-    tallies = [TallyRow("s", 1, 1, "{}", "{}")]
-    store.append(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
+    rejections = Rejections((RejectionReason("r", "r", 2),), (RejectedPositions("s", 2, 6, 7),))
+    tallies = [SenderCounts("s", 1, 1, "{}", "{}")]
+    store.append_events(study.number, [exposure("e1"), exposure("e3")], tallies, rejections).result()
     started = replace(study, generation=study.generation + 1, version=1, round=1)
-    assert store.commit(study, started, policy=policy(1), learner="{}", audit=[audit()])
+    assert store.update_study(study, started, policy=policy(1), learner="{}", audit=[audit()])
     after = replace(started, generation=started.generation + 1, version=2, round=2)
-    ended = replace(close(1, store.high_water(study.number)), learner_checksum=hashlib.sha256(b"{}").hexdigest())
-    assert store.commit(started, after, policy=policy(2, round=2), close=ended, audit=[audit("close")])
+    ended = replace(close(1, store.read_high_water(study.number)), learner_checksum=hashlib.sha256(b"{}").hexdigest())
+    assert store.update_study(started, after, policy=policy(2, round=2), close=ended, audit=[audit("close")])
     store.add_key(KeyRow("ab12", "d" * 64, "mobile", ("ingest",), 1.0), audit=[audit("key created")])
     return after
 
 
 def everything(store: Store) -> list[Any]:
-    (study,) = store.studies()
+    (study,) = store.list_studies()
     number = study.number
-    found: list[Any] = [study, store.policies(number), store.closes(number), store.learner(number), store.audit(number)]
-    found += [store.keys(), store.tallies(number, 1), store.high_water(number)]
+    found: list[Any] = [
+        study,
+        store.list_policies(number),
+        store.list_closes(number),
+        store.read_learner_state(number),
+        store.read_audit_log(number),
+    ]
+    found += [store.list_keys(), store.list_sender_counts(number, 1), store.read_high_water(number)]
     found.append(
         query(
             store,
             "SELECT sequence, id, unit, version, arm, candidate, name, received_at, key_prefix FROM events ORDER BY 1",
         )
     )
-    found.append(query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest ORDER BY unit"))
-    found += [store.rejected_reasons(1), store.rejected_numbers(1), store.rejected_keys(1)]
-    found.append(store.audit(INSTALLATION))
+    found.append(
+        query(store, "SELECT study, unit, version, arm, candidate, sequence FROM latest_exposures ORDER BY unit")
+    )
+    found += [store.list_rejections_by_reason(1), store.list_rejections_by_source(1), store.count_rejections_by_key(1)]
+    found.append(store.read_audit_log(INSTALLATION))
     return found
 
 
@@ -533,25 +556,25 @@ def test_a_backup_fills_a_store_of_any_kind(
     store: Store, study: StudyRow, tmp_path: Path, opened: Opened, into: str, request: pytest.FixtureRequest
 ) -> None:
     after = fill(store, study)
-    store.backup(tmp_path / "backup.db")
+    store.write_backup(tmp_path / "backup.db")
     assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
     before = everything(store)
-    store.append(study.number, [exposure("e9")]).result()
+    store.append_events(study.number, [exposure("e9")]).result()
     if into == "postgres":
         where = request.getfixturevalue("postgres_server").fresh()
     else:
         where = {"memory": "memory:", "sqlite": str(tmp_path / "second")}[into]
     second = opened(where)
-    second.restore(tmp_path / "backup.db")
+    second.restore_backup(tmp_path / "backup.db")
     assert everything(second) == before
-    assert list(second.check()) == []
+    assert list(second.check_integrity()) == []
     # Life goes on where it stopped.
-    answer = second.append(study.number, [exposure("e1"), exposure("e4"), metric("m9", "bob")]).result()
+    answer = second.append_events(study.number, [exposure("e1"), exposure("e4"), metric("m9", "bob")]).result()
     assert answer.new == (False, True, True)
     assert answer.last > before[7]
-    assert second.commit(after, replace(after, state="learning"), audit=[audit("again")])
-    assert second.create(replace(study, name="other"), audit()).number != study.number
-    assert list(second.check()) == []
+    assert second.update_study(after, replace(after, state="learning"), audit=[audit("again")])
+    assert second.create_study(replace(study, name="other"), audit()).number != study.number
+    assert list(second.check_integrity()) == []
 
 
 def test_a_backup_holds_all_that_was_acknowledged_before_it(
@@ -565,7 +588,7 @@ def test_a_backup_holds_all_that_was_acknowledged_before_it(
             if stop.is_set():
                 return
             batch = [exposure(f"{number}/{place}", unit=f"u{place}") for place in range(20)]
-            if all(store.append(study.number, batch).result().new):
+            if all(store.append_events(study.number, batch).result().new):
                 acknowledged.extend(event.id for event in batch)
 
     writer = threading.Thread(target=write)
@@ -576,13 +599,13 @@ def test_a_backup_holds_all_that_was_acknowledged_before_it(
                 assert writer.is_alive()
                 time.sleep(0.001)
             before = set(acknowledged)
-            store.backup(tmp_path / f"{turn}.db")
+            store.write_backup(tmp_path / f"{turn}.db")
             copy = opened("memory:")
-            copy.restore(tmp_path / f"{turn}.db")
+            copy.restore_backup(tmp_path / f"{turn}.db")
             held = [row[0] for row in query(copy, "SELECT id FROM events")]
             assert before <= set(held)
             assert len(held) % 20 == 0
-            assert list(copy.check()) == []
+            assert list(copy.check_integrity()) == []
     finally:
         stop.set()
         writer.join()
@@ -593,31 +616,31 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
 ) -> None:
     fill(store, study)
     target = tmp_path / "backup.db"
-    store.backup(target)
+    store.write_backup(target)
     content = target.read_bytes()
     with pytest.raises(StoreError, match="exists already"):
-        store.backup(target)
+        store.write_backup(target)
     assert target.read_bytes() == content
     before = everything(store)
     with pytest.raises(StoreError, match="not empty"):
-        store.restore(target)
+        store.restore_backup(target)
     assert everything(store) == before
     with pytest.raises(StoreError, match="no backup"):
-        store.restore(tmp_path / "nowhere.db")
+        store.restore_backup(tmp_path / "nowhere.db")
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 100)
     with pytest.raises(UnsafeStoreError, match="no backup"):
-        store.restore(tmp_path / "text")
+        store.restore_backup(tmp_path / "text")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["backup.db", "text"]
 
 
 def test_notes_are_kept_by_name(store: Store, study: StudyRow) -> None:
-    assert store.note("books/1") is None
-    assert store.note("schema") is None
-    store.set_note("books/1", "seven")
-    store.set_note("books/2", "eight")
-    store.set_note("books/1", "nine ?%s'")
-    assert (store.note("books/1"), store.note("books/2")) == ("nine ?%s'", "eight")
-    assert list(store.check()) == []
+    assert store.read_cache("books/1") is None
+    assert store.read_cache("schema") is None
+    store.write_cache("books/1", "seven")
+    store.write_cache("books/2", "eight")
+    store.write_cache("books/1", "nine ?%s'")
+    assert (store.read_cache("books/1"), store.read_cache("books/2")) == ("nine ?%s'", "eight")
+    assert list(store.check_integrity()) == []
 
 
 def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study: StudyRow) -> None:
@@ -631,7 +654,7 @@ def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study:
     store.end_session(other, 2000, "second", 1000.0)
     assert not store.is_session_ended(key, 1000, "first")  # it has expired, and nothing is noted of it any more
     assert store.is_session_ended(other, 2000, "second")
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
 
 
 def test_ended_sessions_are_bounded(store: Store, study: StudyRow, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -648,48 +671,51 @@ def test_ended_sessions_are_bounded(store: Store, study: StudyRow, monkeypatch: 
 def test_the_secret_of_sessions_is_in_no_backup(
     store: Store, study: StudyRow, address: str, tmp_path: Path, opened: Opened
 ) -> None:
-    secret = store.session_secret()
+    secret = store.read_session_secret()
     assert len(secret) == 64
-    assert store.session_secret() == secret
+    assert store.read_session_secret() == secret
     for number in range(100):
-        store.set_note(f"books/{number}", "x" * 500)
-    store.backup(tmp_path / "backup.db")
+        store.write_cache(f"books/{number}", "x" * 500)
+    store.write_backup(tmp_path / "backup.db")
     assert secret.encode() not in (tmp_path / "backup.db").read_bytes()
     if address != "memory:":
         store.close()
-        assert opened(address).session_secret() == secret
+        assert opened(address).read_session_secret() == secret
     restored = opened(str(tmp_path / "restored"))
-    before = restored.session_secret()
-    restored.restore(tmp_path / "backup.db")
-    assert len({secret, before, restored.session_secret()}) == 3
+    before = restored.read_session_secret()
+    restored.restore_backup(tmp_path / "backup.db")
+    assert len({secret, before, restored.read_session_secret()}) == 3
 
 
 def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
     fill(store, study)
-    assert list(store.check()) == []
+    assert list(store.check_integrity()) == []
 
 
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
-        ("UPDATE policies SET text = '{\"forged\": 1}'", "checksum"),
+        ("UPDATE policies SET document = '{\"forged\": 1}'", "checksum"),
         ("DELETE FROM policies", "serves policy 2"),
         ("DELETE FROM policies WHERE version = 1", "round 1 of study 'feed' refers to policy 1, which is missing"),
         ("DELETE FROM policies WHERE version = 1", "study 'feed' has 1 policies, and the last one is number 2"),
         ("UPDATE policies SET after_sequence = 99999", "saw events up to 5, and its policy begins after 99999"),
         ("UPDATE policies SET published_at = 2.75", "the row of policies with study 1, version 1"),
-        ("UPDATE closes SET round = 2", "closed round 2 after round 0"),
-        ("UPDATE closes SET high_water = 99999", "the last one kept"),
-        ("UPDATE closes SET observed = '[1]'", "the row of closes with study 1, round 1"),
-        ("UPDATE closes SET next_version = 7", "refers to policy 7, which is missing"),
-        ("DELETE FROM closes", "has round 2 open, and the last one closed is 0"),
-        ("UPDATE learners SET state = '{ }'", "the learner's state of study 'feed' does not match"),
-        ("UPDATE audit SET reason = 'becauze'", "the row of audit with sequence 2"),
-        ("UPDATE keys SET scopes = '[\"ingest'", "the row of keys with prefix 'ab12' holds JSON that cannot be read"),
+        ("UPDATE round_closes SET round = 2", "closed round 2 after round 0"),
+        ("UPDATE round_closes SET high_water = 99999", "the last one kept"),
+        ("UPDATE round_closes SET record = '[1]'", "the row of round_closes with study 1, round 1"),
+        ("UPDATE round_closes SET next_version = 7", "refers to policy 7, which is missing"),
+        ("DELETE FROM round_closes", "has round 2 open, and the last one closed is 0"),
+        ("UPDATE learner_states SET state = '{ }'", "the learner's state of study 'feed' does not match"),
+        ("UPDATE audit_log SET reason = 'becauze'", "the row of audit_log with sequence 2"),
+        (
+            "UPDATE api_keys SET scopes = '[\"ingest'",
+            "the row of api_keys with prefix 'ab12' holds JSON that cannot be read",
+        ),
         ("UPDATE events SET version = 9 WHERE version = 2", "1 events of study 'feed' name policy 9, which is missing"),
-        ("UPDATE latest SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
-        ("DELETE FROM latest WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
+        ("UPDATE latest_exposures SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
+        ("DELETE FROM latest_exposures WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
         ("DELETE FROM studies", "missing"),
         ("DELETE FROM event_ids", "the ids of 0 events are remembered"),
     ],
@@ -697,18 +723,18 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
 def test_damage_is_found(store: Store, study: StudyRow, damage: str, finding: str) -> None:
     fill(store, study)
     store._writing(lambda connection: connection.execute(damage))  # type: ignore[attr-defined]
-    assert any(finding in found for found in store.check())
+    assert any(finding in found for found in store.check_integrity())
 
 
 def test_a_closed_store_says_so(store: Store, study: StudyRow) -> None:
-    late = store.append(study.number, [exposure("1")])
+    late = store.append_events(study.number, [exposure("1")])
     store.close()
     assert late.result().new == (True,)
     store.close()
     for call in (
-        store.studies,
-        lambda: store.append(1, []),
-        lambda: store.high_water(1),
+        store.list_studies,
+        lambda: store.append_events(1, []),
+        lambda: store.read_high_water(1),
         lambda: store.revoke_key("a", 1),
     ):
         with pytest.raises(StoreError, match="closed"):

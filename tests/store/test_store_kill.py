@@ -20,7 +20,7 @@ from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, StudyRow, open_sto
 where, life = sys.argv[1:]
 store = open_store(where)
 row = StudyRow("feed", 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-study = store.study("feed") or store.create(row, AuditRow(0.0, "ann", "create", ""))
+study = store.read_study("feed") or store.create_study(row, AuditRow(0.0, "ann", "create", ""))
 
 def work(name):
     before, number = [], 0
@@ -28,7 +28,7 @@ def work(name):
         number += 1
         fresh = [EventRow(f"{life}/{name}/{number}/{i}", EXPOSURE, f"u{i}", 1, "learner", 0) for i in range(10)]
         fresh += [EventRow(f"{life}/{name}/{number}/m{i}", METRIC, f"u{i}", None, None, None, "w") for i in range(10)]
-        new = store.append(study.number, fresh + before).result().new
+        new = store.append_events(study.number, fresh + before).result().new
         assert new == (True,) * 20 + (False,) * len(before)
         os.write(1, f"{life}/{name}/{number}\\n".encode())
         before = fresh
@@ -70,7 +70,7 @@ def survive(where: str, kills: int) -> None:
         acknowledged |= one_life(where, life, chance.uniform(0.0, 0.15))
     store = open_store(where)
     try:
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             ids = [row[0] for row in connection.execute("SELECT id FROM events")]
         assert len(ids) == len(set(ids))
         assert len(acknowledged) > kills
@@ -79,6 +79,6 @@ def survive(where: str, kills: int) -> None:
         # A batch is there whole or not at all.
         batches = {identity.rpartition("/")[0] for identity in ids}
         assert len(ids) == 20 * len(batches)
-        assert list(store.check()) == []
+        assert list(store.check_integrity()) == []
     finally:
         store.close()

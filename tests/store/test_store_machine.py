@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, PolicyRow, Store, StudyRow, TallyRow, open_store
+from pasto.store import EXPOSURE, METRIC, AuditRow, EventRow, PolicyRow, SenderCounts, Store, StudyRow, open_store
 
 UNITS = st.sampled_from(["ann", "bob", "ünal"])
 IDS = st.integers(0, 40).map(str)
@@ -39,7 +39,8 @@ METRICS = st.builds(
 )
 BATCHES = st.lists(EXPOSURES | METRICS, max_size=8)
 TALLIES = st.lists(
-    st.builds(TallyRow, st.sampled_from("ab"), st.just(1), st.integers(0, 9), st.just("{}"), st.just("{}")), max_size=2
+    st.builds(SenderCounts, st.sampled_from("ab"), st.just(1), st.integers(0, 9), st.just("{}"), st.just("{}")),
+    max_size=2,
 )
 
 
@@ -52,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store: Store = open_store(str(self.folder))
         self.events: dict[tuple[int, str], tuple[Any, ...]] = {}
         self.latest: dict[tuple[int, str], tuple[Any, ...]] = {}
-        self.tallies: dict[tuple[int, str], TallyRow] = {}
+        self.tallies: dict[tuple[int, str], SenderCounts] = {}
         self.rows: list[StudyRow] = []
         self.seen: list[StudyRow] = []
         self.policies: dict[int, list[int]] = {}
@@ -65,13 +66,15 @@ class StoreMachine(RuleBasedStateMachine):
     def create(self) -> None:
         for name in ("feed", "home"):
             row = StudyRow(name, 0, 1, "draft", "{}", 1, 0, 0, 0.0, 0.0)
-            self.rows.append(self.store.create(row, AuditRow(0.0, "ann", "create", "")))
+            self.rows.append(self.store.create_study(row, AuditRow(0.0, "ann", "create", "")))
             self.policies[self.rows[-1].number] = []
         self.seen = list(self.rows)
 
     @rule(batches=st.lists(st.tuples(st.integers(0, 1), BATCHES, TALLIES), min_size=1, max_size=4))
-    def append(self, batches: list[tuple[int, list[EventRow], list[TallyRow]]]) -> None:
-        futures = [self.store.append(self.rows[place].number, events, tallies) for place, events, tallies in batches]
+    def append(self, batches: list[tuple[int, list[EventRow], list[SenderCounts]]]) -> None:
+        futures = [
+            self.store.append_events(self.rows[place].number, events, tallies) for place, events, tallies in batches
+        ]
         for (place, events, tallies), future in zip(batches, futures, strict=True):
             study = self.rows[place].number
             expected = tuple(self.keep(study, event) for event in events)
@@ -102,7 +105,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         fits = before == self.rows[place] and version not in self.policies[before.number]
         audit = [AuditRow(0.0, "bob", "publish", "")]
-        assert self.store.commit(before, after, policy=row, audit=audit) == fits
+        assert self.store.update_study(before, after, policy=row, audit=audit) == fits
         if fits:
             self.seen[place] = before
             self.rows[place] = replace(after, generation=before.generation + 1)
@@ -116,30 +119,32 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def back_up_and_restore(self) -> None:
         backup = self.folder / "backup.db"
-        self.store.backup(backup)
+        self.store.write_backup(backup)
         self.store.close()
         for name in ("pasto.db", "pasto.db-wal", "pasto.db-shm"):
             (self.folder / name).unlink(missing_ok=True)
         self.store = open_store(str(self.folder))
-        self.store.restore(backup)
+        self.store.restore_backup(backup)
         backup.unlink()
 
     @invariant()
     def agree(self) -> None:
-        with self.store.reading() as connection:
+        with self.store.read_transaction() as connection:
             events = connection.execute("SELECT study, id, kind, unit, version, arm, candidate FROM events").fetchall()
-            latest = connection.execute("SELECT study, unit, version, arm, candidate FROM latest").fetchall()
+            latest = connection.execute("SELECT study, unit, version, arm, candidate FROM latest_exposures").fetchall()
         assert {row[:2]: row[2:] for row in events} == self.events
         assert len(events) == len(self.events)
         assert {row[:2]: row[2:] for row in latest} == self.latest
-        assert self.store.studies() == self.rows
+        assert self.store.list_studies() == self.rows
         for row in self.rows:
-            assert [policy.version for policy in self.store.policies(row.number)] == sorted(self.policies[row.number])
-            assert len(self.store.audit(row.number)) == 1 + len(self.policies[row.number])
+            assert [policy.version for policy in self.store.list_policies(row.number)] == sorted(
+                self.policies[row.number]
+            )
+            assert len(self.store.read_audit_log(row.number)) == 1 + len(self.policies[row.number])
             held = [tally for (study, _), tally in self.tallies.items() if study == row.number]
-            assert self.store.tallies(row.number, 1) == sorted(held)
+            assert self.store.list_sender_counts(row.number, 1) == sorted(held)
         # Events here name versions that may not be published yet.
-        assert [finding for finding in self.store.check() if "events of study" not in finding] == []
+        assert [finding for finding in self.store.check_integrity() if "events of study" not in finding] == []
 
 
 TestStoreMachine: Callable[[], Any] = StoreMachine.TestCase

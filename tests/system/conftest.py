@@ -28,11 +28,11 @@ def feed_document() -> dict[str, Any]:
         "baseline": {"w": 1},
         "parameters": {"w": [0, 1, 2, 3]},
         "metrics": {
-            "x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]},
-            "y": {"event": "seen", "value": "y", "per_unit": "sum", "range": [-9, 9]},
+            "x": {"event": "seen", "value": "x", "aggregate": "sum", "range": [-9, 9]},
+            "y": {"event": "seen", "value": "y", "aggregate": "sum", "range": [-9, 9]},
         },
         "goal": {"maximize": "x"},
-        "guardrails": [{"keep": "y", "at_least": 0}],
+        "guardrails": [{"metric": "y", "at_least": 0}],
         "traffic": {"control": "10%"},
         "rounds": {"every": "1h"},
     }
@@ -40,7 +40,7 @@ def feed_document() -> dict[str, Any]:
 
 def quick_document() -> dict[str, Any]:
     """Return the same with Algorithm 1, whose rounds cost a millisecond."""
-    return {**feed_document(), "guardrails": [{"keep": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
+    return {**feed_document(), "guardrails": [{"metric": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk.policy import PublishedPolicy
+from pasto_sdk.policy_document import remove_checksum
 
 Events = list[dict[str, Any]]
 World = Callable[[PublishedPolicy, int], Events]
@@ -75,10 +77,10 @@ def test_a_study_that_moved_to_another_store_still_replays(
     service = Service(open_store(str(tmp_path / "store")))
     _lives(service, document)
     _learn(service, world, send, rounds=3, users=100)
-    service.store.backup(tmp_path / "backup.db")
+    service.store.write_backup(tmp_path / "backup.db")
     service.shutdown()
     moved = open_store(postgres_url)
-    moved.restore(tmp_path / "backup.db")
+    moved.restore_backup(tmp_path / "backup.db")
     service = Service(moved)
     _learn(service, world, send, rounds=2, users=100)
     assert service.replay("feed") == {"identical": True, "rounds": 5, "first_difference": None}
@@ -138,13 +140,40 @@ def test_replay_finds_what_was_changed_behind_its_back(
     assert found["first_difference"]["round"] == {"event": 2, "policy": 2, "learner": 2, "close": 2}[what]
 
 
+@pytest.mark.parametrize("is_tampered", [False, True])
+def test_policies_of_releases_without_their_own_checksum_replay(
+    tmp_path: Path, document: dict[str, Any], world: World, send: Send, is_tampered: bool
+) -> None:
+    service = Service(open_store(str(tmp_path)))
+    _lives(service, document)
+    _learn(service, world, send, rounds=2, users=60)
+    service.shutdown()
+    with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
+        for version, text in connection.execute("SELECT version, text FROM policies").fetchall():
+            older = remove_checksum(text)
+            assert older != text
+            if is_tampered and version == 2:
+                older = older.replace("valid_from", "Valid_from")
+            checksum = sha256(older.encode()).hexdigest()
+            connection.execute(
+                "UPDATE policies SET text = ?, checksum = ? WHERE version = ?", (older, checksum, version)
+            )
+        connection.commit()
+    service = Service(open_store(str(tmp_path)))
+    if not is_tampered:
+        _learn(service, world, send, rounds=1, users=60)  # its policy carries its checksum
+    found = service.replay("feed")
+    service.shutdown()
+    assert (found["identical"], found["rounds"]) == (not is_tampered, 0 if is_tampered else 3)
+
+
 def _tamper(directory: Path, what: str) -> None:
     statements = {
-        "engine": """UPDATE closes SET observed = replace(observed, '"engine":"sqlite"', '"engine":"spark"')""",
+        "engine": """UPDATE round_closes SET record = replace(record, '"engine":"sqlite"', '"engine":"spark"')""",
         "event": """UPDATE events SET fields = '{"x": 8.5, "y": 0}' WHERE kind = 1 AND version = 2""",
-        "policy": "UPDATE policies SET text = replace(text, 'valid_from', 'Valid_from') WHERE version = 3",
-        "learner": "UPDATE closes SET learner_checksum = 'f00' WHERE round = 2",
-        "close": "DELETE FROM closes WHERE round = 2",
+        "policy": "UPDATE policies SET document = replace(document, 'valid_from', 'Valid_from') WHERE version = 3",
+        "learner": "UPDATE round_closes SET learner_checksum = 'f00' WHERE round = 2",
+        "close": "DELETE FROM round_closes WHERE round = 2",
     }
     with closing(sqlite3.connect(next(directory.glob("*.db")))) as connection:
         connection.execute(statements[what])
@@ -195,7 +224,7 @@ def test_a_continuous_space_grows_its_candidates_and_replays(
     service: Service, document: dict[str, Any], send: Send
 ) -> None:
     rest = {key: value for key, value in document.items() if key != "parameters"}
-    service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"from": 0, "to": 1}}}, who="ann", seed=7)
+    service.create({**rest, "baseline": {"w": 0.5}, "ranges": {"w": {"low": 0, "high": 1}}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     first = len(service.board.current("feed").named)
     for _ in range(3):

@@ -56,7 +56,7 @@ class Run:
         return self.service.board.standing("feed").row.number
 
     def study(self) -> Study:
-        saved = self.store.learner(self.service.board.standing("feed").row.number)
+        saved = self.store.read_learner_state(self.service.board.standing("feed").row.number)
         assert saved is not None
         return Study.from_state(json.loads(saved))
 
@@ -71,7 +71,7 @@ class Run:
         return done
 
     def closes(self) -> list[CloseRecord]:
-        return [CloseRecord.from_text(close.observed) for close in self.store.closes(self.number)]
+        return [CloseRecord.from_text(close.record) for close in self.store.list_closes(self.number)]
 
 
 @pytest.fixture
@@ -112,19 +112,19 @@ def expected(run: Run, rounds: int) -> Any:
     spec = run.service.board.spec(run.service.board.standing("feed").row)
     study = spec.study(seed=7)
     state = study._learner.start(study._problem)
-    until = run.store.high_water(run.number)
-    for row in run.store.policies(run.number):
-        if row.round <= rounds and row.learned is not None:
-            waiting = MaturingRound(row.round, row.learned, row.after, 0.0)
+    until = run.store.read_high_water(run.number)
+    for row in run.store.list_policies(run.number):
+        if row.round <= rounds and row.learner_version is not None:
+            waiting = MaturingRound(row.round, row.learner_version, row.after_sequence, 0.0)
             seen = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
-            policy: Policy = run.served[row.learned]
+            policy: Policy = run.served[row.learner_version]
             state = study._learner.learn(study._problem, state, observed_round(seen.observations, policy))
     return study._learner.save(state)
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
 def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], world: World, restart: bool) -> None:
-    run = started(late="3h")
+    run = started(accept_late="3h")
     assert play(run, world, restart=restart) > 30
     assert run.study().state()["learned"] == expected(run, ROUNDS)
     assert run.study().rounds == ROUNDS
@@ -134,7 +134,7 @@ def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], wo
 
 
 def test_algorithm_1_is_corrected_too(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h", maturity="1h")
+    run = Run(memory, quick, send, accept_late="3h", maturity="1h")
     assert play(run, world) > 30
     run.close()
     assert run.study().state()["learned"] == expected(run, ROUNDS)
@@ -152,7 +152,7 @@ def test_what_is_dropped_is_missed(quick: dict[str, Any], memory: Store, send: S
 def test_past_the_window_every_event_is_in_the_ledger(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="1h")
+    run = Run(memory, quick, send, accept_late="1h")
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
     run.close()
@@ -173,13 +173,13 @@ def test_past_the_window_every_event_is_in_the_ledger(
 
 def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], send: Send, world: World) -> None:
     policies = []
-    for rounds in ({}, {"late": "2h"}):
+    for rounds in ({}, {"accept_late": "2h"}):
         store = open_store("memory:")
         run = Run(store, quick, send, **rounds)
         for _ in range(5):
             run.send(world(run.service.board.current("feed"), 60))
             run.close()
-        policies.append([row.text for row in store.policies(run.number)])
+        policies.append([row.document for row in store.list_policies(run.number)])
         assert not any(record.corrected for record in run.closes())
         state = run.study().state()
         state.pop("correctable", None)
@@ -189,7 +189,7 @@ def test_a_window_without_late_events_changes_nothing(quick: dict[str, Any], sen
 
 
 def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     sizes = []
     for _ in range(12):
         run.send(world(run.service.board.current("feed"), 20))
@@ -205,7 +205,7 @@ def test_what_is_open_is_bounded(quick: dict[str, Any], memory: Store, send: Sen
 def test_a_round_whose_units_all_come_late_is_learned_then(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     first = world(run.service.board.current("feed"), 60)
     run.close()
     run.send(world(run.service.board.current("feed"), 60))
@@ -218,7 +218,7 @@ def test_a_round_whose_units_all_come_late_is_learned_then(
 
 
 def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     reader = RoundHistoryReader(memory, run.number)
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-8])
@@ -235,7 +235,7 @@ def test_a_report_reads_a_corrected_round_once(quick: dict[str, Any], memory: St
 
 
 def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="2h")
+    run = Run(memory, quick, send, accept_late="2h")
     events = world(run.service.board.current("feed"), 30)
     for event in events:
         if event["type"] == "metric":
@@ -251,7 +251,7 @@ def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: St
 def test_the_end_of_learning_makes_every_round_final(
     quick: dict[str, Any], memory: Store, send: Send, world: World, action: str
 ) -> None:
-    run = Run(memory, quick, send, late="9h")
+    run = Run(memory, quick, send, accept_late="9h")
     for _ in range(3):
         events = world(run.service.board.current("feed"), 60)
         run.send(events[:-2])
@@ -269,7 +269,7 @@ def test_the_end_of_learning_makes_every_round_final(
 
 
 def test_a_pause_leaves_rounds_open(quick: dict[str, Any], memory: Store, send: Send, world: World) -> None:
-    run = Run(memory, quick, send, late="9h")
+    run = Run(memory, quick, send, accept_late="9h")
     events = world(run.service.board.current("feed"), 60)
     run.send(events[:-4])
     run.close()
@@ -285,7 +285,7 @@ def test_rounds_that_are_open_stay_in_the_store(
     quick: dict[str, Any], tmp_path: Path, send: Send, world: World
 ) -> None:
     store = open_store(str(tmp_path / "store"))
-    run = Run(store, quick, send, late="2h")
+    run = Run(store, quick, send, accept_late="2h")
     archive = Archive.beside(store)
     assert archive is not None
     rng = np.random.default_rng(1)
@@ -306,14 +306,14 @@ def test_rounds_that_are_open_stay_in_the_store(
 def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
     quick: dict[str, Any], memory: Store, send: Send, world: World
 ) -> None:
-    run = Run(memory, quick, send, late="5h")
+    run = Run(memory, quick, send, accept_late="5h")
     events = world(run.service.board.current("feed"), 40)
     run.send(events[:-8])
     run.close()
     run.send(events[-8:-4])
     run.close()
     audit = AuditRow(run.now, "ann", "forget", "asked to", json.dumps({"rounds": {"1": 2}}))
-    assert memory.forget(run.number, events[0]["unit"], audit) == 2
+    assert memory.erase_unit(run.number, events[0]["unit"], audit) == 2
     run.send(events[-4:])
     assert run.close()["corrected"] == [1]
     found = run.service.replay("feed")
@@ -325,7 +325,7 @@ def test_a_unit_that_is_forgotten_between_corrections_is_told_once(
 def test_replay_finds_a_correction_that_is_not_so(
     quick: dict[str, Any], memory: Store, send: Send, world: World, harm: str
 ) -> None:
-    run = Run(memory, quick, send, late="3h")
+    run = Run(memory, quick, send, accept_late="3h")
     play(run, world, rounds=3)
     assert run.service.replay("feed")["identical"]
 
@@ -335,16 +335,16 @@ def test_replay_finds_a_correction_that_is_not_so(
         def __getattr__(self, name: str) -> Any:
             return getattr(memory, name)
 
-        def closes(self, study: int, **page: Any) -> list[Any]:
+        def list_closes(self, study: int, **page: Any) -> list[Any]:
             found = []
-            for close in memory.closes(study, **page):
-                told = json.loads(close.observed)
+            for close in memory.list_closes(study, **page):
+                told = json.loads(close.record)
                 if told.get("corrected"):
                     if harm == "dropped":
                         del told["corrected"][0]
                     else:
                         told["corrected"][0]["cells"][0]["units"] += 1
-                found.append(replace(close, observed=json.dumps(told)))
+                found.append(replace(close, record=json.dumps(told)))
             return found
 
     standing = run.service.board.standing("feed")

@@ -131,9 +131,9 @@ def test_a_full_disk_refuses_events_and_lets_a_person_stop_harm(disk: Path) -> N
     finally:
         served.kill()
     with open_read_only(str(folder)) as found:
-        assert list(found.check()) == []
+        assert list(found.check_integrity()) == []
     reopened = open_store(str(folder))
-    with reopened.reading() as connection:
+    with reopened.read_transaction() as connection:
         kept = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
     reopened.close()
     assert kept >= {f"e{k}" for k in range(acknowledged + 500)}

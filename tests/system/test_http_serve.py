@@ -129,12 +129,12 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
     assert [json.loads(line)["level"] for line in logged.splitlines() if '"error"' in line] == []
     reopened = open_store(str(store))
     try:
-        with reopened.reading() as connection:
+        with reopened.read_transaction() as connection:
             found = {identity for (identity,) in connection.execute("SELECT id FROM events WHERE kind = 1")}
             exposed = connection.execute("SELECT count(*) FROM events WHERE kind = 0").fetchone()[0]
         assert set(kept) <= found
         assert exposed == 1
-        assert list(reopened.check()) == []
+        assert list(reopened.check_integrity()) == []
     finally:
         reopened.close()
 

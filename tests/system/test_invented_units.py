@@ -20,11 +20,10 @@ DOCUMENT: dict[str, Any] = {
     "name": "feed",
     "baseline": {"a": 1},
     "parameters": {"a": [0, 1, 2]},
-    "metrics": {"watch": {"event": "watch", "value": "seconds", "per_unit": "sum", "range": [0, 100]}},
+    "metrics": {"watch": {"event": "watch", "value": "seconds", "aggregate": "sum", "range": [0, 100]}},
     "goal": {"maximize": "watch"},
     "traffic": {"control": "10%"},
     "rounds": {"every": "1h"},
-    "learner": "pasto",
 }
 Events = list[dict[str, Any]]
 
@@ -75,13 +74,15 @@ def invented(service: Service, version: int) -> Events:
     return found
 
 
-def play(service: Service, rounds: int, *, attacked: bool) -> None:
+def play(service: Service, rounds: int, *, attacked: bool, honest_rounds: int = 0) -> None:
     rng = np.random.default_rng(3)
-    for _ in range(rounds):
+    for number in range(honest_rounds + rounds):
         version = service.board.current("feed").version
         for sender in (0, 1):
             send(service, honest(service, rng, sender, HONEST // 2), f"key{sender}")
-        if attacked:
+        if number < honest_rounds:
+            send(service, honest(service, rng, 2, INVENTED), "thief")
+        elif attacked:
             send(service, invented(service, version), "thief")
         service.close_round("feed", who="ann")
 
@@ -96,6 +97,17 @@ def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, mes
     assert "sender departs" in render_text(report)
     gauges = {name: value for name, _, value, study in AlertGauges(service).look() if study == "feed"}
     assert gauges["pasto_sender_alarm"] == 1.0
+
+
+def test_units_invented_after_honest_rounds_raise_an_alarm_too(service: Service) -> None:
+    """The policy has left the raised candidate by then, so most invented units have no metric at all."""
+    play(service, 3, attacked=True, honest_rounds=2)
+    report = service.report("feed")
+    by_key = [one for one in report["quality"]["departures"] if one["kind"] == "key"]
+    assert [one["sender"] for one in by_key] == ["thief"]
+    assert by_key[0]["round"] in (3, 4, 5)
+    assert "key thief: " in render_text(report)
+    assert service.replay("feed")["identical"]
 
 
 def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service) -> None:

@@ -23,7 +23,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(
 ) -> None:
     place = tmp_path / "store"
     service = Service(open_store(str(place)))
-    service.create({**quick, "rounds": {"every": "1h", "late": "500ms"}}, who="ann", seed=7)
+    service.create({**quick, "rounds": {"every": "1h", "accept_late": "500ms"}}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     service.shutdown()
     lines = _lives_and_deaths(place, kills)
@@ -71,7 +71,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
     store = open_store(str(place))
     service = Service(store)
     try:
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             ids = [row[0] for row in connection.execute("SELECT id FROM events").fetchall()]
         assert len(ids) == len(set(ids))
         kept = set(ids)

@@ -64,8 +64,8 @@ def _measured(service: Service) -> dict[int, dict[tuple[str, int], tuple[int, li
     """By round: units and means of each cell, as its close learned them."""
     number = service.board.standing("feed").row.number
     found = {}
-    for close in service.store.closes(number):
-        for entry in CloseRecord.from_text(close.observed).rounds:
+    for close in service.store.list_closes(number):
+        for entry in CloseRecord.from_text(close.record).rounds:
             found[entry.round] = {
                 (cell.arm, cell.candidate): (cell.units, list(cell.mean)) for cell in entry.cells.moments()
             }

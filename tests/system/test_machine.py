@@ -28,10 +28,10 @@ DOCUMENT: dict[str, Any] = {
     "name": "feed",
     "baseline": {"w": 1},
     "parameters": {"w": [0, 1, 2]},
-    "metrics": {"x": {"event": "seen", "value": "x", "per_unit": "sum", "range": [-9, 9]}},
+    "metrics": {"x": {"event": "seen", "value": "x", "aggregate": "sum", "range": [-9, 9]}},
     "goal": {"maximize": "x"},
     "traffic": {"control": "20%", "explore": "90%"},
-    "rounds": {"every": "1h", "maturity": "1h", "late": "2h"},
+    "rounds": {"every": "1h", "maturity": "1h", "accept_late": "2h"},
     "learner": "pasto",
 }
 ACTIONS = ("pause", "resume", "confirm", "deploy")
@@ -162,7 +162,7 @@ class Machine(RuleBasedStateMachine):
         Scheduler(self.nodes[node]).tick()
         self.steady += 3600.0  # whatever the wall clock shows
         Scheduler(self.nodes[node]).tick()
-        row = self.store.study("feed")
+        row = self.store.read_study("feed")
         assert row is not None
         assert row.version > self.version
         self.version, self.round = row.version, row.round
@@ -171,13 +171,13 @@ class Machine(RuleBasedStateMachine):
     def books_and_policies_hold(self) -> None:
         if not hasattr(self, "store"):
             return
-        row = self.store.study("feed")
+        row = self.store.read_study("feed")
         assert row is not None
         assert (row.state, row.version, row.round) == (self.state, self.version, self.round)
-        with self.store.reading() as connection:
+        with self.store.read_transaction() as connection:
             kept = connection.execute("SELECT id FROM events ORDER BY id").fetchall()
         assert [identity for (identity,) in kept] == sorted(self.acked)
-        closes = self.store.closes(row.number)
+        closes = self.store.list_closes(row.number)
         assert [close.round for close in closes] == list(range(1, self.round))
         times = [close.closed_at for close in closes]
         assert times == sorted(times)
@@ -189,21 +189,21 @@ class Machine(RuleBasedStateMachine):
             shares = [cell.propensity for cell in policy.cells if cell.arm == "learner"]
             assert len(shares) == 3
             assert min(shares) > 0.72 * 0.001
-        records = [CloseRecord.from_text(close.observed) for close in closes]
+        records = [CloseRecord.from_text(close.record) for close in closes]
         learned = [entry.round for record in records for entry in record.rounds]
         assert len(learned) == len(set(learned))
         assert all("had no units of the learner" in problem for record in records for problem in record.problems)
 
     def _came_too_late(self) -> int:
         """Events behind the marks up to which rounds are known, of rounds that nothing corrects any more."""
-        row = self.store.study("feed")
+        row = self.store.read_study("feed")
         assert row is not None
         marks: dict[int, int] = {}
-        for close in self.store.closes(row.number):
-            record = CloseRecord.from_text(close.observed)
+        for close in self.store.list_closes(row.number):
+            record = CloseRecord.from_text(close.record)
             marks |= {entry.round: close.high_water for entry in record.rounds if not entry.is_correctable}
             marks |= {entry.round: entry.until for entry in record.final}
-        with self.store.reading() as connection:
+        with self.store.read_transaction() as connection:
             events = connection.execute("SELECT version, sequence FROM events").fetchall()
         return sum(sequence > marks.get(version, sequence) for version, sequence in events)
 

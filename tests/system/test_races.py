@@ -102,7 +102,7 @@ def test_a_closer_that_was_stopped_for_a_while_changes_nothing(
     stopped, others = Service(store), Service(store)
     stopped.create(quick, who="ann", seed=7)
     stopped.change("feed", "start", who="ann")
-    commit = store.commit
+    commit = store.update_study
     asleep: list[bool] = []
 
     def after_a_sleep(*arguments: Any, **named: Any) -> bool:
@@ -114,7 +114,7 @@ def test_a_closer_that_was_stopped_for_a_while_changes_nothing(
                 others.close_round("feed", who="bob")
         return commit(*arguments, **named)
 
-    monkeypatch.setattr(store, "commit", after_a_sleep)
+    monkeypatch.setattr(store, "update_study", after_a_sleep)
     woken = stopped.close_round("feed", who="ann")
     assert (woken["closed"], woken["round"]) == (False, 1)
     assert [one["round"] for one in stopped.rounds("feed")] == [1, 2, 3]
@@ -130,7 +130,7 @@ def test_a_change_is_made_again_onto_what_another_changed(
     ours, theirs = Service(store), Service(store)
     ours.create(quick, who="ann", seed=7)
     ours.change("feed", "start", who="ann")
-    commit = store.commit
+    commit = store.update_study
     raced: list[bool] = []
 
     def racing(*arguments: Any, **named: Any) -> bool:
@@ -139,7 +139,7 @@ def test_a_change_is_made_again_onto_what_another_changed(
             theirs.close_round("feed", who="bob")
         return commit(*arguments, **named)
 
-    monkeypatch.setattr(store, "commit", racing)
+    monkeypatch.setattr(store, "update_study", racing)
     paused = ours.change("feed", "pause", who="ann", reason="why")
     assert (paused["state"], paused["version"]) == ("paused", 3)
     assert [line["action"] for line in ours.audit("feed")] == ["create", "start", "close", "pause"]

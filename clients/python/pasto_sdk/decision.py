@@ -98,13 +98,13 @@ class FieldError(InputError):
 
 
 def check_fields(event: object, fields: Mapping[str, object]) -> tuple[str, dict[str, Value]]:
-    """An event's name and fields as they are sent; BadField where they cannot be.
+    """An event's name and fields as they are sent; FieldError where they cannot be.
 
     >>> check_fields("watch", {"seconds": 31.2, "full": True})
     ('watch', {'seconds': 31.2, 'full': True})
     >>> check_fields("watch", {"seconds": float("nan")})
     Traceback (most recent call last):
-    pasto_sdk.decision.BadField: field 'seconds' is nan; numbers are finite and at most 1e+15
+    pasto_sdk.decision.FieldError: field 'seconds' is nan; numbers are finite and at most 1e+15
     """
     if not isinstance(event, str) or not event:
         raise FieldError(f"an event's name is a text, got {type(event).__name__}")

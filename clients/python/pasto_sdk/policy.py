@@ -295,8 +295,10 @@ def bucket_widths(shares: Sequence[float]) -> list[int]:
     Exact and the same everywhere, for it counts in whole numbers only; equal remainders go in the order given. Only
     shares below 2^−53, which are raised to one part each, can cost the others more than one.
 
-    >>> [width / WHOLE for width in widths([0.5, 0.25, 0.25])], sum(bucket_widths([1 / 3, 1 / 3, 1 / 3])) == WHOLE
-    ([0.5, 0.25, 0.25], True)
+    >>> [width / BUCKET_TOTAL for width in bucket_widths([0.5, 0.25, 0.25])]
+    [0.5, 0.25, 0.25]
+    >>> sum(bucket_widths([1 / 3, 1 / 3, 1 / 3])) == BUCKET_TOTAL
+    True
     """
     exact = []
     for share in shares:

@@ -143,6 +143,15 @@ def has_checksum(text: bytes) -> bool:
     return _OWN_CHECKSUM.search(text) is not None
 
 
+def remove_checksum(text: str) -> str:
+    """Return a document without its own checksum, as releases before the field wrote it.
+
+    >>> remove_checksum(write_policy({"format": 1}))
+    '{"format":1}'
+    """
+    return _OWN_CHECKSUM.sub(b"}", text.encode()).decode()
+
+
 def _parse(text: str) -> object:
     try:
         return json.loads(text, parse_constant=_refuse_constant)

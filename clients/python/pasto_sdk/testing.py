@@ -15,9 +15,9 @@ from pasto_sdk.transport import Request, Response
 class FakeService:
     """A transport that serves policies and keeps events as the service would, without a network.
 
-    >>> from pasto_sdk.policy import publish
+    >>> from pasto_sdk.policy import publish_policy
     >>> from pasto_sdk import Client
-    >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
+    >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {"weight": 1}), 1: ("b", {"weight": 2})}, baseline=0,
     ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
     >>> service = FakeService(policy)

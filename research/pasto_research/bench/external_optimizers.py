@@ -1,4 +1,4 @@
-"""Two well-known optimisers in the race, where they are installed (`pip install '.[peers]'` in a clone): Optuna and Ax.
+"""Adapters of two other optimizers, Optuna and Ax; `pip install './research[peers]'` in a clone installs them.
 
 Both look for one best setting, so each answers with a single candidate. They are loaded when a race starts, not before.
 """

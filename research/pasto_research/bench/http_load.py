@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, cast
@@ -153,22 +153,6 @@ def post(path: str, body: bytes, *, host: str = "127.0.0.1", key: str | None = N
 Message = MutableMapping[str, Any]
 
 
-async def app(
-    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-) -> None:
-    """Answer with the body that came."""
-    if scope["type"] != "http":
-        return
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 CANDIDATES = 100
 
 DOCUMENT: dict[str, Any] = {
@@ -177,11 +161,11 @@ DOCUMENT: dict[str, Any] = {
     "baseline": {"weight": 0},
     "parameters": {"weight": list(range(CANDIDATES))},
     "metrics": {
-        "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
-        "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]},
+        "watch_time": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": 7200},
+        "like_rate": {"ratio": [{"event": "like", "aggregate": "count"}, {"event": "watch", "aggregate": "count"}]},
     },
     "goal": {"maximize": "watch_time"},
-    "guardrails": [{"keep": "like_rate", "at_least": 0.01}],
+    "guardrails": [{"metric": "like_rate", "at_least": 0.01}],
     "traffic": {"control": 0.1},
     "rounds": {"every": "1h"},
 }

@@ -41,10 +41,12 @@ BORN = 1_700_000_000.0
 def document(candidates: int, metrics: int = 3) -> dict[str, Any]:
     """A study file with so many candidates and metrics, one of them a ratio."""
     measured: dict[str, Any] = {
-        f"m{place}": {"event": "watch", "value": f"v{place}", "per_unit": "sum", "cap": 100}
+        f"m{place}": {"event": "watch", "value": f"v{place}", "aggregate": "sum", "cap": 100}
         for place in range(metrics - 1)
     }
-    measured["like_rate"] = {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "watch", "per_unit": "count"}]}
+    measured["like_rate"] = {
+        "ratio": [{"event": "like", "aggregate": "count"}, {"event": "watch", "aggregate": "count"}]
+    }
     return {
         "name": NAME,
         "unit": "user",
@@ -53,8 +55,8 @@ def document(candidates: int, metrics: int = 3) -> dict[str, Any]:
         "metrics": measured,
         "goal": {"maximize": "m0"},
         "guardrails": [
-            {"keep": "like_rate", "at_least": "-5%", "floor": "-60%"},
-            {"keep": "m0", "at_least": 1, "floor": 0.5},
+            {"metric": "like_rate", "at_least": "-5%", "stop_at": "-60%"},
+            {"metric": "m0", "at_least": 1, "stop_at": 0.5},
         ],
         "traffic": {"control": 0.1},
         "rounds": {"every": "1h"},
@@ -119,13 +121,13 @@ def crowd(service: Service, units: int, metrics: int = 3) -> None:
             events.append(EventRow(f"w{unit}", METRIC, unit, *place, "watch", json.dumps(fields)))
             if rng.random() < 0.3:
                 events.append(EventRow(f"l{unit}", METRIC, unit, *place, "like", "{}"))
-        waiting.append(service.store.append(row.number, events))
+        waiting.append(service.store.append_events(row.number, events))
     for future in waiting:
         future.result()
 
 
 def _study_row(store: Store) -> StudyRow:
-    row = store.study(NAME)
+    row = store.read_study(NAME)
     assert row is not None  # noqa: S101 -- created here
     return row
 
@@ -138,13 +140,13 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
     """Sequences that a copied round takes, in which one event stands for all: so many would take all day."""
     closes = [
         (json.loads(observed), checksum)
-        for observed, checksum in connection.execute("SELECT observed, learner_checksum FROM closes ORDER BY round")
+        for observed, checksum in connection.execute("SELECT record, learner_checksum FROM round_closes ORDER BY round")
     ]
-    policies = connection.execute("SELECT text, learned FROM policies ORDER BY version").fetchall()
+    policies = connection.execute("SELECT document, learner_version FROM policies ORDER BY version").fetchall()
     audits = [
         (action, json.loads(detail))
         for action, detail in connection.execute(
-            "SELECT action, detail FROM audit WHERE action = 'close' ORDER BY sequence"
+            "SELECT action, detail FROM audit_log WHERE action = 'close' ORDER BY sequence"
         )
     ]
     study = row.number
@@ -183,7 +185,7 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
         insert = f"INSERT INTO {table} ({COLUMNS[table]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- our own names
         connection.executemany(insert, rows)
     connection.executemany(
-        "INSERT INTO audit (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)", audited()
+        "INSERT INTO audit_log (study, at, who, action, reason, detail) VALUES (?, ?, ?, ?, ?, ?)", audited()
     )
     connection.executemany(
         "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, excluded, received_at) "

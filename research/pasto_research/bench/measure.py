@@ -100,12 +100,12 @@ def kept(size: int) -> list[dict[str, Any]]:
             service.create(DOCUMENT, who="bench")
             service.change("bench", "start", who="bench")
             taken = _taken(service, size)
-            with store.reading() as connection:
+            with store.read_transaction() as connection:
                 pages, each = (connection.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
             standing = service.board.standing("bench")
             number, columns = standing.row.number, standing.spec.columns
             query = "SELECT unit, kind, name, fields FROM events WHERE version = 1"
-            with store.reading() as connection:
+            with store.read_transaction() as connection:
                 raw, own, *_ = beside(
                     lambda: connection.execute(query).fetchall(),
                     lambda: measure(
@@ -115,7 +115,7 @@ def kept(size: int) -> list[dict[str, Any]]:
             closed, _ = timed(lambda: service.close_round("bench", who="bench"))
             archived, told = timed(lambda: service.archive_events("bench", who="bench"))
             compacted, _ = timed(store.compact)
-            remain = store.size()
+            remain = store.measure_size()
             files = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
             forgotten, _ = timed(lambda: service.forget("bench", "user-7", who="bench"))
         finally:
@@ -146,7 +146,7 @@ def _taken(service: Any, size: int) -> Spent:
             events.append(EventRow(ids[1], METRIC, *place, "watch", f'{{"seconds":{user % 97}.5}}'))
             events.append(EventRow(ids[2], METRIC, *place, "watch", f'{{"seconds":{user % 31}.25}}'))
             events.append(EventRow(ids[3], METRIC, *place, "like"))
-        spent, _ = timed(service.store.append(number, events).result)
+        spent, _ = timed(service.store.append_events(number, events).result)
         wall, core = wall + spent[0], core + spent[1]
     return wall, core
 

@@ -75,7 +75,8 @@ def _totals(drawn: NDArray[np.intp], values: FloatArray, size: int) -> FloatArra
 def healthy_study(kind: Healthy, rng: Rng) -> bool:
     """Run a healthy study of seconds watched, likes and revenue; return whether the check rang.
 
-    Senders differ fivefold in their levels and by half in their effects; 2 % of units buy, for amounts that spread
+    Senders differ fivefold in their levels and by half in their effects, and each sender's level moves by itself by a
+    quarter from round to round; 2 % of units buy, for amounts that spread
     over orders of magnitude.
     """
     senders = int(rng.integers(kind.senders[0], kind.senders[1] + 1))
@@ -94,10 +95,11 @@ def healthy_study(kind: Healthy, rng: Rng) -> bool:
         today = np.exp(rng.normal(0.0, 0.2, 3))
         cells = {}
         for sender, size in enumerate(sizes.tolist()):
+            own_day = np.exp(rng.normal(0.0, 0.25, 3))
             amount = people[sender] if kind.returning else np.exp(rng.normal(0.0, 0.8, size))
             place = places[sender] if kind.returning else rng.random(size)
             drawn = np.minimum(np.searchsorted(np.cumsum(shares), place), CANDIDATES - 1)
-            factor = levels[sender] * today * np.exp(own_effects[sender][drawn])
+            factor = levels[sender] * today * own_day * np.exp(own_effects[sender][drawn])
             watch = np.where(rng.random(size) < 0.8, 30.0 * amount * rng.exponential(size=size), 0.0) * factor[:, 0]
             likes = rng.random(size) < np.minimum(0.05 * amount * factor[:, 1], 1.0)
             buys = rng.random(size) < np.minimum(0.02 * factor[:, 2], 1.0)
@@ -127,11 +129,35 @@ def _noisy(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     return np.where((drawn == 0) & most, HIGHEST, np.where((drawn == 2) & most, 0.0, honest))
 
 
-ATTACKS: dict[str, Callable[[Rng, NDArray[np.intp]], FloatArray]] = {
-    "events for one candidate only": _only_favourite,
-    "one candidate raised, others as honest": _like_others,
-    "one raised, the best lowered, in part": _noisy,
-    "units of one candidate only": _only_favourite,
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One way of inventing units."""
+
+    numbers: Callable[[Rng, NDArray[np.intp]], FloatArray]
+    """Return the numbers of units, given the candidate of each."""
+    honest_rounds: int = 0
+    """Rounds before it in which the same sender is honest."""
+    shares: tuple[float, ...] = (1 / 3, 1 / 3, 1 / 3)
+    """The policy's in the attacked rounds."""
+    selects_units: bool = False
+    """Whether only units of the raised candidate are sent."""
+
+
+LEARNED_SHARES = (0.003, 0.1, 0.897)
+"""Shares of a learner that has left the candidate that is raised."""
+ATTACKS: dict[str, Attack] = {
+    "events for one candidate only": Attack(_only_favourite),
+    "one candidate raised, others as honest": Attack(_like_others),
+    "one raised, the best lowered, in part": Attack(_noisy),
+    "units of one candidate only": Attack(_only_favourite, selects_units=True),
+    "one raised, after 20 honest rounds": Attack(_like_others, honest_rounds=20),
+    "one raised and the best lowered in part, after 20 honest rounds": Attack(_noisy, honest_rounds=20),
+    "events for a candidate that the policy left, after 2 honest rounds": Attack(
+        _only_favourite, honest_rounds=2, shares=LEARNED_SHARES
+    ),
+    "events for a candidate that the policy left, after 20 honest rounds": Attack(
+        _only_favourite, honest_rounds=20, shares=LEARNED_SHARES
+    ),
 }
 
 
@@ -139,21 +165,26 @@ def _honest(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
     return np.minimum(rng.gamma(3.0, HONEST_MEANS[drawn] / 3.0), HIGHEST)
 
 
-def attacked_study(attack: str, rng: Rng, rounds: int = ROUNDS) -> int | None:
-    """Run a study in which a tenth of the units are invented; return the round that the check rang in, from 1."""
+def attacked_study(name: str, rng: Rng, rounds: int = ROUNDS) -> int | None:
+    """Run a study in which a tenth of the units are invented; return the attacked round that the check rang in, from 1.
+
+    An alarm before the attack counts as none.
+    """
+    attack = ATTACKS[name]
     known: dict[int, SenderEvidence] = {}
-    shares = np.full(3, 1.0 / 3.0)
-    for number in range(1, rounds + 1):
+    for number in range(1 - attack.honest_rounds, rounds + 1):
+        shares = np.array(attack.shares) if number > 0 else np.full(3, 1.0 / 3.0)
         cells = {}
         for sender, size in enumerate((HONEST_UNITS // 2, HONEST_UNITS - HONEST_UNITS // 2)):
             drawn = rng.choice(3, size, p=shares)
             cells[sender] = tabulate(drawn, _honest(rng, drawn)[:, None], 3)
         drawn = rng.choice(3, INVENTED_UNITS, p=shares)
-        if attack == "units of one candidate only":
+        if number > 0 and attack.selects_units:
             drawn = np.zeros(INVENTED_UNITS, dtype=np.intp)
-        cells[2] = tabulate(drawn, ATTACKS[attack](rng, drawn)[:, None], 3)
+        values = attack.numbers(rng, drawn) if number > 0 else _honest(rng, drawn)
+        cells[2] = tabulate(drawn, values[:, None], 3)
         if look(known, cells, shares):
-            return number
+            return number if number > 0 else None
     return None
 
 

@@ -54,7 +54,7 @@ def open_service(store: str, *, restoring: bool = False) -> Iterator[Store]:
     """A store for as long as the command runs."""
     from pasto.store import open_store
 
-    found = open_store(store, restoring=restoring)
+    found = open_store(store, is_restoring=restoring)
     try:
         yield found
     finally:
@@ -109,7 +109,7 @@ def warn_unserved(desk: StudyApi, store: str) -> None:
     """Note that a study was started where no service runs: a directory's lock tells, and a database has none."""
     from pasto.service.service import Service
 
-    if isinstance(desk, Service) and desk.store.folder is not None:
+    if isinstance(desk, Service) and desk.store.directory is not None:
         echo(
             f"note: no service runs on this store, so nobody is served yet; run `pasto serve --store {store}`, or name "
             "a running service with --url or PASTO_URL",

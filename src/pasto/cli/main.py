@@ -55,7 +55,7 @@ class CommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the platform's commands, then of those that other distributions add."""
         added = {point.name for point in entry_points(group=COMMANDS_GROUP)} | set(RESEARCH_COMMANDS)
-        return [*super().list_commands(ctx), *sorted(added - set(self.commands))]
+        return [*(name for name in super().list_commands(ctx) if name not in added), *sorted(added)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name; load it if another distribution adds it."""

@@ -35,7 +35,7 @@ def backup(file: Path, store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as kept:
-        kept.backup(file)
+        kept.write_backup(file)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
@@ -48,7 +48,7 @@ def backup(file: Path, store: str) -> None:
 def restore(file: Path, store: str) -> None:
     """Fill an empty store from a backup."""
     with open_service(store, restoring=True) as kept:
-        kept.restore(file)
+        kept.restore_backup(file)
     echo(f"restored {file} into {store}", err=True)
 
 
@@ -57,13 +57,16 @@ def restore(file: Path, store: str) -> None:
 def check(store: str) -> None:
     """Look for damage in a store, one finding a line; exit code 1 if there is any.
 
-    Every row is read and compared with its checksum, and the end of the store with what was acknowledged.
+    Every row is read and compared with its checksum, and the end of the store with what was acknowledged. PostgreSQL
+    compares events with checksums of its own: a warning is printed if the server has none.
     """
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
     with open_read_only(store) as kept:
-        findings = list(kept.check())
+        findings, risks = list(kept.check_integrity()), list(kept.find_risks())
+    for risk in risks:
+        echo(f"warning: {risk}", err=True)
     for finding in findings:
         echo(finding)
     if findings:
@@ -79,7 +82,7 @@ def show(store: str) -> None:
 
     print_store(store)
     with open_read_only(store) as kept:
-        size = kept.size()
+        size = kept.measure_size()
     free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
     lines = [
         ("size", _megabytes(size.bytes)),
@@ -105,9 +108,9 @@ def compact(store: str) -> None:
     if store != "memory:" and "://" not in store and not Path(store).exists():
         raise InputError(f"there is no store in {store!r}; name another with --store")
     with open_service(store) as kept:
-        before = kept.size().bytes
+        before = kept.measure_size().bytes
         kept.compact()
-        after = kept.size().bytes
+        after = kept.measure_size().bytes
     echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
 
 

@@ -39,7 +39,7 @@ class AuditLogReader:
         """The latest lines, the newest first; `deeds` leaves out the closes that went as they should."""
         with self._lock:
             tail = self._tails.setdefault(study, AuditTail())
-            while rows := self._store.audit(study, after=tail.after, limit=1000):
+            while rows := self._store.read_audit_log(study, after=tail.after, limit=1000):
                 for row in rows:
                     tail.after = row.sequence
                     line = audit_entry(row)

@@ -115,12 +115,14 @@ class RoundSamples:
         return found
 
     def _read_policies(self, study: int, first: int, count: int) -> dict[int, PolicySample]:
-        return {row.version: _served(row.text) for row in self._store.policies(study, after=first - 1, limit=count)}
+        return {
+            row.version: _served(row.document) for row in self._store.list_policies(study, after=first - 1, limit=count)
+        }
 
     def _read_closes(self, study: int, first: int, count: int) -> dict[int, tuple[tuple[RoundSample, ...], ...]]:
         found = {}
-        for row in self._store.closes(study, after=first - 1, limit=count):
-            record = CloseRecord.from_text(row.observed)
+        for row in self._store.list_closes(study, after=first - 1, limit=count):
+            record = CloseRecord.from_text(row.record)
             found[row.round] = tuple(tuple(map(_seen, entries)) for entries in (record.rounds, record.corrected))
         return found
 
@@ -245,9 +247,9 @@ def _line(
         found |= {
             "side": "at_least" if rail.lower else "at_most",
             "at": rail.at.number if same else None,
-            "floor": rail.floor.number if same and rail.floor.relative == rail.at.relative else None,
+            "floor": rail.stop_at.number if same and rail.stop_at.relative == rail.at.relative else None,
             "limit": rail.at.written(),
-            "floor_written": rail.floor.written(),
+            "floor_written": rail.stop_at.written(),
             "judged": basis_text(floor_basis(spec, rail) or "control"),
         }
     return found

@@ -66,7 +66,7 @@ class Sessions:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._secret = store.session_secret().encode()
+        self._secret = store.read_session_secret().encode()
 
     async def meet(self, call: HttpRequest) -> Session:
         """Return who sent a request; a host that is not ours is refused if nobody needs a key."""

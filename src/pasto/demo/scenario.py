@@ -31,20 +31,20 @@ def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together:
     All the intervals hold together with that confidence, or each of them by itself. The horizon of the confirmation was
     set before it began, and this is the one look at it.
     """
-    row = store.study(spec.name)
-    policy = None if row is None else store.policy(row.number, row.version)
+    row = store.read_study(spec.name)
+    policy = None if row is None else store.read_policy(row.number, row.version)
     assert row is not None and policy is not None  # noqa: S101, PT018 -- it has just been confirming
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cells = measure(
             connection,
             store.dialect,
             study=row.number,
             version=row.version,
-            after=policy.after,
-            until=store.high_water(row.number),
+            after=policy.after_sequence,
+            until=store.read_high_water(row.number),
             columns=spec.columns,
         )
-    served = shares(json.loads(policy.text))
+    served = shares(json.loads(policy.document))
     record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
     targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]

@@ -1,7 +1,7 @@
 """Candidate models: from the rounds measured to a posterior over every candidate's means.
 
 `LevelModel` learns the metrics as they are, `ContrastModel` each round's contrasts with its own control. In both,
-candidates are independent, or neighbours share what kernels over the parameters say.
+candidates are independent, or kernels over the parameters correlate neighbours.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from pasto.estimate.sufficient_statistics import (
 
 Kernels = tuple[Kernel, ...] | None
 MAX_PRECISION_RATIO = 1e8
-"""How much more precise than a kernel's prior a measurement counts at most."""
+"""Largest precision of a measurement, relative to that of a kernel's prior."""
 
 
 class CandidateModel(Protocol):
-    """A value that is replaced, never changed."""
+    """Immutable model of all candidates: every method returns a new one."""
 
     @property
     def kernels(self) -> Kernels:
-        """What neighbouring candidates share, component by component; None is nothing."""
+        """Kernels that neighbouring candidates share, one per component; None if candidates are independent."""
         ...
 
     def size(self, cells: RoundMeans) -> RoundMeans:
@@ -64,7 +64,7 @@ class CandidateModel(Protocol):
         ...
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> Self:
-        """Return the model with these kernels, one a component, or none; mixing as in `components`."""
+        """Return the model with these kernels, one per component, or none; mixing as in `components`."""
         ...
 
     def points(self) -> tuple[FloatArray, FloatArray]:
@@ -75,7 +75,7 @@ class CandidateModel(Protocol):
         """Return a mixing (metrics, components) and the points of the components, as in `points`.
 
         The metrics are mixing @ components, whose noise and whose differences between candidates are uncorrelated. So
-        each can be learned by itself without losing what one metric says about another.
+        each can be learned by itself, without losing information that one metric carries about another.
         """
         ...
 
@@ -96,30 +96,30 @@ class CandidateModel(Protocol):
         ...
 
 
-def _sized(cells: RoundMeans, reference: FloatArray | None) -> RoundMeans:
+def _add_units(cells: RoundMeans, reference: FloatArray | None) -> RoundMeans:
     """Return the cells with units, relative to cells of the reference variances if they came with errors only."""
     if cells.units is not None:
         return cells
     if cells.covariances is None:
         return replace(cells, units=np.ones(len(cells.candidates)))
-    known = _reference(cells, cells.covariances) if reference is None else reference
-    count = _measurements(cells)
-    return replace(cells, units=count * relative_units(count[:, None, None] * cells.covariances, known))
+    typical_variances = _typical_variances(cells, cells.covariances) if reference is None else reference
+    count = _measurement_counts(cells)
+    return replace(cells, units=count * relative_units(count[:, None, None] * cells.covariances, typical_variances))
 
 
-def _reference(cells: RoundMeans, covariances: FloatArray) -> FloatArray:
+def _typical_variances(cells: RoundMeans, covariances: FloatArray) -> FloatArray:
     """Return the typical variances of one measurement without units, (metrics,)."""
-    return reference_variances(_measurements(cells)[:, None, None] * covariances)
+    return reference_variances(_measurement_counts(cells)[:, None, None] * covariances)
 
 
-def _measurements(cells: RoundMeans) -> FloatArray:
-    """Return how many measurements each cell averages, (cells,)."""
+def _measurement_counts(cells: RoundMeans) -> FloatArray:
+    """Return the number of measurements that each cell averages, (cells,)."""
     return np.ones(len(cells.candidates)) if cells.measurements is None else cells.measurements
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelModel:
-    """Learns the candidates' metrics as they are."""
+    """Model of the candidates' metrics as they are."""
 
     statistics: SufficientStatistics
     baseline: int | None = None
@@ -131,37 +131,37 @@ class LevelModel:
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
-        """Sort cells without units into sizes."""
-        return _sized(cells, self.reference)
+        """Sort cells without units into size classes."""
+        return _add_units(cells, self.reference)
 
     def add(self, cells: RoundMeans) -> LevelModel:
         """Add the round and learn the prior again."""
         reference = self.reference
         if cells.units is None and cells.covariances is not None and reference is None:
-            reference = _reference(cells, cells.covariances)
+            reference = _typical_variances(cells, cells.covariances)
         units = self.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
         statistics = self.statistics.add(cells.candidates, cells.means, units, cells.covariances)
         return replace(self, statistics=statistics, prior=learn_prior(statistics, self.prior), reference=reference)
 
     def fade(self, factor: float) -> LevelModel:
-        """Old rounds count for less."""
+        """Reduce the weight of old rounds."""
         return replace(self, statistics=self.statistics.fade(factor))
 
     def grow(self, count: int) -> LevelModel:
-        """New candidates have the prior."""
+        """Add candidates that have the prior."""
         return replace(self, statistics=self.statistics.grow(count))
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> LevelModel:
-        """Kernels, or none."""
+        """Set the kernels, or remove them."""
         return replace(self, kernels=kernels, mixing=mixing)
 
     def points(self) -> tuple[FloatArray, FloatArray]:
-        """Each candidate's own mean, counted from the statistics' origin."""
+        """Return each candidate's own mean, counted from the statistics' origin, and its variance."""
         return self._points(np.eye(len(self.statistics.origin)))
 
     def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """By the learned prior and the pooled noise."""
+        """Return the components of the learned prior and the pooled noise."""
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         mixing = uncorrelated_components(regularize(self.statistics.pooled_covariance()), prior.covariance)[0]
         return (mixing, *self._points(mixing))
@@ -174,15 +174,15 @@ class LevelModel:
         return inverse @ statistics.estimates().T, own
 
     def unit_covariance(self) -> FloatArray:
-        """Pooled over candidates and rounds."""
+        """Return the covariance pooled over candidates and rounds."""
         return self.statistics.pooled_covariance()
 
     def overdispersion(self) -> Overdispersion:
-        """Scatter of a candidate's rounds around its mean."""
+        """Compare the scatter of a candidate's rounds around its mean with the stated errors."""
         return Overdispersion.from_ratio(*self.statistics.scatter_ratio())
 
     def posterior(self, features: FloatArray | None) -> Posterior:
-        """Candidate by candidate with full covariance between metrics, or metric by metric with kernels."""
+        """Return independent candidates with correlated metrics or, with kernels, one Gaussian per component."""
         prior = learn_prior(self.statistics) if self.prior is None else self.prior
         if self.kernels is None or features is None:
             return IndependentPosterior.from_statistics(self.statistics, prior)
@@ -190,8 +190,8 @@ class LevelModel:
         estimates, variances = self._points(mixing)
         precision = 1.0 / variances
         origin = np.where(np.isnan(self.statistics.origin), 0.0, self.statistics.origin)
-        known = _with_kernels(self.kernels, features, variances, precision, precision * estimates)
-        return known.transform(mixing, np.eye(len(features)), origin)
+        posterior = _with_kernels(self.kernels, features, variances, precision, precision * estimates)
+        return posterior.transform(mixing, np.eye(len(features)), origin)
 
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value."""
@@ -229,7 +229,7 @@ class LevelModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContrastModel:
-    """Learns candidates' contrasts with the concurrent control; the baseline's own is zero by definition."""
+    """Model of the candidates' contrasts with the concurrent control; the baseline's contrast is zero by definition."""
 
     contrasts: ControlContrasts
     baseline: int
@@ -241,42 +241,42 @@ class ContrastModel:
     """(metrics,): the variances of a cell of relative size 1, if cells came without units."""
 
     def size(self, cells: RoundMeans) -> RoundMeans:
-        """Sort cells without units into sizes."""
-        return _sized(cells, self.reference)
+        """Sort cells without units into size classes."""
+        return _add_units(cells, self.reference)
 
     def add(self, cells: RoundMeans) -> ContrastModel:
         """Add the round and learn the spread of the candidates again."""
         if cells.covariances is None:
             raise MeasurementError(
-                "learning contrasts needs the standard errors (or covariances) of every measurement, the control's "
-                "among them; without them the control's noise cannot be separated from the candidates'"
+                "learning contrasts needs the standard errors or covariances of every measurement, with the control; "
+                "without them the control's noise cannot be separated from that of the candidates"
             )
         reference = self.reference
         if cells.units is None and reference is None:
-            reference = _reference(cells, cells.covariances)
+            reference = _typical_variances(cells, cells.covariances)
         effects = None if self.prior is None else self.prior.posterior(self.contrasts, self.baseline).mean
         contrasts = self.contrasts.add(self.size(cells), self.baseline, effects)
         prior = ContrastPrior.learn(contrasts, self.baseline, self.prior)
         return replace(self, contrasts=contrasts, prior=prior, reference=reference)
 
     def fade(self, factor: float) -> ContrastModel:
-        """Old rounds count for less."""
+        """Reduce the weight of old rounds."""
         return replace(self, contrasts=self.contrasts.fade(factor))
 
     def grow(self, count: int) -> ContrastModel:
-        """New candidates have the prior."""
+        """Add candidates that have the prior."""
         return replace(self, contrasts=self.contrasts.grow(count))
 
     def share(self, kernels: Kernels, mixing: FloatArray | None = None) -> ContrastModel:
-        """Kernels, or none."""
+        """Set the kernels, or remove them."""
         return replace(self, kernels=kernels, mixing=mixing)
 
     def points(self) -> tuple[FloatArray, FloatArray]:
-        """Each candidate's contrast by itself, in contrast units."""
+        """Return each candidate's own contrast, in contrast units, and its variance."""
         return self._points(np.eye(len(self.contrasts.weighted)))
 
     def components(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """By the learned prior and the pooled noise."""
+        """Return the components of the learned prior and the pooled noise."""
         prior = self.prior or ContrastPrior.learn(self.contrasts, self.baseline, None)
         mixing = uncorrelated_components(self.contrasts.noise, prior.covariance)[0]
         return (mixing, *self._points(mixing))
@@ -291,22 +291,22 @@ class ContrastModel:
             return estimates, noise[:, None] / weights
 
     def unit_covariance(self) -> FloatArray:
-        """Pooled over candidates and rounds, in the metrics' own units."""
+        """Return the covariance pooled over candidates and rounds, in the metrics' own units."""
         contrasts = self.contrasts
         level = contrasts.scale_sums / max(float(contrasts.units.sum()), 1e-300)
         scale = np.where(contrasts.percent, level / 100.0, 1.0)
         return np.outer(scale, scale) * contrasts.noise
 
     def overdispersion(self) -> Overdispersion:
-        """Scatter of a round's cells around level and effects."""
+        """Compare the scatter of a round's cells around level and effects with the stated errors."""
         return Overdispersion.from_ratio(*self.contrasts.scatter_ratio())
 
     def posterior(self, features: FloatArray | None) -> JointPosterior:
-        """All candidates jointly, since one control's noise is in all their contrasts."""
+        """Return the joint posterior of all candidates, because one control's noise is in all their contrasts."""
         contrasts = self.contrasts
         if self.kernels is None or features is None:
             prior = self.prior or ContrastPrior.learn(contrasts, self.baseline, None)
-            known = prior.posterior(contrasts, self.baseline)
+            posterior = prior.posterior(contrasts, self.baseline)
         else:
             mixing = np.eye(len(contrasts.weighted)) if self.mixing is None else self.mixing
             inverse = np.asarray(np.linalg.inv(mixing), dtype=float)
@@ -314,11 +314,11 @@ class ContrastModel:
             precision = contrasts.information / noise[:, None, None]
             weighted = inverse @ contrasts.weighted / noise[:, None]
             variances = self._points(mixing)[1]
-            known = _with_kernels(self.kernels, features, variances, precision, weighted, self.baseline)
+            posterior = _with_kernels(self.kernels, features, variances, precision, weighted, self.baseline)
             own = contrasts.component_variances(inverse) / np.square(noise)[:, None]
-            known = known.with_noise(precision, contrasts.evidence_covariance(own))
-            known = known.transform(mixing, np.eye(len(features)), np.zeros(len(mixing)))
-        return contrasts.to_metrics(known)
+            posterior = posterior.with_noise(precision, contrasts.evidence_covariance(own))
+            posterior = posterior.transform(mixing, np.eye(len(features)), np.zeros(len(mixing)))
+        return contrasts.to_metrics(posterior)
 
     def to_saved(self) -> dict[str, Any]:
         """Return a plain JSON value."""
@@ -352,27 +352,29 @@ def _with_kernels(
     variances: FloatArray,
     precision: FloatArray,
     weighted: FloatArray,
-    known: int | None = None,
+    baseline: int | None = None,
 ) -> JointPosterior:
     """Return the posterior under learned kernels, whose parameters are uncertain too.
 
-    `variances` (metrics, candidates) is the noise of each candidate's own estimate. By how much the means move with
-    each error of the parameters is a part of the covariance that candidates share.
+    `variances` (metrics, candidates) is the noise of each candidate's own estimate. The change of the means with each
+    error of the parameters is a part of the covariance that candidates share.
     """
-    posterior = _with_known_kernels(kernels, features, precision, weighted, known)
+    posterior = _with_known_kernels(kernels, features, precision, weighted, baseline)
     metrics, count = posterior.mean.shape
     if count > MAX_SHARED_CANDIDATES:
         return posterior
-    errors = np.array([parameter_errors(*one) for one in zip(kernels, [features] * metrics, variances, strict=True)])
+    errors = np.array(
+        [parameter_errors(kernel, features, noise) for kernel, noise in zip(kernels, variances, strict=True)]
+    )
     columns = []
     for step in errors.transpose(1, 0, 2):
         up, down = (
             _with_known_kernels(
-                tuple(kernel.moved(sign * one) for kernel, one in zip(kernels, step, strict=True)),
+                tuple(kernel.shift_logarithms(sign * shift) for kernel, shift in zip(kernels, step, strict=True)),
                 features,
                 precision,
                 weighted,
-                known,
+                baseline,
             ).mean
             for sign in (1.0, -1.0)
         )
@@ -387,25 +389,30 @@ def _with_known_kernels(
     features: FloatArray,
     precision: FloatArray,
     weighted: FloatArray,
-    known: int | None = None,
+    baseline: int | None = None,
 ) -> JointPosterior:
-    """Return the posterior under given kernels with a free mean; the candidate `known` has the value zero, exactly."""
+    """Return the posterior under given kernels with a free mean; the value of candidate `baseline` is exactly zero."""
     means = np.array([np.full(len(features), kernel.mean) for kernel in kernels])
     covariances = np.array([kernel.covariance(features) for kernel in kernels])
-    covariances += FREE_MEAN_VARIANCE / 100.0 * np.array([k.amplitude + k.nugget for k in kernels])[:, None, None]
-    if known is not None:
-        # Conditioning on that candidate's value: what is left of the prior once it is zero.
-        pivot = covariances[:, known, known][:, None]
-        lean = covariances[:, :, known] / pivot
-        means = means - lean * means[:, [known]]
-        covariances = covariances - lean[:, :, None] * covariances[:, None, :, known]
-        covariances[:, known, :] = covariances[:, :, known] = 0.0
-        means[:, known] = 0.0
+    covariances += (
+        FREE_MEAN_VARIANCE / 100.0 * np.array([kernel.amplitude + kernel.nugget for kernel in kernels])[:, None, None]
+    )
+    if baseline is not None:
+        # Condition the prior on the value zero of that candidate.
+        baseline_variance = covariances[:, baseline, baseline][:, None]
+        slopes = covariances[:, :, baseline] / baseline_variance
+        means = means - slopes * means[:, [baseline]]
+        covariances = covariances - slopes[:, :, None] * covariances[:, None, :, baseline]
+        covariances[:, baseline, :] = covariances[:, :, baseline] = 0.0
+        means[:, baseline] = 0.0
     if precision.ndim == 2:
-        # Measurements ten thousand times better than the prior are as good as exact; more digits would drown the rest.
-        most = MAX_PRECISION_RATIO / np.array([k.amplitude + k.nugget for k in kernels])[:, None]
-        weighted = weighted * most / np.maximum(precision, most)
-        precision = np.minimum(precision, most)
+        # Measurements ten thousand times better than the prior are as good as exact. A higher precision would cost
+        # digits of the rest.
+        max_precision = (
+            MAX_PRECISION_RATIO / np.array([kernel.amplitude + kernel.nugget for kernel in kernels])[:, None]
+        )
+        weighted = weighted * max_precision / np.maximum(precision, max_precision)
+        precision = np.minimum(precision, max_precision)
     return JointPosterior.from_evidence(means, covariances, precision, weighted)
 
 
@@ -414,4 +421,4 @@ def _kernels_to_saved(kernels: Kernels) -> list[dict[str, Any]] | None:
 
 
 def _kernels_from_saved(saved: list[dict[str, Any]] | None) -> Kernels:
-    return None if saved is None else tuple(Kernel(**{**one, "scales": tuple(one["scales"])}) for one in saved)
+    return None if saved is None else tuple(Kernel(**{**kernel, "scales": tuple(kernel["scales"])}) for kernel in saved)

@@ -1,12 +1,12 @@
 """Contrasts with the concurrent control: differences, or percentages, that a round's level does not move.
 
-A round's cells are modelled as mean = level of the round + effect of the candidate + noise, with the effect of the
-baseline zero and the level free. In percent, the round is first divided by its own scale. What all units of a round
-share (the hour, the weekend, a launch elsewhere) is in the level. The noise of the control is in every contrast of its
-round; it is accounted for because the level is estimated together with the effects.
+A round's cells are modelled as mean = level of the round + effect of the candidate + noise. The effect of the
+baseline is zero, and the level is free. In percent, the round is first divided by its own scale. Effects that all units
+of a round share (the hour, the weekend, a launch elsewhere) are in the level. The noise of the control is in every
+contrast of its round; it is accounted for because the level is estimated together with the effects.
 
 Two rules keep the estimates unbiased. Cells are weighted by their units. And a round's scale comes from all its cells,
-never from the control alone: divided by its own control, a round with a low control would show large effects with small
+never from the control alone: divided by its own control, a round with a low control would have large effects with small
 errors (Peelle's puzzle).
 """
 
@@ -31,8 +31,8 @@ from pasto.estimate.posterior import (
 )
 from pasto.estimate.sufficient_statistics import RoundMeans, regularize, shrink_variances
 
-SCALE_STEPS = 2
-"""How often a round's scale and its effects are estimated from each other."""
+SCALE_ESTIMATION_STEPS = 2
+"""Alternating steps that estimate a round's scale and its effects from each other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class ControlContrasts:
     """Sums over rounds that determine the effects θ of all candidates: A θ = b, with the covariance of b noise · A."""
 
     percent: NDArray[np.bool_]
-    """(metrics,): which metrics are contrasted in percent, the others as differences."""
+    """(metrics,): True if the metric is contrasted in percent, False for differences."""
     information: FloatArray
     """(candidates, candidates): A = Σ diag(n) − n nᵀ / Σn over rounds, n being the units of each candidate."""
     weighted: FloatArray
@@ -64,7 +64,7 @@ class ControlContrasts:
     squares: FloatArray
     """(metrics,): Σ n (y − level)²."""
     expected_squares: FloatArray
-    """(metrics,): what each cell's own error lets expect of that if all effects were zero."""
+    """(metrics,): the expectation of `squares` from each cell's own error if all effects were zero."""
     degrees: float
     """Σ cells − 1 over rounds."""
     rounds: float
@@ -92,17 +92,19 @@ class ControlContrasts:
         )
 
     def add(self, cells: RoundMeans, baseline: int, effects: FloatArray | None) -> ControlContrasts:
-        """Return the sums with one more round; `effects` (metrics, candidates) is what is known of θ before it."""
+        """Return the sums with one more round; `effects` (metrics, candidates) is the estimate of θ before it."""
         units, covariances = cells.units, cells.covariances
         assert units is not None and covariances is not None  # noqa: S101, PT018 -- `ContrastModel.add` checks
         if not self.rounds and not (cells.candidates == baseline).any():
-            raise MeasurementError("the first round needs a control to contrast with; tell its assignments too")
+            raise MeasurementError(
+                "the first round needs measurements of the control; pass its assignments to tell() too"
+            )
         scale = self._scale(cells.means, units, None if effects is None else effects[:, cells.candidates])
-        new = self._with_scale(cells, scale)
-        for _ in range(SCALE_STEPS if self.percent.any() else 0):
-            found = new.quick_effects(baseline)[:, cells.candidates]
-            new = self._with_scale(cells, self._scale(cells.means, units, found))
-        return new
+        contrasts = self._with_scale(cells, scale)
+        for _ in range(SCALE_ESTIMATION_STEPS if self.percent.any() else 0):
+            effects_of_cells = contrasts.quick_effects(baseline)[:, cells.candidates]
+            contrasts = self._with_scale(cells, self._scale(cells.means, units, effects_of_cells))
+        return contrasts
 
     def _scale(self, means: FloatArray, units: FloatArray, effects: FloatArray | None) -> FloatArray:
         """Return the level at which a round's cells have the given effects, (metrics,); 1 for differences."""
@@ -119,22 +121,22 @@ class ControlContrasts:
         units, covariances, places = cells.units, cells.covariances, cells.candidates
         assert units is not None and covariances is not None  # noqa: S101, PT018
         total = float(units.sum())
-        # A metric without a single event in the round has no scale: it says nothing about the effects.
+        # A metric without a single event in the round has no scale and carries no information about the effects.
         usable = scale > 0.0
         factor = np.where(usable, np.where(self.percent, 100.0, 1.0) / np.where(usable, scale, 1.0), 0.0)
         centred = factor * (cells.means - (units @ cells.means) / total)
         noise = np.einsum("q,qij->ij", np.square(units), covariances) / total * np.outer(factor, factor)
         if self.rounds and not usable.all():
-            known = self.noise_sums / self.units.sum()
-            noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(known)), noise)
+            pooled_noise = self.noise_sums / self.units.sum()
+            noise = np.where(np.logical_or.outer(~usable, ~usable), np.diag(np.diag(pooled_noise)), noise)
         variances = np.square(factor) * units[:, None] * np.einsum("qii->qi", covariances)
         information, weighted = self.information.copy(), self.weighted.copy()
-        counted, squared, repeats = self.units.copy(), self.squared_units.copy(), self.repeats.copy()
+        unit_sums, squared, repeats = self.units.copy(), self.squared_units.copy(), self.repeats.copy()
         variance_sums, variance_squares = self.variance_sums.copy(), self.variance_squares.copy()
         np.add.at(information, (places, places), units)
         np.add.at(information, (places[:, None], places[None, :]), -np.outer(units, units) / total)
         np.add.at(weighted.T, places, units[:, None] * centred)
-        np.add.at(counted, places, units)
+        np.add.at(unit_sums, places, units)
         np.add.at(squared, places, units)
         np.add.at(repeats, places, 1.0)
         np.add.at(variance_sums, places, units[:, None] * variances)
@@ -143,7 +145,7 @@ class ControlContrasts:
             self.percent,
             information,
             weighted,
-            counted,
+            unit_sums,
             squared,
             self.sums + units @ cells.means,
             self.scale_sums + total * scale,
@@ -177,12 +179,12 @@ class ControlContrasts:
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """Which candidates have been measured at all, (candidates,)."""
+        """(candidates,): True if the candidate has been measured."""
         return np.asarray(self.units > 0, dtype=np.bool_)
 
     @property
     def noise(self) -> FloatArray:
-        """The covariance of one unit in contrast units, (metrics, metrics), pooled over candidates and rounds."""
+        """Covariance of one unit in contrast units, (metrics, metrics), pooled over candidates and rounds."""
         if not self.rounds:
             return np.eye(len(self.weighted))
         pooled = self.noise_sums / self.units.sum()
@@ -208,10 +210,10 @@ class ControlContrasts:
 
         In a round, b = (I − n 1ᵀ / Σn) n y. The mean variance of a round's units is taken to be that of all rounds.
         """
-        mean = (variances @ self.units / max(float(self.units.sum()), 1e-300))[..., None]
-        apart = variances - mean
-        both = variances[..., :, None] + apart[..., None, :]
-        return np.asarray(both * self.information - (apart * self.units)[..., None] * np.eye(len(self.units)))
+        mean_variance = (variances @ self.units / max(float(self.units.sum()), 1e-300))[..., None]
+        deviations = variances - mean_variance
+        sums = variances[..., :, None] + deviations[..., None, :]
+        return np.asarray(sums * self.information - (deviations * self.units)[..., None] * np.eye(len(self.units)))
 
     def _constant_variance(self) -> FloatArray:
         """Return a small variance for metrics that never varied within any cell, (metrics,)."""
@@ -219,7 +221,7 @@ class ControlContrasts:
         return np.square(np.where(level > 0, 1e-3 * level, 1.0))
 
     def quick_effects(self, baseline: int) -> FloatArray:
-        """Return a shrunken estimate of the effects, (metrics, candidates), for the scale of a round."""
+        """Return a shrunk estimate of the effects, (metrics, candidates), for the scale of a round."""
         noise = np.diag(self.noise)
         prior = ContrastPrior.learn(self, baseline, None, steps=1)
         spread = np.maximum(np.diag(prior.covariance), 1e-300)
@@ -231,12 +233,12 @@ class ControlContrasts:
         return np.clip(effects, -90.0, None)
 
     def scatter_ratio(self) -> tuple[FloatArray, float]:
-        """Return the residual scatter of cells over what their errors let expect, (metrics,), and its degrees."""
+        """Return the residual scatter of cells over its expectation from their errors, (metrics,), and its degrees."""
         fitted = self.squared_units[self.measured] / self.units[self.measured]  # 1 each if nothing fades
-        lost = float(fitted.sum() - fitted.mean()) if len(fitted) else 0.0
-        degrees = self.degrees - lost
+        fitted_degrees = float(fitted.sum() - fitted.mean()) if len(fitted) else 0.0
+        degrees = self.degrees - fitted_degrees
         noise = np.diag(self.noise_sums) / max(float(self.units.sum()), 1e-300)
-        expected = self.expected_squares - lost * noise
+        expected = self.expected_squares - fitted_degrees * noise
         if degrees < 1.0:
             return np.full(len(self.weighted), np.nan), max(degrees, 0.0)
         inverse = np.linalg.pinv(self.information[np.ix_(self.measured, self.measured)], hermitian=True)
@@ -247,8 +249,8 @@ class ControlContrasts:
     def to_metrics(self, posterior: JointPosterior) -> JointPosterior:
         """Return a posterior over effects in the metrics' own units, at the average level of the units measured.
 
-        The level is the mean over all units less the average effect of what they were served, so its error nearly
-        cancels against that of the effects.
+        The level is the mean over all units less the average effect of the candidates served. Its error nearly cancels
+        against that of the effects.
         """
         total = max(float(self.units.sum()), 1e-300)
         shares, average = self.units / total, self.sums / total
@@ -304,7 +306,7 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContrastPrior:
-    """Candidates' effects are drawn from N(m, covariance) with m unknown; the effect of the baseline is zero."""
+    """Prior of the candidates' effects: N(m, covariance) with m unknown; the effect of the baseline is zero."""
 
     covariance: FloatArray
     """(metrics, metrics)."""
@@ -314,36 +316,38 @@ class ContrastPrior:
         cls, contrasts: ControlContrasts, baseline: int, start: ContrastPrior | None, steps: int = 3
     ) -> ContrastPrior:
         """Return the prior that makes the contrasts most likely, by a few steps of EM from `start`."""
-        chosen = contrasts.measured.copy()
-        chosen[baseline] = False
-        if not chosen.any():
+        measured_others = contrasts.measured.copy()
+        measured_others[baseline] = False
+        if not measured_others.any():
             return cls(np.diag(np.diag(contrasts.noise))) if start is None else start
-        weights = np.diag(contrasts.information)[chosen]
-        raw = contrasts.weighted[:, chosen] / weights
+        weights = np.diag(contrasts.information)[measured_others]
+        estimates = contrasts.weighted[:, measured_others] / weights
         noise = np.diag(contrasts.noise)[:, None] / weights
-        count = int(chosen.sum())
-        guess = noise[:, 0]
+        count = int(measured_others.sum())
+        variances = noise[:, 0]
         if count > 1:
-            guess = np.maximum(raw.var(axis=1, ddof=1) - noise.mean(axis=1), 0.1 * noise.mean(axis=1))
-        prior = cls(np.diag(guess)) if start is None else start
-        # In directions in which candidates hardly differ, the spread is at least a part of their noise.
-        typical = contrasts.noise / float(np.median(weights))
+            variances = np.maximum(estimates.var(axis=1, ddof=1) - noise.mean(axis=1), 0.1 * noise.mean(axis=1))
+        prior = cls(np.diag(variances)) if start is None else start
+        # The spread is at least a part of the noise in directions in which candidates hardly differ.
+        typical_noise = contrasts.noise / float(np.median(weights))
         for _ in range(steps):
             posterior = prior.posterior(contrasts, baseline)
             mixing = posterior.mixing
             assert mixing is not None  # noqa: S101
-            means = posterior.mean[:, chosen]
-            apart = means - means.mean(axis=1, keepdims=True)
-            own = posterior.covariances[:, chosen][:, :, chosen]
-            within = np.einsum("mkk->m", own) - own.sum(axis=(1, 2)) / count
-            scatter = apart @ apart.T + (mixing * within) @ mixing.T
-            prior = cls(regularize((scatter + PRIOR_CANDIDATES * typical) / (max(count - 1, 1) + PRIOR_CANDIDATES)))
+            means = posterior.mean[:, measured_others]
+            deviations = means - means.mean(axis=1, keepdims=True)
+            covariances = posterior.covariances[:, measured_others][:, :, measured_others]
+            posterior_scatter = np.einsum("mkk->m", covariances) - covariances.sum(axis=(1, 2)) / count
+            scatter = deviations @ deviations.T + (mixing * posterior_scatter) @ mixing.T
+            prior = cls(
+                regularize((scatter + PRIOR_CANDIDATES * typical_noise) / (max(count - 1, 1) + PRIOR_CANDIDATES))
+            )
         return prior
 
     def posterior(self, contrasts: ControlContrasts, baseline: int) -> JointPosterior:
         """Return the posterior of the effects, in contrast units.
 
-        Noise and prior are diagonal in the same components, so that one Gaussian a component is exact.
+        Noise and prior are diagonal in the same components, so one Gaussian per component is exact.
         """
         mixing, variances = uncorrelated_components(contrasts.noise, self.covariance)
         count = contrasts.weighted.shape[1]
@@ -358,23 +362,23 @@ class ContrastPrior:
         weighted = inverse @ contrasts.weighted
         precision = np.broadcast_to(contrasts.information, (len(variances), count, count))
         known = JointPosterior.from_evidence(np.zeros_like(weighted), prior, precision, weighted)
-        shared = self._learned_moves(contrasts, others, known, mixing)
+        shared = self._covariance_columns(contrasts, others, known, mixing)
         # A candidate's noise may be larger or smaller than the pooled one, whose variance is 1 in every component.
         own = contrasts.component_variances(inverse)
         known = known.with_noise(precision, contrasts.evidence_covariance(own))
         return JointPosterior(mixing @ known.mean, known.covariances, mixing, shared)
 
-    def _learned_moves(
-        self, contrasts: ControlContrasts, others: NDArray[np.bool_], known: JointPosterior, mixing: FloatArray
+    def _covariance_columns(
+        self, contrasts: ControlContrasts, others: NDArray[np.bool_], posterior: JointPosterior, mixing: FloatArray
     ) -> FloatArray | None:
-        """Return by how much the effects move with the error of the learned covariance, (candidates, metrics, rank)."""
+        """Return the change of the effects with each error of the learned covariance, (candidates, metrics, rank)."""
         measured = others & contrasts.measured
         if not measured.any() or len(others) > MAX_SHARED_CANDIDATES:
             return None
         weights = np.diag(contrasts.information)[measured]
         noises = contrasts.noise / weights[:, None, None]
         errors = learned_covariance_errors(self.covariance, noises, contrasts.noise / float(np.median(weights)))
-        effects = (mixing @ known.mean).T
-        apart = np.where(measured[:, None], effects - effects[others].mean(axis=0), 0.0)
-        moves = covariance_moves(self.covariance, errors, apart)
-        return np.asarray(np.einsum("im,mkl,jm,ljr->kir", mixing, known.covariances, mixing, moves, optimize=True))
+        effects = (mixing @ posterior.mean).T
+        deviations = np.where(measured[:, None], effects - effects[others].mean(axis=0), 0.0)
+        moves = covariance_moves(self.covariance, errors, deviations)
+        return np.asarray(np.einsum("im,mkl,jm,ljr->kir", mixing, posterior.covariances, mixing, moves, optimize=True))

@@ -1,4 +1,4 @@
-"""Gaussian processes over the parameters: kernels, one a metric, learned from the measurements."""
+"""Gaussian processes over the parameters: one kernel per metric, learned from the measurements."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pasto.arrays import FloatArray
 from pasto.errors import MissingExtraError
 
 MIN_CANDIDATES = 8
-"""Candidates measured before kernels are tried."""
+"""Measured candidates from which kernels are tried."""
 MAX_FITTED_CANDIDATES = 300
-"""Candidates that kernels are learned from: the best measured ones."""
+"""Largest number of candidates that kernels are learned from: those with the least noise."""
 DERIVATIVE_STEP = 1e-3
 """Step of a logarithm by which kernels are differentiated."""
 NUGGET_WIDTH = 2.0
@@ -28,22 +28,22 @@ NUGGET_WIDTH = 2.0
 
 @dataclass(frozen=True, slots=True)
 class NuggetPrior:
-    """What is expected of a nugget, relative to the variance of the estimates, before anything is measured."""
+    """Prior of a nugget, relative to the variance of the estimates."""
 
-    middle: float
-    expected: bool
-    """Whether kernels carry the nugget's posterior mean, or the likeliest nugget."""
+    median: float
+    uses_posterior_mean: bool
+    """True if kernels use the nugget's posterior mean, False for the most likely nugget."""
 
 
-SMOOTH = NuggetPrior(0.01, expected=False)
-"""For points of a continuous space, over which metrics change gradually."""
-ROUGH = NuggetPrior(0.05, expected=True)
-"""For given candidates, which may differ in more than their parameters."""
+SMOOTH_NUGGET = NuggetPrior(0.01, uses_posterior_mean=False)
+"""Prior for points of a continuous space, over which metrics change gradually."""
+ROUGH_NUGGET = NuggetPrior(0.05, uses_posterior_mean=True)
+"""Prior for given candidates, which may differ in more than their parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """mean + amplitude · Matérn-5/2 over scaled distances + nugget of each candidate's own.
+    """Kernel: mean + amplitude · Matérn-5/2 over scaled distances + nugget of each candidate's own.
 
     >>> import numpy as np
     >>> kernel = Kernel(mean=0.0, amplitude=2.0, nugget=0.5, scales=(0.3,))
@@ -53,62 +53,73 @@ class Kernel:
 
     mean: float
     amplitude: float
-    """The variance that neighbours share."""
+    """Variance that neighbours share."""
     nugget: float
-    """The variance that they do not."""
+    """Variance that they do not share."""
     scales: tuple[float, ...]
-    """One length a dimension."""
+    """One length per dimension."""
 
     def covariance(self, features: FloatArray) -> FloatArray:
-        """Between all candidates, (candidates, candidates)."""
+        """Return the covariance between all candidates, (candidates, candidates)."""
         shared = self.between(features, features)
         shared[np.diag_indices_from(shared)] += self.nugget
         return shared
 
-    def moved(self, step: FloatArray) -> Kernel:
+    def shift_logarithms(self, step: FloatArray) -> Kernel:
         """Return the kernel with its logarithms of amplitude, lengths and nugget moved, (2 + dimensions,)."""
         amplitude, *factors, nugget = np.exp(step).tolist()
         scales = tuple(scale * factor for scale, factor in zip(self.scales, factors, strict=True))
         return Kernel(self.mean, self.amplitude * amplitude, self.nugget * nugget, scales)
 
     def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """What the points of two sets share, (left, right)."""
+        """Return the shared covariance between the points of two sets, (left, right)."""
         scales = np.array(self.scales)
-        one, two = left / scales, right / scales
-        squares = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1) - 2.0 * one @ two.T
-        steps = sqrt(5.0) * np.sqrt(np.maximum(squares, 0.0))
-        return np.asarray(self.amplitude * (1.0 + steps + steps**2 / 3.0) * np.exp(-steps))
+        scaled_left, scaled_right = left / scales, right / scales
+        squared_distances = (
+            np.sum(scaled_left**2, axis=1)[:, None]
+            + np.sum(scaled_right**2, axis=1)
+            - 2.0 * scaled_left @ scaled_right.T
+        )
+        distances = sqrt(5.0) * np.sqrt(np.maximum(squared_distances, 0.0))
+        return np.asarray(self.amplitude * (1.0 + distances + distances**2 / 3.0) * np.exp(-distances))
 
 
 def fit_kernels(
-    features: FloatArray, estimates: FloatArray, noises: FloatArray, nugget_prior: NuggetPrior = SMOOTH
+    features: FloatArray, estimates: FloatArray, noises: FloatArray, nugget_prior: NuggetPrior = SMOOTH_NUGGET
 ) -> tuple[Kernel, ...]:
-    """One kernel a metric, by marginal likelihood with each measurement's own noise.
+    """Return one kernel per metric, by marginal likelihood with each measurement's own noise.
 
     `features` (candidates, dimensions); `estimates` and `noises`, the variances of the estimates, (metrics,
-    candidates), infinite where nothing was measured.
+    candidates), infinite if nothing was measured.
     """
-    regressor, parts = _library()
-    chosen = _measured(noises)
+    regressor, kernel_types = _load_library()
+    measured = _select_measured(noises)
     kernels = []
-    for values, variances in zip(estimates[:, chosen], noises[:, chosen], strict=True):
+    for values, variances in zip(estimates[:, measured], noises[:, measured], strict=True):
         weights = 1.0 / (variances + np.median(variances) + 1e-300)
-        centre = float(weights @ values / weights.sum())
-        size = float(np.std(values)) or 1.0
-        shape = parts.ConstantKernel(1.0, (1e-3, 1e3)) * parts.Matern(
+        mean = float(weights @ values / weights.sum())
+        standard_deviation = float(np.std(values)) or 1.0
+        kernel = kernel_types.ConstantKernel(1.0, (1e-3, 1e3)) * kernel_types.Matern(
             np.full(features.shape[1], 0.5), (0.03, 30.0), nu=2.5
-        ) + parts.WhiteKernel(0.01, (1e-6, 1.0))
+        ) + kernel_types.WhiteKernel(0.01, (1e-6, 1.0))
         model = regressor(
-            shape, alpha=np.maximum(variances / size**2, 1e-8), optimizer=partial(_likely, nugget_prior=nugget_prior)
+            kernel,
+            alpha=np.maximum(variances / standard_deviation**2, 1e-8),
+            optimizer=partial(_fit_parameters, nugget_prior=nugget_prior),
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a scale at its bound is an answer, not a fault
-            model.fit(features[chosen], (values - centre) / size)
+            warnings.simplefilter("ignore")  # a scale at its bound is a valid result
+            model.fit(features[measured], (values - mean) / standard_deviation)
         amplitude, *scales, nugget = np.exp(model.kernel_.theta)
-        if nugget_prior.expected:
+        if nugget_prior.uses_posterior_mean:
             nugget = _expected_nugget(model, nugget_prior)
         kernels.append(
-            Kernel(centre, float(amplitude * size**2), float(nugget * size**2), tuple(float(scale) for scale in scales))
+            Kernel(
+                mean,
+                float(amplitude * standard_deviation**2),
+                float(nugget * standard_deviation**2),
+                tuple(float(scale) for scale in scales),
+            )
         )
     return tuple(kernels)
 
@@ -116,44 +127,45 @@ def fit_kernels(
 def _expected_nugget(model: Any, nugget_prior: NuggetPrior) -> float:
     """Return the posterior mean of the nugget, the other parameters being those fitted.
 
-    The likeliest nugget is often near zero although a few noisy measurements cannot exclude a large one. Its mean keeps
-    the posterior of each candidate wide enough for that.
+    The most likely nugget is often near zero although a few noisy measurements cannot exclude a large one. Its mean
+    gives the posterior of each candidate enough width for that.
     """
     theta = model.kernel_.theta.copy()
     grid = np.linspace(np.log(1e-4), 0.0, 24)
-    logs = np.empty(len(grid))
-    for place, nugget in enumerate(grid):
+    log_posteriors = np.empty(len(grid))
+    for index, nugget in enumerate(grid):
         theta[-1] = nugget
-        logs[place] = (
-            model.log_marginal_likelihood(theta) - 0.5 * ((nugget - np.log(nugget_prior.middle)) / NUGGET_WIDTH) ** 2
+        log_posteriors[index] = (
+            model.log_marginal_likelihood(theta) - 0.5 * ((nugget - np.log(nugget_prior.median)) / NUGGET_WIDTH) ** 2
         )
-    weights = np.exp(logs - logs.max())
+    weights = np.exp(log_posteriors - log_posteriors.max())
     return float(weights @ np.exp(grid) / weights.sum())
 
 
-def _likely(
+def _fit_parameters(
     cost: Callable[[FloatArray], tuple[float, FloatArray]],
     start: FloatArray,
     bounds: FloatArray,
     *,
     nugget_prior: NuggetPrior,
 ) -> tuple[FloatArray, float]:
-    """The parameters (logarithms) of least cost, with a prior that keeps a few noisy measurements from extremes.
+    """Return the parameters (logarithms) of least cost, under a prior that prevents extreme values.
 
-    An amplitude like the spread, lengths of about half a range and more where there are many dimensions, which then
-    can each matter only a little, and a small nugget: all within a factor of about three, more for the nugget.
+    The prior expects an amplitude like the spread, lengths of about half a range and a small nugget. Each is expected
+    within a factor of about three, the nugget within more. Lengths grow with the number of dimensions, because each
+    of many dimensions can matter only a little.
     """
     dimensions = len(start) - 2
-    centre = np.array([0.0, *np.log([0.5 * np.sqrt(dimensions)] * dimensions), np.log(nugget_prior.middle)])
-    width = _prior_widths(dimensions)
+    prior_median = np.array([0.0, *np.log([0.5 * np.sqrt(dimensions)] * dimensions), np.log(nugget_prior.median)])
+    prior_width = _prior_widths(dimensions)
 
-    def total(parameters: FloatArray) -> tuple[float, FloatArray]:
-        value, slope = cost(parameters)
-        apart = (parameters - centre) / width
-        return value + 0.5 * float(apart @ apart), slope + apart / width
+    def penalized_cost(parameters: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = cost(parameters)
+        deviation = (parameters - prior_median) / prior_width
+        return value + 0.5 * float(deviation @ deviation), gradient + deviation / prior_width
 
-    found = minimize(total, start, jac=True, bounds=bounds.tolist())
-    return found.x, float(found.fun)
+    result = minimize(penalized_cost, start, jac=True, bounds=bounds.tolist())
+    return result.x, float(result.fun)
 
 
 def _prior_widths(dimensions: int) -> FloatArray:
@@ -172,57 +184,63 @@ def parameter_errors(kernel: Kernel, features: FloatArray, variances: FloatArray
     inverse = np.linalg.inv(kernel.covariance(points) + np.diag(variances[measured]))
     steps = DERIVATIVE_STEP * np.eye(len(widths))
     slopes = [
-        inverse @ (kernel.moved(step).covariance(points) - kernel.moved(-step).covariance(points)) for step in steps
+        inverse @ (kernel.shift_logarithms(step).covariance(points) - kernel.shift_logarithms(-step).covariance(points))
+        for step in steps
     ]
     information = np.einsum("aij,bji->ab", slopes, slopes) / (8.0 * DERIVATIVE_STEP**2)
     return np.asarray(np.linalg.cholesky(np.linalg.inv(information + np.diag(widths**-2.0))).T)
 
 
-def held_out(covariance: FloatArray, mean: float, values: FloatArray, variances: FloatArray) -> float:
-    """The log density of every measurement as predicted from all the others."""
+def held_out_log_density(covariance: FloatArray, mean: float, values: FloatArray, variances: FloatArray) -> float:
+    """Return the log density of every measurement as predicted from all the others."""
     inverse = np.linalg.inv(covariance + np.diag(variances))
-    pull = inverse @ (values - mean)
-    spread = 1.0 / np.diag(inverse)
-    return float(-0.5 * np.sum(np.log(2 * np.pi * spread) + np.square(pull) * spread))
+    weighted_residuals = inverse @ (values - mean)
+    predictive_variances = 1.0 / np.diag(inverse)
+    return float(
+        -0.5 * np.sum(np.log(2 * np.pi * predictive_variances) + np.square(weighted_residuals) * predictive_variances)
+    )
 
 
 def choose_kernels(features: FloatArray, estimates: FloatArray, noises: FloatArray) -> tuple[Kernel, ...] | None:
-    """Kernels, where they predict held-out candidates better than a common mean and spread do; otherwise None.
+    """Return kernels if they predict held-out candidates better than a common mean and spread do, otherwise None.
 
-    Better by more than the lengths they have to choose: on candidates without structure those alone win a little.
+    The gain must exceed half a unit per length: on candidates without structure, fitted lengths alone gain a little.
     """
-    chosen = _measured(noises)
-    if len(chosen) < max(MIN_CANDIDATES, 2 * features.shape[1] + 4):
+    measured = _select_measured(noises)
+    if len(measured) < max(MIN_CANDIDATES, 2 * features.shape[1] + 4):
         return None
-    kernels = fit_kernels(features, estimates, noises, ROUGH)
-    advantage = 0.0
-    for kernel, values, variances in zip(kernels, estimates[:, chosen], noises[:, chosen], strict=True):
-        shared = held_out(kernel.covariance(features[chosen]), kernel.mean, values, variances)
-        spreads = float(np.var(values)) * np.linspace(0.05, 1.0, 20)
-        alone = max(held_out(spread * np.eye(len(chosen)), kernel.mean, values, variances) for spread in spreads)
-        advantage += shared - alone
-    return kernels if advantage > 0.5 * sum(len(kernel.scales) for kernel in kernels) else None
+    kernels = fit_kernels(features, estimates, noises, ROUGH_NUGGET)
+    gain = 0.0
+    for kernel, values, variances in zip(kernels, estimates[:, measured], noises[:, measured], strict=True):
+        kernel_density = held_out_log_density(kernel.covariance(features[measured]), kernel.mean, values, variances)
+        candidate_variances = float(np.var(values)) * np.linspace(0.05, 1.0, 20)
+        independent_density = max(
+            held_out_log_density(variance * np.eye(len(measured)), kernel.mean, values, variances)
+            for variance in candidate_variances
+        )
+        gain += kernel_density - independent_density
+    return kernels if gain > 0.5 * sum(len(kernel.scales) for kernel in kernels) else None
 
 
-def _measured(noises: FloatArray) -> NDArray[np.intp]:
-    """The candidates measured in every metric, the best measured ones where there are many."""
-    total = np.where(np.isfinite(noises).all(axis=0), noises.sum(axis=0), np.inf)
-    seen = np.flatnonzero(np.isfinite(total))
-    if len(seen) > MAX_FITTED_CANDIDATES:
-        seen = np.sort(seen[np.argsort(total[seen], kind="stable")[:MAX_FITTED_CANDIDATES]])
-    return seen
+def _select_measured(noises: FloatArray) -> NDArray[np.intp]:
+    """Return the candidates measured in every metric: those with the least noise if there are many."""
+    total_noise = np.where(np.isfinite(noises).all(axis=0), noises.sum(axis=0), np.inf)
+    measured = np.flatnonzero(np.isfinite(total_noise))
+    if len(measured) > MAX_FITTED_CANDIDATES:
+        measured = np.sort(measured[np.argsort(total_noise[measured], kind="stable")[:MAX_FITTED_CANDIDATES]])
+    return measured
 
 
-def available() -> bool:
-    """Whether the library behind this file is installed."""
+def is_available() -> bool:
+    """Return True if scikit-learn, which fits the kernels, is installed."""
     try:
-        _library()
+        _load_library()
     except MissingExtraError:
         return False
     return True
 
 
-def _library() -> tuple[Any, Any]:
+def _load_library() -> tuple[Any, Any]:
     try:
         from sklearn import gaussian_process
     except ImportError as error:

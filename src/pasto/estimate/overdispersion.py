@@ -1,7 +1,7 @@
-"""Overdispersion: whether repeats scatter more between rounds than their stated errors allow.
+"""Overdispersion: repeats that scatter more between rounds than their stated errors allow.
 
-It exposes errors that were computed too small, rows that are not independent (several rows of one user), and rounds in
-which all candidates shift together.
+The check finds errors that were computed too small, rows that are not independent (several rows of one user), and
+rounds in which all candidates shift together.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from scipy.special import chdtrc
 from pasto.arrays import FloatArray
 
 MAX_ERROR_FACTOR = 1.5
-"""Understatement of the standard errors from which nothing is certified."""
+"""Factor of understated standard errors from which nothing is certified."""
 FALSE_ALARM_RATE = 0.005
-"""Chance per metric and look that right errors raise the alarm, whatever the factor."""
+"""Chance per metric and look that correct errors raise the alarm, for any factor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overdispersion:
-    """By which factor the errors of each metric are too small, judged by the scatter of repeats."""
+    """Factors by which the errors of each metric are too small, estimated from the scatter of repeats."""
 
     factors: FloatArray
-    """(metrics,): √(observed scatter / expected scatter); NaN if it cannot be judged."""
+    """(metrics,): √(observed scatter / expected scatter); NaN if it cannot be estimated."""
     degrees: float
-    """Degrees of freedom behind them."""
+    """Degrees of freedom of the factors."""
 
     @classmethod
     def from_ratio(cls, ratio: FloatArray, degrees: float) -> Overdispersion:
@@ -41,7 +41,7 @@ class Overdispersion:
 
     @property
     def raised(self) -> NDArray[np.bool_]:
-        """Which metrics' errors are too small by MAX_ERROR_FACTOR or more, beyond chance."""
+        """(metrics,): True if a metric's errors are too small by MAX_ERROR_FACTOR or more, beyond chance."""
         ratio = np.nan_to_num(np.square(self.factors))
         chance = chdtrc(max(self.degrees, 1e-9), ratio * self.degrees)
         return np.asarray((ratio >= MAX_ERROR_FACTOR**2) & (chance < FALSE_ALARM_RATE))

@@ -12,15 +12,15 @@ from pasto.arrays import FloatArray
 from pasto.estimate.sufficient_statistics import SufficientStatistics, regularize
 
 MAX_SHARED_CANDIDATES = 500
-"""Candidates up to which the prior mean is uncertain; beyond, its variance is about 1/K of theirs and left out."""
+"""Candidates up to which the prior mean is uncertain; beyond, its variance is about 1/K of theirs and is ignored."""
 PRIOR_CANDIDATES = 2.0
-"""How many candidates the prior of the spread between candidates counts for; it is centred at their noise."""
+"""Candidates that the prior of the spread between candidates counts for; it is centred at their noise."""
 FREE_MEAN_VARIANCE = 1e4
-"""Prior variance of a mean that all candidates share, relative to their own: so large that it says nothing."""
+"""Prior variance of a mean that all candidates share, relative to their own: large enough to carry no information."""
 
 
 class Posterior(Protocol):
-    """A joint Gaussian over the true means, (metrics, candidates)."""
+    """Joint Gaussian over the true means, (metrics, candidates)."""
 
     @property
     def mean(self) -> FloatArray:
@@ -50,7 +50,7 @@ class Posterior(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndependentPosterior:
-    """Candidates that share nothing but, if `shared` is given, the uncertainty of the prior mean.
+    """Posterior of candidates that share nothing except, if `shared` is given, the uncertainty of the prior mean.
 
     Metrics of one candidate are correlated.
 
@@ -75,20 +75,22 @@ class IndependentPosterior:
         """
         parts = prior.components(statistics)
         means = np.einsum("sk,ski->ki", parts.shares, parts.means)
-        apart = parts.means - means
+        deviations = parts.means - means
         covariances = np.einsum("sk,skij->kij", parts.shares, parts.covariances)
-        covariances += np.einsum("sk,ski,skj->kij", parts.shares, apart, apart)
+        covariances += np.einsum("sk,ski,skj->kij", parts.shares, deviations, deviations)
         origin = np.where(np.isnan(statistics.origin), 0.0, statistics.origin)
         shared = None
         if len(covariances) <= MAX_SHARED_CANDIDATES:
             root = np.linalg.cholesky(regularize(prior.mean_covariance))
             shared = np.einsum("sk,skij->kij", parts.shares, parts.loadings) @ root
-            moves = [
+            covariance_shifts = [
                 covariance_moves(regularize(scale * prior.covariance), scale * prior.covariance_errors, values)
                 for scale, values in zip(prior.scales, parts.means - prior.mean, strict=True)
             ]
-            learned = np.einsum("sk,skij,skjr->kir", parts.shares, parts.covariances, np.array(moves))
-            shared = np.concatenate([shared, learned], axis=2)
+            covariance_columns = np.einsum(
+                "sk,skij,skjr->kir", parts.shares, parts.covariances, np.array(covariance_shifts)
+            )
+            shared = np.concatenate([shared, covariance_columns], axis=2)
         return cls((means + origin).T.copy(), covariances, shared)
 
     def take(self, places: NDArray[np.intp]) -> IndependentPosterior:
@@ -104,14 +106,14 @@ class IndependentPosterior:
         return np.asarray(self.mean + np.einsum("kij,njk->nik", factors, noise))
 
     def variances(self, rows: FloatArray) -> FloatArray:
-        """Each candidate's own row · covariance · row, and its part of the shared one."""
+        """Return each candidate's own row · covariance · row plus its part of the shared one."""
         own = np.einsum("gi,kij,gj->gk", rows, self.covariances, rows)
         if self.shared is not None:
             own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
         return np.asarray(own)
 
     def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
-        """√(Σ w_k² v_k + ‖Σ w_k s_k‖²)."""
+        """Return √(Σ w_k² v_k + ‖Σ w_k s_k‖²)."""
         own = np.einsum("i,kij,j->k", row, self.covariances, row)
         total = np.square(weights) @ own
         if self.shared is not None:
@@ -119,7 +121,7 @@ class IndependentPosterior:
         return np.asarray(np.sqrt(total))
 
     def factor(self, row: FloatArray) -> FloatArray:
-        """The diagonal √v, with the shared columns after it."""
+        """Return the diagonal √v, with the shared columns after it."""
         own = np.sqrt(np.einsum("i,kij,j->k", row, self.covariances, row))
         if self.shared is None:
             return np.asarray(own)
@@ -128,14 +130,14 @@ class IndependentPosterior:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointPosterior:
-    """Correlated candidates: metric by metric, or component by component, one Gaussian over all candidates.
+    """Posterior of correlated candidates: one Gaussian over all candidates per metric, or per component.
 
     The means are mixing @ components; without a mixing the components are the metrics. Memory is quadratic in the
     candidates.
 
     >>> import numpy as np
     >>> posterior = JointPosterior(np.zeros((1, 2)), np.array([[[1.0, 1.0], [1.0, 1.0]]]))
-    >>> float(posterior.spread(np.ones(1), np.array([1.0, -1.0])))           # what both share cancels in a contrast
+    >>> float(posterior.spread(np.ones(1), np.array([1.0, -1.0])))           # a shared part cancels in a contrast
     0.0
     """
 
@@ -159,18 +161,18 @@ class JointPosterior:
         """
         count = mean.shape[1]
         if precision.ndim == 2:
-            product, pull = covariances * precision[:, None, :], weighted - precision * mean
+            product, residual = covariances * precision[:, None, :], weighted - precision * mean
         else:
             product = covariances @ precision
-            pull = weighted - np.einsum("mij,mj->mi", precision, mean)
+            residual = weighted - np.einsum("mij,mj->mi", precision, mean)
         posterior = np.linalg.solve(np.eye(count) + product, covariances)
         posterior = 0.5 * (posterior + posterior.transpose(0, 2, 1))
-        return cls(mean + np.einsum("mij,mj->mi", posterior, pull), posterior)
+        return cls(mean + np.einsum("mij,mj->mi", posterior, residual), posterior)
 
     def with_noise(self, precision: FloatArray, actual: FloatArray) -> JointPosterior:
-        """Return the posterior with the errors that its estimates have if the noise is not what `precision` says.
+        """Return the posterior with the errors of its estimates if the noise differs from that implied by `precision`.
 
-        `actual` is the covariance of the weighted evidence, which was taken to be `precision`; both are (components,
+        `actual` is the covariance of the weighted evidence, which was assumed to be `precision`. Both are (components,
         candidates, candidates). The weights of the evidence, and so the estimates, stay.
         """
         return replace(self, covariances=self.covariances + self.covariances @ (actual - precision) @ self.covariances)
@@ -205,14 +207,14 @@ class JointPosterior:
         return np.asarray(self.mean + (moved if self.mixing is None else self.mixing @ moved))
 
     def variances(self, rows: FloatArray) -> FloatArray:
-        """Σ row_m² C_m[k, k], and the candidate's part of the shared covariance."""
+        """Return Σ row_m² C_m[k, k] plus the candidate's part of the shared covariance."""
         own = np.square(self._mixed(rows)) @ np.maximum(np.einsum("mkk->mk", self.covariances), 0.0)
         if self.shared is not None:
             own = own + np.square(np.einsum("gi,kir->gkr", rows, self.shared)).sum(axis=2)
         return np.asarray(own)
 
     def spread(self, row: FloatArray, weights: FloatArray) -> FloatArray:
-        """√(Σ row_m² wᵀ C_m w + ‖Σ w_k s_k‖²)."""
+        """Return √(Σ row_m² wᵀ C_m w + ‖Σ w_k s_k‖²)."""
         quadratic = np.einsum("...i,mij,...j->...m", weights, self.covariances, weights)
         total = np.maximum(quadratic @ np.square(self._mixed(row)), 0.0)
         if self.shared is not None:
@@ -220,7 +222,7 @@ class JointPosterior:
         return np.asarray(np.sqrt(total))
 
     def factor(self, row: FloatArray) -> FloatArray:
-        """The symmetric root of Σ row_m² C_m and the shared covariance, (candidates, candidates)."""
+        """Return the symmetric root of Σ row_m² C_m plus the shared covariance, (candidates, candidates)."""
         total = np.einsum("m,mij->ij", np.square(self._mixed(row)), self.covariances)
         if self.shared is not None:
             columns = np.einsum("i,kir->kr", row, self.shared)
@@ -233,7 +235,7 @@ class JointPosterior:
 
 
 def _with_shared(noise: FloatArray, loading: FloatArray) -> FloatArray:
-    """Return normals (count, metrics, candidates) that also carry a shared covariance, whitened by each one's own.
+    """Return normals (count, metrics, candidates) that also carry a shared covariance, whitened by the own covariances.
 
     With W the loading (candidates, metrics, rank): (I + W Wᵀ)^(1/2) = I + W Q Wᵀ, where Q has the rank of W.
     """
@@ -272,23 +274,23 @@ def uncorrelated_components(noise: FloatArray, covariance: FloatArray) -> tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PosteriorComponents:
-    """The posterior of every candidate under each scale of the prior."""
+    """Posteriors of every candidate under each scale of the prior."""
 
     shares: FloatArray
-    """(scales, candidates): how likely each scale is, summing to one over scales."""
+    """(scales, candidates): probability of each scale, summing to one over scales."""
     means: FloatArray
     """(scales, candidates, metrics)."""
     covariances: FloatArray
     """(scales, candidates, metrics, metrics)."""
     loadings: FloatArray
-    """(scales, candidates, metrics, metrics): by how much the means move with the prior mean."""
+    """(scales, candidates, metrics, metrics): derivative of the means by the prior mean."""
     log_likelihoods: FloatArray
-    """(scales, candidates): of what was measured, up to a constant of the candidate; 0 if unmeasured."""
+    """(scales, candidates): log likelihood of the measurements, up to a constant of the candidate; 0 if unmeasured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """Candidates' mean vectors are drawn from N(mean, covariance), or from a mixture of several scales of it.
+    """Prior of the candidates' mean vectors: N(mean, covariance), or a mixture of several scales of it.
 
     One Gaussian is too wide for candidates that are nearly alike and too narrow for a few that are far off. The mean is
     counted from the statistics' origin and is itself known up to mean_covariance.
@@ -300,7 +302,7 @@ class Prior:
     scales: FloatArray = field(default_factory=lambda: np.ones(1))
     """(scales,): factors of the covariance."""
     shares: FloatArray = field(default_factory=lambda: np.ones(1))
-    """(scales,): how likely each is."""
+    """(scales,): probability of each scale."""
     covariance_errors: FloatArray = field(default_factory=lambda: np.zeros((0, 1, 1)))
     """(directions, metrics, metrics): the error of the covariance, see `learned_covariance_errors`; none if known."""
 
@@ -308,8 +310,8 @@ class Prior:
         """Return the posterior of every candidate under each scale."""
         precision, weighted = statistics.likelihood()
         measured = statistics.measured
-        apart = statistics.estimates() - self.mean
-        means, covariances, loadings, logs = [], [], [], []
+        deviations = statistics.estimates() - self.mean
+        means, covariances, loadings, log_likelihoods = [], [], [], []
         for scale in self.scales:
             inverse = np.linalg.inv(regularize(scale * self.covariance))
             covariance = np.linalg.inv(precision + inverse)
@@ -317,45 +319,51 @@ class Prior:
             means.append(np.einsum("kij,kj->ki", covariance, weighted + inverse @ self.mean))
             covariances.append(covariance)
             loadings.append(loading)
-            # Log density of the estimate, N(mean, noise + scale · covariance), up to what all scales have in common.
-            fit = np.einsum("ki,kij,kj->k", apart, precision @ loading, apart) if len(self.scales) > 1 else 0.0
-            logs.append(np.where(measured, 0.5 * (np.linalg.slogdet(loading)[1] - fit), 0.0))
-        weights = np.array(logs) + np.log(np.maximum(self.shares, 1e-300))[:, None]
+            # Log density of the estimate, N(mean, noise + scale · covariance), up to a constant common to all scales.
+            fit = (
+                np.einsum("ki,kij,kj->k", deviations, precision @ loading, deviations) if len(self.scales) > 1 else 0.0
+            )
+            log_likelihoods.append(np.where(measured, 0.5 * (np.linalg.slogdet(loading)[1] - fit), 0.0))
+        weights = np.array(log_likelihoods) + np.log(np.maximum(self.shares, 1e-300))[:, None]
         shares = np.exp(weights - weights.max(axis=0))
         return PosteriorComponents(
-            shares / shares.sum(axis=0), np.array(means), np.array(covariances), np.array(loadings), np.array(logs)
+            shares / shares.sum(axis=0),
+            np.array(means),
+            np.array(covariances),
+            np.array(loadings),
+            np.array(log_likelihoods),
         )
 
 
 SCALES = np.array([1.0 / 16.0, 0.25, 1.0, 4.0])
 """Scales of a prior covariance for candidates of unequal spread; the third is the Gaussian itself."""
 SCALE_COUNTS = np.array([0.5, 0.5, 4.0, 0.5])
-"""Candidates that speak for each scale before any are measured."""
+"""Prior number of candidates of each scale, before any is measured."""
 MIN_SCALE_EVIDENCE = 6.0
-"""How much likelier (in logarithms) several scales must make the measurements before they replace one Gaussian."""
+"""Gain in log likelihood from which several scales replace one Gaussian."""
 MIN_SCALED_CANDIDATES = 10
 """Candidates measured before several scales are tried."""
-SCALE_STEPS = 3
-"""Steps of EM for the shares of the scales, each round."""
+SCALE_EM_STEPS = 3
+"""EM steps for the shares of the scales, per round."""
 
 
 def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, steps: int = 8) -> Prior:
     """Return the prior that makes the candidates' observations most likely, by a few steps of EM from `start`.
 
     The covariance carries an inverse-Wishart prior that counts like PRIOR_CANDIDATES candidates. It is centred at the
-    noise of a typical candidate, in all directions alike: where candidates differ in a few directions only, a prior as
-    wide as the metrics' own spread would believe noise in all others, and the best blend would be chosen by it.
+    noise of a typical candidate, in all directions alike. If candidates differ in a few directions only, a prior as
+    wide as the metrics' own spread would take noise for signal in all others, and noise would choose the best blend.
     """
     precision, weighted = statistics.likelihood()
     measured = statistics.measured
-    width = precision.shape[-1]
+    metrics = precision.shape[-1]
     if not measured.any():
-        return Prior(np.zeros(width), np.eye(width), np.eye(width)) if start is None else start
+        return Prior(np.zeros(metrics), np.eye(metrics), np.eye(metrics)) if start is None else start
     precision, weighted = precision[measured], weighted[measured]
     estimates = statistics.estimates()[measured]
     noises = np.asarray(np.linalg.inv(precision), dtype=float)
     count = len(estimates)
-    typical = statistics.pooled_covariance() / float(np.median(statistics.units[measured]))
+    typical_noise = statistics.pooled_covariance() / float(np.median(statistics.units[measured]))
     mean = estimates.mean(axis=0) if start is None else start.mean
     covariance = np.diag(_excess_variance(estimates, noises)) if start is None else start.covariance
     for _ in range(steps):
@@ -363,73 +371,74 @@ def learn_prior(statistics: SufficientStatistics, start: Prior | None = None, st
         covariances = np.linalg.inv(precision + inverse)
         means = np.einsum("kij,kj->ki", covariances, weighted + inverse @ mean)
         mean = means.mean(axis=0)
-        apart = means - mean
-        scatter = covariances.sum(axis=0) + apart.T @ apart
-        covariance = regularize((scatter + PRIOR_CANDIDATES * typical) / (count + PRIOR_CANDIDATES))
+        deviations = means - mean
+        scatter = covariances.sum(axis=0) + deviations.T @ deviations
+        covariance = regularize((scatter + PRIOR_CANDIDATES * typical_noise) / (count + PRIOR_CANDIDATES))
     mean_covariance = np.linalg.inv(np.linalg.inv(covariance + noises).sum(axis=0))
-    errors = learned_covariance_errors(covariance, noises, typical)
-    plain = Prior(mean, covariance, mean_covariance, covariance_errors=errors)
-    return _with_scales(statistics, plain, noises, start)
+    errors = learned_covariance_errors(covariance, noises, typical_noise)
+    single = Prior(mean, covariance, mean_covariance, covariance_errors=errors)
+    return _with_scales(statistics, single, noises, start)
 
 
 def learned_covariance_errors(covariance: FloatArray, noises: FloatArray, typical: FloatArray) -> FloatArray:
     """Return the error of a learned prior covariance as directions E_j, (directions, metrics, metrics).
 
-    The covariance is Σ, known up to the random symmetric matrix Σ_j ε_j E_j with independent standard normals ε_j. They
-    come from the Fisher information of candidates whose estimates have covariances V_k = Σ + noises_k, in directions A
-    and B ½ Σ_k tr(V_k⁻¹ A V_k⁻¹ B); the inverse-Wishart prior adds PRIOR_CANDIDATES candidates of typical noise.
+    The covariance is Σ, known up to the random symmetric matrix Σ_j ε_j E_j with independent standard normals ε_j. The
+    directions come from the Fisher information of candidates whose estimates have covariances V_k = Σ + noises_k. In
+    directions A and B it is ½ Σ_k tr(V_k⁻¹ A V_k⁻¹ B). The inverse-Wishart prior adds PRIOR_CANDIDATES candidates of
+    typical noise.
     """
     root = np.linalg.cholesky(regularize(covariance + typical))
     rows, columns = np.triu_indices(len(root))
     basis = np.zeros((len(rows), *root.shape))
     basis[np.arange(len(rows)), rows, columns] = basis[np.arange(len(rows)), columns, rows] = 1.0
     basis = root @ basis @ root.T
-    whole = np.concatenate([noises, typical[None]]) + covariance
+    estimate_covariances = np.concatenate([noises, typical[None]]) + covariance
     counts = np.append(np.ones(len(noises)), PRIOR_CANDIDATES)
-    products = np.linalg.inv(whole)[:, None] @ basis  # (candidates, directions, metrics, metrics)
+    products = np.linalg.inv(estimate_covariances)[:, None] @ basis  # (candidates, directions, metrics, metrics)
     information = 0.5 * np.einsum("k,kaij,kbji->ab", counts, products, products, optimize=True)
     return np.asarray(np.einsum("ab,aij->bij", np.linalg.cholesky(np.linalg.inv(information)), basis))
 
 
-def covariance_moves(covariance: FloatArray, errors: FloatArray, apart: FloatArray) -> FloatArray:
+def covariance_moves(covariance: FloatArray, errors: FloatArray, deviations: FloatArray) -> FloatArray:
     """Return Σ⁻¹ E_j Σ⁻¹ (θ_k − m), (candidates, metrics, directions).
 
-    Times the posterior covariance it is by how much the posterior means move if the prior covariance Σ moves by E_j.
-    `apart` (candidates, metrics) are the posterior means less their prior mean.
+    Times the posterior covariance, it is the change of the posterior means if the prior covariance Σ changes by E_j.
+    `deviations` (candidates, metrics) are the posterior means less their prior mean.
     """
     inverse = np.linalg.inv(covariance)
-    return np.asarray(np.einsum("ij,rjl,kl->kir", inverse, errors, apart @ inverse, optimize=True))
+    return np.asarray(np.einsum("ij,rjl,kl->kir", inverse, errors, deviations @ inverse, optimize=True))
 
 
-def _with_scales(statistics: SufficientStatistics, plain: Prior, noises: FloatArray, start: Prior | None) -> Prior:
+def _with_scales(statistics: SufficientStatistics, single: Prior, noises: FloatArray, start: Prior | None) -> Prior:
     """Return the prior with several scales, if they explain the measurements clearly better than one Gaussian."""
     measured = statistics.measured
     if measured.sum() < MIN_SCALED_CANDIDATES:
-        return plain
+        return single
     shares = SCALE_COUNTS / SCALE_COUNTS.sum()
     if start is not None and len(start.shares) == len(SCALES):
         shares = start.shares
-    prior = replace(plain, scales=SCALES, shares=shares)
+    prior = replace(single, scales=SCALES, shares=shares)
     estimates = statistics.estimates()[measured]
-    weights = np.array([np.linalg.inv(scale * plain.covariance + noises) for scale in SCALES])
-    for _ in range(SCALE_STEPS):
+    weights = np.array([np.linalg.inv(scale * single.covariance + noises) for scale in SCALES])
+    for _ in range(SCALE_EM_STEPS):
         parts = prior.components(statistics)
         counts = parts.shares[:, measured].sum(axis=1) + SCALE_COUNTS
-        # Candidates that are nearly alike say most about where the mean lies.
-        pulls = np.einsum("sk,skij->kij", parts.shares[:, measured], weights)
-        mean_covariance = np.linalg.inv(pulls.sum(axis=0))
-        mean = mean_covariance @ np.einsum("kij,kj->i", pulls, estimates)
+        # Candidates that are nearly alike carry most information about the mean.
+        precisions = np.einsum("sk,skij->kij", parts.shares[:, measured], weights)
+        mean_covariance = np.linalg.inv(precisions.sum(axis=0))
+        mean = mean_covariance @ np.einsum("kij,kj->i", precisions, estimates)
         prior = replace(prior, mean=mean, mean_covariance=mean_covariance, shares=counts / counts.sum())
-    mixed = _log_likelihood(prior, statistics)
-    single = _log_likelihood(replace(plain, scales=SCALES, shares=np.eye(len(SCALES))[2]), statistics)
-    return prior if mixed - single > MIN_SCALE_EVIDENCE else plain
+    mixture_log_likelihood = _log_likelihood(prior, statistics)
+    single_log_likelihood = _log_likelihood(replace(single, scales=SCALES, shares=np.eye(len(SCALES))[2]), statistics)
+    return prior if mixture_log_likelihood - single_log_likelihood > MIN_SCALE_EVIDENCE else single
 
 
 def _log_likelihood(prior: Prior, statistics: SufficientStatistics) -> float:
-    """Return the log likelihood of all estimates, up to what all priors have in common."""
+    """Return the log likelihood of all estimates, up to a constant common to all priors."""
     logs = prior.components(statistics).log_likelihoods + np.log(np.maximum(prior.shares, 1e-300))[:, None]
-    top = logs.max(axis=0)
-    return float((top + np.log(np.exp(logs - top).sum(axis=0)))[statistics.measured].sum())
+    maximum = logs.max(axis=0)
+    return float((maximum + np.log(np.exp(logs - maximum).sum(axis=0)))[statistics.measured].sum())
 
 
 def _excess_variance(estimates: FloatArray, noises: FloatArray) -> FloatArray:

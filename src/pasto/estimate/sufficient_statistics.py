@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 
 SIZE_CLASS_FACTOR = 100.0
-"""Cells without units are sorted into sizes that differ by this factor; smaller differences are taken for noise."""
+"""Factor between the size classes of cells without units; smaller differences are taken for noise."""
 
 VARIANCE_NOISE_MARGIN = 4.0
-"""How many times the noise of candidates' variances must be exceeded by their spread before it counts as real."""
+"""Multiple of the noise of candidates' variances that their spread must exceed before it counts as real."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,16 +29,16 @@ class RoundMeans:
     means: FloatArray
     """(cells, metrics)."""
     units: FloatArray | None = None
-    """(cells,): None if only errors, or nothing, are known of the cells' sizes."""
+    """(cells,): None if the cells came with errors only, or with neither."""
     covariances: FloatArray | None = None
     """(cells, metrics, metrics): of the means."""
     measurements: FloatArray | None = None
-    """(cells,): how many measurements without units each cell averages; None is one each."""
+    """(cells,): number of measurements without units that each cell averages; None is one each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlMeans:
-    """What one round's control measured: its mean and that mean's covariance."""
+    """Mean of one round's control, and the covariance of that mean."""
 
     mean: FloatArray
     """(metrics,)."""
@@ -51,7 +51,7 @@ class ControlMeans:
 class SufficientStatistics:
     """Sums over the observations of every candidate.
 
-    Means are counted from `origin`, the first observation, so that a metric of mean 1e6 and deviation 1 loses nothing.
+    Means are counted from `origin`, the first observation. A metric of mean 1e6 and deviation 1 then loses no digits.
     Memory is linear in the candidates.
     """
 
@@ -101,21 +101,21 @@ class SufficientStatistics:
         """Return the statistics with one more round of cells, (cells, metrics) each."""
         origin = means[0] if np.isnan(self.origin).any() else self.origin
         centred = means - origin
-        new = {name: getattr(self, name).copy() for name in _SUMS}
-        np.add.at(new["units"], candidates, units)
-        np.add.at(new["sums"], candidates, units[:, None] * centred)
-        np.add.at(new["repeats"], candidates, 1.0)
-        np.add.at(new["squared_units"], candidates, units)
-        new["squares"] += np.einsum("q,qi,qj->ij", units, centred, centred)
+        totals = {name: getattr(self, name).copy() for name in _SUMS}
+        np.add.at(totals["units"], candidates, units)
+        np.add.at(totals["sums"], candidates, units[:, None] * centred)
+        np.add.at(totals["repeats"], candidates, 1.0)
+        np.add.at(totals["squared_units"], candidates, units)
+        totals["squares"] += np.einsum("q,qi,qj->ij", units, centred, centred)
         if covariances is not None:
             per_unit = units[:, None, None] * covariances
             variances = np.einsum("qii->qi", per_unit)
-            np.add.at(new["known_units"], candidates, units)
-            np.add.at(new["known_repeats"], candidates, 1.0)
-            np.add.at(new["covariance_sums"], candidates, units[:, None, None] * per_unit)
-            np.add.at(new["variance_squares"], candidates, units[:, None] * np.square(variances))
-            new["expected_scatter"] += variances.sum(axis=0)
-        return SufficientStatistics(origin=origin, **new)
+            np.add.at(totals["known_units"], candidates, units)
+            np.add.at(totals["known_repeats"], candidates, 1.0)
+            np.add.at(totals["covariance_sums"], candidates, units[:, None, None] * per_unit)
+            np.add.at(totals["variance_squares"], candidates, units[:, None] * np.square(variances))
+            totals["expected_scatter"] += variances.sum(axis=0)
+        return SufficientStatistics(origin=origin, **totals)
 
     def fade(self, factor: float) -> SufficientStatistics:
         """Return the same statistics at a fraction of their weight."""
@@ -135,7 +135,7 @@ class SufficientStatistics:
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """Which candidates have been measured at all, (candidates,)."""
+        """(candidates,): True if the candidate has been measured."""
         return np.asarray(self.units > 0, dtype=np.bool_)
 
     def estimates(self) -> FloatArray:
@@ -145,58 +145,60 @@ class SufficientStatistics:
     def pooled_covariance(self) -> FloatArray:
         """Return the covariance of one unit over all candidates, (metrics, metrics).
 
-        From the covariances that came with the observations. Metrics whose errors are all zero, and observations
-        without errors, use the scatter of repeats instead.
+        It comes from the covariances that came with the observations. Metrics whose errors are all zero, and
+        observations without errors, use the scatter of repeats instead.
         """
-        known = float(self.known_units.sum())
+        stated_units = float(self.known_units.sum())
         scatter = self.repeat_covariance()
-        if not known:
+        if not stated_units:
             return scatter
-        stated = self.covariance_sums.sum(axis=0) / known
-        silent = np.diag(stated) <= 0.0
-        if silent.any():
-            stated = np.where(np.logical_or.outer(silent, silent), np.diag(np.diag(scatter)), stated)
+        stated = self.covariance_sums.sum(axis=0) / stated_units
+        without_errors = np.diag(stated) <= 0.0
+        if without_errors.any():
+            stated = np.where(np.logical_or.outer(without_errors, without_errors), np.diag(np.diag(scatter)), stated)
         return np.asarray(stated)
 
     def unit_covariances(self) -> FloatArray:
         """Return the covariance of one unit of each candidate, (candidates, metrics, metrics).
 
-        Variances are each candidate's own, drawn toward the pooled one; correlations are the pooled ones.
+        Variances are each candidate's own, shrunk toward the pooled one; correlations are the pooled ones.
         """
         pooled = self.pooled_covariance()
         variances = np.diag(pooled)
         sums = np.einsum("kii->ki", self.covariance_sums)
-        shrunken = shrink_variances(variances, self.known_units, self.known_repeats, sums, self.variance_squares)
-        scales = np.sqrt(shrunken / np.where(variances > 0, variances, 1.0))
-        mixed = scales[:, :, None] * scales[:, None, :] * pooled
-        stated = self.known_units[:, None, None]
-        unstated = (self.units - self.known_units)[:, None, None]
-        total = np.maximum(stated + unstated, 1e-300)
-        if unstated.any():
-            mixed = np.where(total > 1e-300, (stated * mixed + unstated * self.repeat_covariance()) / total, pooled)
-        return regularize(mixed)
+        shrunk = shrink_variances(variances, self.known_units, self.known_repeats, sums, self.variance_squares)
+        scales = np.sqrt(shrunk / np.where(variances > 0, variances, 1.0))
+        covariances = scales[:, :, None] * scales[:, None, :] * pooled
+        stated_units = self.known_units[:, None, None]
+        other_units = (self.units - self.known_units)[:, None, None]
+        total = np.maximum(stated_units + other_units, 1e-300)
+        if other_units.any():
+            covariances = np.where(
+                total > 1e-300, (stated_units * covariances + other_units * self.repeat_covariance()) / total, pooled
+            )
+        return regularize(covariances)
 
     def repeat_covariance(self) -> FloatArray:
         """Return the covariance of one unit from the scatter of candidates' repeats, (metrics, metrics).
 
-        Without repeats nothing separates noise from differences between candidates: half of the scatter is then counted
-        as noise, like one more repeat. Correlations are drawn toward none by metrics + 1 repeats' worth.
+        Without repeats nothing separates noise from differences between candidates. Half of the scatter is then counted
+        as noise, like one more repeat. Correlations are shrunk toward zero with the weight of metrics + 1 repeats.
         """
         width = len(self.origin)
         measured = self.measured
         if not measured.any():
             return np.eye(width)
         within = self._scatter()
-        freedom = max(0.0, float((self.repeats[measured] - 1.0).sum()))
-        centre = self.sums[measured].sum(axis=0) / self.units.sum()
-        spread = self.squares / self.units.sum() - np.outer(centre, centre)
-        typical = float(self.units[measured].sum() / self.repeats[measured].sum())
-        least = np.maximum(np.diag(spread), 1e-12 * centre**2)
-        constant = np.where(self.origin != 0.0, 1e-6 * self.origin, 1.0) ** 2
-        share = 0.5 * typical * np.where(least > 0.0, least, constant)
-        guess = np.diag((np.maximum(np.diag(within), 0.0) + share) / (freedom + 1.0))
-        strength = width + 1.0
-        return regularize((within + strength * guess) / (freedom + strength))
+        degrees = max(0.0, float((self.repeats[measured] - 1.0).sum()))
+        overall_mean = self.sums[measured].sum(axis=0) / self.units.sum()
+        spread = self.squares / self.units.sum() - np.outer(overall_mean, overall_mean)
+        units_per_repeat = float(self.units[measured].sum() / self.repeats[measured].sum())
+        metric_variance = np.maximum(np.diag(spread), 1e-12 * overall_mean**2)
+        constant_variance = np.where(self.origin != 0.0, 1e-6 * self.origin, 1.0) ** 2
+        noise_scatter = 0.5 * units_per_repeat * np.where(metric_variance > 0.0, metric_variance, constant_variance)
+        prior_covariance = np.diag((np.maximum(np.diag(within), 0.0) + noise_scatter) / (degrees + 1.0))
+        prior_repeats = width + 1.0
+        return regularize((within + prior_repeats * prior_covariance) / (degrees + prior_repeats))
 
     def _scatter(self) -> FloatArray:
         """Return Σ n (x − x̄_k)(x − x̄_k)ᵀ, the scatter of repeats around their candidate's mean."""
@@ -204,20 +206,20 @@ class SufficientStatistics:
         return np.asarray(self.squares - np.einsum("k,ki,kj->ij", self.units[self.measured], estimates, estimates))
 
     def scatter_ratio(self) -> tuple[FloatArray, float]:
-        """Return the scatter of repeats over what the stated errors let expect, (metrics,), and its degrees of freedom.
+        """Return the scatter of repeats over its expectation from the stated errors, (metrics,), and its degrees.
 
-        About 1 if the errors are right; NaN if some observation came without errors, or none was repeated.
+        The ratio is about 1 if the errors are right, and NaN if an observation had no errors or none was repeated.
         """
         divisor = np.where(self.measured, self.units, 1.0)
-        fitted = self.squared_units / divisor  # what the estimate takes of its own observations: 1 if nothing fades
-        freedom = float(np.maximum(self.repeats - fitted, 0.0).sum())
-        if freedom < 1.0 or (self.known_units < self.units).any():
-            return np.full(len(self.origin), np.nan), freedom
-        own = np.einsum("kii->ki", self.covariance_sums) / divisor[:, None]
-        lost = fitted @ own
-        expected = self.expected_scatter - lost
+        fitted = self.squared_units / divisor  # degrees of freedom that the estimate uses: 1 if nothing fades
+        degrees = float(np.maximum(self.repeats - fitted, 0.0).sum())
+        if degrees < 1.0 or (self.known_units < self.units).any():
+            return np.full(len(self.origin), np.nan), degrees
+        variances = np.einsum("kii->ki", self.covariance_sums) / divisor[:, None]
+        fitted_scatter = fitted @ variances
+        expected = self.expected_scatter - fitted_scatter
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), freedom
+            return np.where(expected > 0.0, np.diag(self._scatter()) / expected, np.nan), degrees
 
     def likelihood(self) -> tuple[FloatArray, FloatArray]:
         """Return each candidate's precision matrix and precision times its estimate, (candidates, metrics, …)."""
@@ -253,26 +255,26 @@ _SUMS = (
 def shrink_variances(
     pooled: FloatArray, units: FloatArray, repeats: FloatArray, sums: FloatArray, squares: FloatArray
 ) -> FloatArray:
-    """Return the variance of one unit of each candidate, (candidates, metrics), drawn toward the pooled ones.
+    """Return the variance of one unit of each candidate, (candidates, metrics), shrunk toward the pooled ones.
 
     `pooled` is (metrics,). `sums` and `squares` are Σ n v and Σ n v² over a candidate's cells, v being a cell's sample
-    variance. A candidate's variance is drawn the further, the more v scatters from round to round against what
-    separates the candidates (empirical Bayes). A cell in which an event never happened has a sample variance of 0. It
-    is not taken as exact: the pooled variance counts like one more cell.
+    variance. The shrinkage grows with the scatter of v from round to round, relative to the differences between
+    candidates (empirical Bayes). A cell in which an event never happened has a sample variance of 0. It is not taken
+    as exact: the pooled variance counts like one more cell.
     """
     measured = units > 0
-    freedom = float(np.maximum(repeats - 1.0, 0.0).sum())
+    degrees = float(np.maximum(repeats - 1.0, 0.0).sum())
     count = int(measured.sum())
     divisor = np.where(measured, units, 1.0)[:, None]
     own = sums / divisor
     weights = np.zeros(sums.shape)
-    if count >= 2 and freedom >= 1.0:
+    if count >= 2 and degrees >= 1.0:
         within = np.maximum(squares - units[:, None] * np.square(own), 0.0)
         # Variance of a unit's variance. Heavy tails make its estimate too small more often than not, hence the margin.
-        noise = VARIANCE_NOISE_MARGIN * within.sum(axis=0) / freedom
-        centre = (units @ own) / units.sum()
-        apart = (units[:, None] * np.square(own - centre))[measured].sum(axis=0)
-        spread = np.maximum(apart - (count - 1) * noise, 0.0) / (units.sum() - np.square(units).sum() / units.sum())
+        noise = VARIANCE_NOISE_MARGIN * within.sum(axis=0) / degrees
+        overall_mean = (units @ own) / units.sum()
+        scatter = (units[:, None] * np.square(own - overall_mean))[measured].sum(axis=0)
+        spread = np.maximum(scatter - (count - 1) * noise, 0.0) / (units.sum() - np.square(units).sum() / units.sum())
         with np.errstate(divide="ignore", invalid="ignore"):
             weights = spread / (spread + noise / divisor)
         weights = np.where(measured[:, None] & np.isfinite(weights) & own.any(axis=0), weights, 0.0)
@@ -283,7 +285,7 @@ def relative_units(covariances: FloatArray, reference: FloatArray) -> FloatArray
     """Return the units of cells that came with errors only, relative to a cell with the reference variances.
 
     A cell's own variance must not decide its weight, but a cell of 100 units should not count like one of 10,000. So
-    cells are sorted into sizes a factor of 100 apart, by the geometric mean of their variances over the metrics.
+    cells are sorted into size classes a factor of 100 apart, by the geometric mean of their variances over metrics.
 
     >>> import numpy as np
     >>> variances = np.array([1.0, 1.7, 0.6, 90.0, 0.0])
@@ -307,7 +309,7 @@ def reference_variances(covariances: FloatArray) -> FloatArray:
 def regularize(covariances: FloatArray) -> FloatArray:
     """Return covariances made safely invertible: the diagonal grows by a millionth of the metric's own variance.
 
-    A metric that did not vary has no variance of its own: it takes a part of the largest.
+    A metric that did not vary has no variance of its own and takes a part of the largest.
 
     >>> import numpy as np
     >>> regularize(np.array([[1.0, 1.0], [1.0, 1.0]])).round(9).tolist()
@@ -315,5 +317,5 @@ def regularize(covariances: FloatArray) -> FloatArray:
     """
     diagonal = np.einsum("...ii->...i", covariances)
     largest = diagonal.max(axis=-1, keepdims=True)
-    floor = np.where(diagonal > 0.0, 1e-6 * diagonal, 1e-12 * np.where(largest > 0.0, largest, 1.0))
-    return np.asarray(covariances + floor[..., None] * np.eye(covariances.shape[-1]))
+    ridge = np.where(diagonal > 0.0, 1e-6 * diagonal, 1e-12 * np.where(largest > 0.0, largest, 1.0))
+    return np.asarray(covariances + ridge[..., None] * np.eye(covariances.shape[-1]))

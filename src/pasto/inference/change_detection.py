@@ -181,9 +181,9 @@ def bounded_evidence_since(
 ) -> tuple[FloatArray, ChangeDetectorState]:
     """The same for a bounded process: evidence beyond θ since some round.
 
-    >>> from pasto.inference.betting import Range, pulls_of_mean
+    >>> from pasto.inference.betting import ValueRange, mean_increments
     >>> rate = np.concatenate([np.full(40, 0.5), np.full(10, 0.2)])
-    >>> pulls = pulls_of_mean(np.full(50, 100.0), rate, 100 * rate * (1 - rate), Range(0, 1), upward=False)
+    >>> pulls = mean_increments(np.full(50, 100.0), rate, 100 * rate * (1 - rate), ValueRange(0, 1), upward=False)
     >>> evidence, starts = bounded_evidence_since(pulls, 0.4)
     >>> bool(evidence[39] > np.log(20)), bool(evidence[-1] > np.log(20)), starts.likely().item()
     (False, True, 40)

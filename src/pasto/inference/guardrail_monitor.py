@@ -69,11 +69,11 @@ def watch_guardrails(
     how long every round lasted; without it, each counts as a whole day.
 
     >>> from pasto.inference import Quantity
-    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
     >>> means = {("control", 0): 1.0, ("learner", 1): 0.6}
     >>> cells = [CellMoments(*key, 200, (mean,), ((200.0,),)) for key, mean in means.items()]
-    >>> record = recorded([MeasuredRound(version, shares, cells) for version in range(4)])
+    >>> record = record_rounds([MeasuredRound(version, shares, cells) for version in range(4)])
     >>> [verdict.state for verdict in watch_guardrails(record, [StopLevel("likes", Quantity(0), -0.05, relative=True)])]
     ['breach']
     """
@@ -255,7 +255,7 @@ class GuardrailMonitor:
     def read(cls, written: Mapping[str, Any]) -> GuardrailMonitor:
         """What `written` made.
 
-        >>> GuardrailMonitor.read(Vigil().written()).seen
+        >>> GuardrailMonitor.read(GuardrailMonitor().written()).seen
         (False, False)
         """
         pooled, held = written["pooled"], written["held"]

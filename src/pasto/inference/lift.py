@@ -130,14 +130,15 @@ def estimate_lifts(
     was served is then also told by an interval that needs no large numbers. Where one record holds a whole phase,
     because units stay in their arm, `elapsed` is how many rounds it has run.
 
-    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
     >>> def told(level):
     ...     return [
     ...         CellMoments("control", 0, 2000, (level,), ((2000.0,),)),
     ...         CellMoments("learner", 1, 2000, (1.05 * level,), ((2000.0,),)),
     ...     ]
-    >>> record = recorded([MeasuredRound(number, shares, told(level)) for number, level in enumerate([10.0, 14.0])])
+    >>> rounds = [MeasuredRound(number, shares, told(level)) for number, level in enumerate([10.0, 14.0])]
+    >>> record = record_rounds(rounds)
     >>> print(estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0])
     learner: watch_time rose by 5.00% (+4.27% to +5.73%, 95% at any look)
     """

@@ -43,11 +43,11 @@ def find_winners(
 ) -> ComparisonWinners:
     """Which candidates of an arm beat the control in one metric; `leave_out` is the baseline's own index.
 
-    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.2, ("learner", 1): 0.4, ("learner", 2): 0.4}
     >>> levels = {("control", 0): 5.0, ("learner", 1): 5.01, ("learner", 2): 5.6}
     >>> cells = [CellMoments(*key, 1000, (level,), ((1000.0,),)) for key, level in levels.items()]
-    >>> found = find_winners(recorded([MeasuredRound(n, shares, cells) for n in range(5)]), Quantity(0))
+    >>> found = find_winners(record_rounds([MeasuredRound(n, shares, cells) for n in range(5)]), Quantity(0))
     >>> found.best, found.winners, found.winner
     (2, (2,), 2)
     """

@@ -53,12 +53,12 @@ class SampleRatioCheck:
 def check_sample_ratio(record: RoundRecord, alarm: float = ALARM) -> SampleRatioCheck:
     """Compare a study's counts with the shares its units were drawn with.
 
-    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, recorded
+    >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.5, ("learner", 1): 0.5}
     >>> def cell(arm, candidate, units):
     ...     return CellMoments(arm, candidate, units, (0.0,), ((0.0,),))
     >>> rounds = [MeasuredRound(1, shares, [cell("control", 0, 5000), cell("learner", 1, 4500)])]
-    >>> found = check_sample_ratio(recorded(rounds))
+    >>> found = check_sample_ratio(record_rounds(rounds))
     >>> found.alarm, found.suspect, round(found.left, 2)
     (True, ('learner', 1), 0.9)
     """

@@ -1,15 +1,17 @@
 """Sender check: find the sender whose units depart from those of the others, at every look.
 
-A sender may have any level and any users. Two things must agree with the other senders all the same:
+A sender may have any level and any users. Three things are tested all the same:
 
-- its shares over cells, with the shares that the policy draws;
-- its effects, the means of its cells around its own level, with the others' effects in the same rounds.
+- its shares over cells, against the shares that the policy draws;
+- its effects, the means of its cells around its own level, against the others' effects in the same rounds: over all
+  rounds together, and over recent rounds, which are not diluted by honest rounds before them;
+- its level in the last round, against its own level before, moved as the others' level moved.
 
 Effects may differ between senders for good reasons. An effect therefore departs only if it lies outside the range from
 none to twice the others' effect, scaled by the senders' levels, by more than a slack. One who moves a candidate's mean
 by the difference between candidates with a tenth of all units needs ten times that difference.
 
-Both tests hold over all looks and all senders together: the i-th sender and the t-th look get 1/(i (i + 1)) and
+All tests hold over all looks and all senders together: the i-th sender and the t-th look get 1/(i (i + 1)) and
 1/(t (t + 1)) of the allowed false alarms.
 """
 
@@ -29,10 +31,16 @@ CellKey = tuple[str, int]
 MAX_FALSE_EFFECTS = 0.002
 MAX_FALSE_SHARES = 0.0005
 """The largest chances of a false alarm over a whole study, for one way of telling senders apart."""
+ALL_ROUNDS_PART, RECENT_PART, LEVEL_PART = 0.5, 0.25, 0.25
+"""Parts of the false alarms of effects: over all rounds, over recent rounds, and of levels."""
+RECENT_DECAY = 0.6
+"""Weight of a round in the sums of recent rounds, relative to the round after it."""
 MAX_EFFECT_FACTOR = 2.0
 """How many times the others' effect a sender's effect may be."""
 MAX_LEVEL_FACTOR = 5.0
 """How far effects are scaled with a sender's level at most."""
+MAX_LEVEL_CHANGE = 3.0
+"""How many times its level before, or a part of it, a sender's level in a round may be."""
 SLACK_EFFECTS, SLACK_DEVIATIONS = 0.5, 0.05
 """Slack, in standard deviations of the others' effects and of their units."""
 MIN_CELL_UNITS = 10
@@ -77,15 +85,15 @@ class Departure:
     """The first look at which a sender departed from the others."""
 
     test: str
-    """"shares" or "effect"."""
+    """"shares", "effect" or "level"."""
     p_value: float
     """Corrected for looks and senders."""
     cell: CellKey | None = None
     column: int | None = None
     effect: float | None = None
-    """The sender's mean in the cell around its own level."""
+    """The sender's mean in the cell around its own level; for a level, its mean in the round."""
     others: float | None = None
-    """The same of the other senders."""
+    """The same of the other senders; for a level, the sender's own mean before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,10 @@ class SenderEvidence:
     """By cell: effect, the others' effect, and both variances, by column each."""
     level: tuple[tuple[float, ...], ...] = field(default=())
     """Σ units × the sender's level, the others' level, and the others' variance of a unit, by column each."""
+    recent_units: tuple[float, ...] = ()
+    recent_sums: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    recent_level: tuple[tuple[float, ...], ...] = ()
+    """The same sums over recent rounds: a round weighs RECENT_DECAY times what the next one does."""
     departure: Departure | None = None
 
 
@@ -157,21 +169,28 @@ def update_evidence(
     # Rounds of new units multiply from any first round on; others are averaged, which needs no independence.
     share_evidence = min(ratio * (before + weight) if accumulate else before + weight * ratio, 1e300)
     added = _effect_sums(own, others, keys)
+    merged = recent = added
     if accumulate:
-        added = _merged(evidence, added)
-    cells = sorted(added[0], key=lambda cell: (-added[0][cell][0], cell))[:MAX_CELLS]
+        merged, recent = _merged(evidence, added), _merged(_recent(evidence), added, RECENT_DECAY)
+    cells = sorted(merged[0], key=lambda cell: (-merged[0][cell][0], cell))[:MAX_CELLS]
+    units, sums = _columns(merged, cells)
+    recent_units, recent_sums = _columns(recent, cells)
     looked = replace(
         evidence,
         looks=looks,
         share_evidence=share_evidence,
         cells=tuple(cells),
-        units=tuple(added[0][cell][0] for cell in cells),
-        sums=tuple(tuple(map(tuple, added[0][cell][1].tolist())) for cell in cells),
-        level=tuple(map(tuple, added[1].tolist())),
+        units=units,
+        sums=sums,
+        level=tuple(map(tuple, merged[1].tolist())),
+        recent_units=recent_units,
+        recent_sums=recent_sums,
+        recent_level=tuple(map(tuple, recent[1].tolist())),
     )
     if looked.departure is not None:
         return looked
-    return replace(looked, departure=_find_departure(looked))
+    level = _largest_level_change(evidence, added) if accumulate else None
+    return replace(looked, departure=_find_departure(looked, level))
 
 
 _Sums = tuple[dict[CellKey, tuple[float, FloatArray]], FloatArray]
@@ -208,34 +227,105 @@ def _effect_sums(own: SenderCells, others: SenderCells, keys: Sequence[CellKey])
     return cells, units.sum() * np.stack([level, their_level, their_pooled])
 
 
-def _merged(evidence: SenderEvidence, added: _Sums) -> _Sums:
+def _merged(evidence: SenderEvidence, added: _Sums, decay: float = 1.0) -> _Sums:
+    """Add a round to sums that weigh `decay` times what they did."""
+    weights = (decay ** np.array([1, 1, 2, 2]))[:, None]
     cells = dict(added[0])
     for cell, units, sums in zip(evidence.cells, evidence.units, evidence.sums, strict=True):
-        here = cells.get(cell)
-        there = np.array(sums)
-        cells[cell] = (units, there) if here is None else (units + here[0], there + here[1])
-    return cells, added[1] + np.array(evidence.level) if evidence.level else added[1]
+        here = cells.get(cell, (0.0, 0.0))
+        cells[cell] = (decay * units + here[0], weights * np.array(sums) + here[1])
+    return cells, added[1] + decay * np.array(evidence.level) if evidence.level else added[1]
 
 
-def _find_departure(evidence: SenderEvidence) -> Departure | None:
+def _recent(evidence: SenderEvidence) -> SenderEvidence:
+    """Return the sums of recent rounds in the place of those of all rounds; none in the record of an older version."""
+    return replace(
+        evidence,
+        cells=evidence.cells if evidence.recent_units else (),
+        units=evidence.recent_units,
+        sums=evidence.recent_sums,
+        level=evidence.recent_level,
+    )
+
+
+def _columns(
+    added: _Sums, cells: Sequence[CellKey]
+) -> tuple[tuple[float, ...], tuple[tuple[tuple[float, ...], ...], ...]]:
+    """Return units and sums of some cells; zero if there are none."""
+    missing = (0.0, np.zeros((4, added[1].shape[1])))
+    rows = [added[0].get(cell, missing) for cell in cells]
+    return tuple(units for units, _ in rows), tuple(tuple(map(tuple, sums.tolist())) for _, sums in rows)
+
+
+def _find_departure(looked: SenderEvidence, level: Departure | None) -> Departure | None:
     """Compare a sender's evidence with its part of the allowed false alarms."""
-    part = 1.0 / (evidence.place * (evidence.place + 1))
-    by_shares = 1.0 / max(evidence.share_evidence, 1.0) / part
+    part = 1.0 / (looked.place * (looked.place + 1))
+    by_shares = 1.0 / max(looked.share_evidence, 1.0) / part
     if by_shares <= MAX_FALSE_SHARES:
         return Departure("shares", by_shares)
-    found = _largest_effect(evidence)
-    if found is None:
+    found = (
+        (_largest_effect(looked), ALL_ROUNDS_PART),
+        (_largest_effect(_recent(looked)), RECENT_PART),
+        (level, LEVEL_PART),
+    )
+    part /= looked.looks * (looked.looks + 1)
+    corrected = [replace(one, p_value=one.p_value / (part * weight)) for one, weight in found if one is not None]
+    smallest = min(corrected, key=lambda one: one.p_value, default=None)
+    return None if smallest is None or smallest.p_value > MAX_FALSE_EFFECTS else smallest
+
+
+def _largest_level_change(before: SenderEvidence, added: _Sums) -> Departure | None:
+    """Return the level of a round that departs most from the rounds before, with a p-value corrected for columns.
+
+    Allowed is a factor of MAX_LEVEL_CHANGE from the level before, and from that level moved as the others' level moved.
+    Levels that are not positive have no factor, and are not compared.
+    """
+    cells, level_sums = added
+    counts = np.array([units for units, _ in cells.values()])
+    past, units = sum(before.units), float(counts.sum())
+    if min(past, units) < MIN_CELL_UNITS:
         return None
-    corrected = found.p_value / part * evidence.looks * (evidence.looks + 1)
-    return replace(found, p_value=corrected) if corrected <= MAX_FALSE_EFFECTS else None
+    own_before, their_before, _ = np.array(before.level) / past
+    own, theirs, deviation = level_sums / units
+    tested = (own_before > 0) & (their_before > 0) & (theirs > 0)
+    if not tested.any():
+        return None
+    # A cell's variance contains that of the level, so its sum over cells is the level's times 1 + Σ weight². That is at
+    # least 1 + 1 / cells.
+    sums = np.array([part for _, part in cells.values()])
+    variance, their_variance = sums[:, 2:].sum(axis=0) / (units**2 + (counts**2).sum())
+    own_error, their_error = np.array(before.sums)[:, 2:].sum(axis=0) / (past**2 * (1.0 + 1.0 / len(before.cells)))
+    ratio = own_before / np.where(tested, their_before, 1.0)
+    moved = ratio * theirs
+    moved_error = ratio**2 * their_variance
+    moved_error += np.where(tested, moved / np.where(tested, own_before, 1.0), 0.0) ** 2 * own_error
+    moved_error += np.where(tested, moved / np.where(tested, their_before, 1.0), 0.0) ** 2 * their_error
+    is_higher = moved > own_before
+    high, high_error = np.where(is_higher, moved, own_before), np.where(is_higher, moved_error, own_error)
+    low, low_error = np.where(is_higher, own_before, moved), np.where(is_higher, own_error, moved_error)
+    above = own - MAX_LEVEL_CHANGE * high
+    below = low / MAX_LEVEL_CHANGE - own
+    # If fewer units have a number, the variance falls with the mean; if all numbers are smaller, it falls faster.
+    lowered = np.maximum(variance, own_error * past / units) / MAX_LEVEL_CHANGE
+    error = np.where(
+        above > below, variance + MAX_LEVEL_CHANGE**2 * high_error, lowered + low_error / MAX_LEVEL_CHANGE**2
+    )
+    excess = np.maximum(above, below) - SLACK_DEVIATIONS * np.sqrt(deviation)
+    tested &= error > 0
+    statistic = np.where(tested, np.maximum(excess, 0.0) / np.sqrt(np.where(tested, error, 1.0)), 0.0)
+    p_values = 2.0 * stdtr(min(past, units) - 1.0, -statistic)
+    column = int(p_values.argmin())
+    p_value = float(min(1.0, p_values[column] * p_values.size))
+    return Departure("level", p_value, None, column, float(own[column]), float(own_before[column]))
 
 
 def _largest_effect(evidence: SenderEvidence) -> Departure | None:
     """Return the effect that departs most, with a p-value corrected for cells and columns."""
-    places = [place for place, units in enumerate(evidence.units) if units >= MIN_CELL_UNITS]
-    if len(evidence.cells) < 2 or not places:
+    seen = [place for place, units in enumerate(evidence.units) if units > 0]
+    all_units, sums = np.array(evidence.units)[seen], np.array(evidence.sums)[seen]
+    places = [place for place, units in enumerate(all_units.tolist()) if units >= MIN_CELL_UNITS]
+    if len(seen) < 2 or not places:
         return None
-    all_units, sums = np.array(evidence.units), np.array(evidence.sums)
     own_level, their_level, their_variance = np.array(evidence.level) / all_units.sum()
     ratio = np.abs(own_level) / np.maximum(np.abs(their_level), 1e-300)
     scale = np.clip(ratio, 1.0, MAX_LEVEL_FACTOR)
@@ -254,7 +344,7 @@ def _largest_effect(evidence: SenderEvidence) -> Departure | None:
     return Departure(
         "effect",
         float(min(1.0, p_values[cell, column] * p_values.size)),
-        evidence.cells[places[int(cell)]],
+        evidence.cells[seen[places[int(cell)]]],
         int(column),
         float(own[cell, column]),
         float(theirs[cell, column]),

@@ -309,7 +309,7 @@ def gather_evidence(
     >>> mean = 10.0 * swing[:, None] * np.array([0.99, 1.0])
     >>> cells = CellStatistics(np.full((72, 2), 5e4), mean[..., None], np.full((72, 2, 1, 1), 5e4))
     >>> for basis in (None, "control", "days"):
-    ...     floor = Floor("likes", Quantity(0), 9.5, basis=basis)
+    ...     floor = StopLevel("likes", Quantity(0), 9.5, basis=basis)
     ...     log, _ = gather_evidence(cells, floor, 0, 1, seconds=[3600.0] * 72)
     ...     print(basis, bool(log.max() > np.log(20)))
     None True

@@ -37,7 +37,7 @@ class Column:
     event: str
     value: str | None
     """The field that holds an event's number; None where events are only counted."""
-    per_unit: Aggregate
+    aggregate: Aggregate
     low: float | None = None
     """A unit's number is raised to it, and that is counted."""
     high: float | None = None
@@ -57,9 +57,9 @@ class Column:
         >>> Column("likes", "like", None, "count").reach, Column("seconds", "watch", "seconds", "sum").reach
         ((0.0, None), (None, None))
         """
-        if self.per_unit not in ("count", "any"):
+        if self.aggregate not in ("count", "any"):
             return self.low, self.high
-        return max(self.low or 0.0, 0.0), 1.0 if self.per_unit == "any" and self.high is None else self.high
+        return max(self.low or 0.0, 0.0), 1.0 if self.aggregate == "any" and self.high is None else self.high
 
     @property
     def span(self) -> tuple[float | None, float | None]:

@@ -76,7 +76,7 @@ def _labelled(name: str, source: Metric) -> list[tuple[Column, str]]:
 
 def _before(column: Column, name: str, wanted: Covariate) -> Column:
     """A column over the look-back."""
-    low, high = (None, None) if column.per_unit in GROWING else (column.low, column.high)
+    low, high = (None, None) if column.aggregate in GROWING else (column.low, column.high)
     if wanted.cap is not None:
         low, high = 0.0, wanted.cap
     return replace(column, name=name, low=low, high=high, window=None, lookback=wanted.lookback)
@@ -95,9 +95,12 @@ COMPARISONS: tuple[str, ...] = get_args(Comparison)
 MOST_VALUES = 1000
 """Values that all conditions of a study compare with, together; engines bind each of them several times."""
 
-COLUMN_FIELDS = ("event", "value", "per_unit", "cap", "range", "where", "by", "window")
+COLUMN_FIELDS = ("event", "value", "aggregate", "cap", "range", "where", "by", "window")
 
 METRIC_FIELDS = (*COLUMN_FIELDS, "ratio", "lower_is_better", "covariate")
+
+OLD_NAMES = {"per_unit": "aggregate"}
+"""Today's names of renamed fields, by their former names."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 
@@ -112,8 +115,8 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
     Halves of ratios that are defined alike are one column, measured once; a plain metric lends it its name.
 
     >>> metrics = parse_metrics({
-    ...     "watch_time": {"event": "watch", "value": "seconds", "per_unit": "sum", "cap": 7200},
-    ...     "like_rate": {"ratio": [{"event": "like", "per_unit": "count"}, {"event": "view", "per_unit": "count"}]},
+    ...     "watch_time": {"event": "watch", "value": "seconds", "aggregate": "sum", "cap": 7200},
+    ...     "like_rate": {"ratio": [{"event": "like", "aggregate": "count"}, {"event": "view", "aggregate": "count"}]},
     ... })
     >>> metrics["watch_time"].numerator.high, metrics["like_rate"].denominator.name
     (7200.0, 'like_rate.denominator')
@@ -145,7 +148,7 @@ def parse_metrics(document: Mapping[str, object], path: str = "metrics") -> dict
 
 
 def _metric(problems: ProblemList, path: str, name: str, given: object) -> Metric | None:
-    fields = problems.fields(path, given, METRIC_FIELDS)
+    fields = problems.fields(path, given, METRIC_FIELDS, OLD_NAMES)
     if not isinstance(given, Mapping):
         return None
     lower = fields.pop("lower_is_better", False)
@@ -164,14 +167,14 @@ def _metric(problems: ProblemList, path: str, name: str, given: object) -> Metri
     if not isinstance(halves, (list, tuple)) or len(halves) != 2:
         problems.add(
             within(path, "ratio"),
-            f"must be two definitions, [numerator, denominator], such as [{{event: like, per_unit: count}}, "
-            f"{{event: view, per_unit: count}}], got {show_value(halves)}",
+            f"must be two definitions, [numerator, denominator], such as [{{event: like, aggregate: count}}, "
+            f"{{event: view, aggregate: count}}], got {show_value(halves)}",
         )
         return None
     columns = []
     for place, (half, role) in enumerate(zip(halves, ("numerator", "denominator"), strict=True)):
         spot = f"{path}.ratio[{place}]"
-        columns.append(_column(problems, spot, f"{name}.{role}", problems.fields(spot, half, COLUMN_FIELDS)))
+        columns.append(_column(problems, spot, f"{name}.{role}", problems.fields(spot, half, COLUMN_FIELDS, OLD_NAMES)))
     top, bottom = columns
     if top is None or bottom is None:
         return None
@@ -187,37 +190,37 @@ def _column(problems: ProblemList, path: str, name: str, fields: Mapping[str, ob
     event, value, by = (_named(problems, path, fields, field) for field in ("event", "value", "by"))
     if "event" not in fields:
         problems.add(within(path, "event"), "is missing; name the event that the metric reads, as in event: watch")
-    per_unit = fields.get("per_unit", "count" if value is None else "sum")
-    if not isinstance(per_unit, str) or per_unit not in AGGREGATES:
+    aggregate = fields.get("aggregate", "count" if value is None else "sum")
+    if not isinstance(aggregate, str) or aggregate not in AGGREGATES:
         problems.add(
-            within(path, "per_unit"),
-            f"must be one of {', '.join(AGGREGATES)}, got {show_value(per_unit)}{_meant_aggregate(per_unit)}",
+            within(path, "aggregate"),
+            f"must be one of {', '.join(AGGREGATES)}, got {show_value(aggregate)}{_meant_aggregate(aggregate)}",
         )
         return None
-    if per_unit in ("count", "any"):
+    if aggregate in ("count", "any"):
         if "value" in fields:
             problems.add(
                 within(path, "value"),
-                f"is not read by per_unit: {per_unit}, which counts events; leave it out, or write per_unit: sum",
+                f"is not read by aggregate: {aggregate}, which counts events; leave it out, or write aggregate: sum",
             )
     elif "value" not in fields:
         problems.add(
-            within(path, "value"), f"is missing; per_unit: {per_unit} needs the event's field that holds the number"
+            within(path, "value"), f"is missing; aggregate: {aggregate} needs the event's field that holds the number"
         )
-    if per_unit == "last" and "by" not in fields:
+    if aggregate == "last" and "by" not in fields:
         problems.add(
             within(path, "by"),
-            "is missing; per_unit: last needs the event's field that says which is the latest (such as your own "
+            "is missing; aggregate: last needs the event's field that says which is the latest (such as your own "
             "timestamp), because events may arrive in any order",
         )
-    if per_unit != "last" and "by" in fields:
-        problems.add(within(path, "by"), "is only read by per_unit: last; leave it out")
+    if aggregate != "last" and "by" in fields:
+        problems.add(within(path, "by"), "is only read by aggregate: last; leave it out")
     low, high = _bounds(problems, path, fields)
     where = _where(problems, within(path, "where"), fields["where"]) if "where" in fields else ()
     window = read_duration(problems, within(path, "window"), fields["window"], low=1.0) if "window" in fields else None
     if event is None:
         return None
-    return Column(name, event, value, cast(Aggregate, per_unit), low, high, where, by, window)
+    return Column(name, event, value, cast(Aggregate, aggregate), low, high, where, by, window)
 
 
 def _named(problems: ProblemList, path: str, fields: Mapping[str, object], field: str) -> str | None:
@@ -246,7 +249,7 @@ def _bounds(problems: ProblemList, path: str, fields: Mapping[str, object]) -> t
             problems.add(within(path, "cap"), f"must be above 0, got {high:g}; for negative values write range: [a, b]")
         return 0.0, high
     if "range" not in fields:
-        return (0.0, 1.0) if fields.get("per_unit") == "any" else (None, None)
+        return (0.0, 1.0) if fields.get("aggregate") == "any" else (None, None)
     spot, given = within(path, "range"), fields["range"]
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         problems.add(spot, f"must be two numbers, [lowest, highest], got {show_value(given)}")
@@ -343,7 +346,7 @@ def metric_document(metric: Metric) -> dict[str, Any]:
     """One definition as a plain JSON value that `parse_metrics` reads back.
 
     >>> metric_document(Metric("watch", Column("watch", "watch", "seconds", "sum", 0.0, 60.0)))
-    {'event': 'watch', 'value': 'seconds', 'per_unit': 'sum', 'range': [0.0, 60.0]}
+    {'event': 'watch', 'value': 'seconds', 'aggregate': 'sum', 'range': [0.0, 60.0]}
     """
     if metric.denominator is None:
         written = _write_column(metric.numerator)
@@ -363,7 +366,7 @@ def _write_column(column: Column) -> dict[str, Any]:
     written: dict[str, Any] = {"event": column.event}
     if column.value is not None:
         written["value"] = column.value
-    written["per_unit"] = column.per_unit
+    written["aggregate"] = column.aggregate
     if column.low is not None and column.high is not None:
         written["range"] = [column.low, column.high]
     if column.by is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pasto.formatting import format_p_value, format_signed
+from pasto.formatting import format_number, format_p_value, format_signed
 from pasto.report.records import SenderDeparture
 
 
@@ -16,6 +16,10 @@ def departure_text(departure: SenderDeparture) -> str:
     since = f"since round {departure.round} (p = {format_p_value(departure.p_value)})"
     if departure.test == "shares":
         return f"{sender}: its shares of candidates are not the policy's, {since}"
+    if departure.test == "level":
+        mean, before = format_number(departure.effect), format_number(departure.others)
+        change = f"{departure.metric} is {mean} a unit, {before} before"
+        return f"{sender}: {change}, and other senders did not change as much, {since}"
     effect, others = format_signed(departure.effect), format_signed(departure.others)
     return (
         f"{sender}: {departure.metric} of {departure.candidate or 'a candidate'} is {effect} from its own mean, "

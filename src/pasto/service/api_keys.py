@@ -85,7 +85,7 @@ class ApiKeys:
 
     def refresh(self) -> None:
         """Read the store's keys."""
-        self._rows = {row.prefix: row for row in self._store.keys()}  # noqa: SIM118 -- a store's question, no dict's
+        self._rows = {row.prefix: row for row in self._store.list_keys()}
 
     def check(self, text: str) -> KeyRow | None:
         """The key that a caller sent, where it is known and valid now; else None."""
@@ -214,5 +214,5 @@ class SigningKeys:
     def derive(self, study: StudyRow) -> str:
         """Return a study's key in hexadecimal; a later study of the same name has another."""
         if self._secret is None:
-            self._secret = self._store.session_secret().encode()
+            self._secret = self._store.read_session_secret().encode()
         return hmac.digest(self._secret, f"exposures/{study.name}/{study.number}".encode(), "sha256").hex()

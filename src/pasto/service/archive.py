@@ -64,7 +64,7 @@ class Archive:
     @classmethod
     def beside(cls, store: Store) -> Archive | None:
         """The archive of a store in a directory, there too; None for other kinds, which must be told where."""
-        return None if store.folder is None else cls(store.folder / "archive")
+        return None if store.directory is None else cls(store.directory / "archive")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class Archive:
             reached = max([begun, *(end for _, end in self._ends(study, version))])
             if until > reached:
                 taken += self._write(store, row, version, reached, until)
-            events += store.archived(row.number, version, begun, until)
+            events += store.delete_archived_events(row.number, version, begun, until)
             self._round(study, version).mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._round(study, version) / f"done-{until}").touch()
         return {"study": row.name, "files": taken, "events": events}
@@ -259,7 +259,7 @@ def _copy(
     if store.dialect == "postgres":
         query = query.replace("?", "%s")
     for start in range(after, until, AT_ONCE):
-        with store.reading() as source:
+        with store.read_transaction() as source:
             rows = source.execute(query, (*bound, start, min(start + AT_ONCE, until))).fetchall()
         if rows:
             columns_of = zip(_TYPES, zip(*rows, strict=True), strict=True)
@@ -270,7 +270,7 @@ def _copy(
 
 def _is_whole(connection: Any, store: Store, row: StudyRow, past: CovariateWindow) -> bool:
     """Return whether the files hold every event of a past that the store has deleted."""
-    for record in store.archived_events(row.number, past.after, past.until):
+    for record in store.list_archived_spans(row.number, past.after, past.until):
         (held,) = connection.execute(
             "SELECT count(*) FROM events WHERE study = ? AND coalesce(version, 0) = ? AND sequence BETWEEN ? AND ?",
             [row.number, record.version, record.first, record.last],
@@ -288,12 +288,12 @@ def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, i
     """
     found: list[tuple[int, int, int]] = []
     last = 0
-    needed = min(before, needed_from(store, parse_spec(json.loads(row.document), stored=True), row))
+    needed = min(before, needed_from(store, parse_spec(json.loads(row.study_file), stored=True), row))
     for close in _closes(store, row):
         if close.closed_at >= needed:
             break
         last = close.high_water
-        record = CloseRecord.from_text(close.observed)
+        record = CloseRecord.from_text(close.record)
         found += [(entry.round, entry.after, last) for entry in record.rounds if not entry.is_correctable]
         found += [(entry.round, entry.after, entry.until) for entry in record.final]
     return [*found, (0, 0, last)] if found else []
@@ -301,7 +301,7 @@ def _spans(store: Store, row: StudyRow, before: float) -> list[tuple[int, int, i
 
 def _closes(store: Store, row: StudyRow) -> Iterator[CloseRow]:
     after = 0
-    while rows := store.closes(row.number, after=after):
+    while rows := store.list_closes(row.number, after=after):
         yield from rows
         after = rows[-1].round
 

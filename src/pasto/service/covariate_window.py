@@ -22,7 +22,7 @@ def covariate_window(store: Store, spec: StudySpec, study: int, version: int) ->
     if not longest:
         return None
     first = first_assignments(store, study, version)
-    return CovariateWindow(_begun(store, study, first, longest), first.after, first.published_at)
+    return CovariateWindow(_begun(store, study, first, longest), first.after_sequence, first.published_at)
 
 
 def first_assignments(store: Store, study: int, version: int) -> PolicyRow:
@@ -53,13 +53,13 @@ def needed_from(store: Store, spec: StudySpec, row: StudyRow) -> float:
 
 def lacks_events(store: Store, row: StudyRow, past: CovariateWindow) -> bool:
     """Return whether some events of a past are not in the store any more: archived, or of a unit that was forgotten."""
-    return bool(store.archived_events(row.number, past.after, past.until)) or count_forgotten(store, row, past) > 0
+    return bool(store.list_archived_spans(row.number, past.after, past.until)) or count_forgotten(store, row, past) > 0
 
 
 def count_forgotten(store: Store, row: StudyRow, past: CovariateWindow) -> int:
     """Return how many events of a past are of units that were forgotten."""
     query = "SELECT count(*) FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ''"
-    with store.reading() as source:
+    with store.read_transaction() as source:
         found = source.execute(
             query.replace("?", "%s") if store.dialect == "postgres" else query, (row.number, past.after, past.until)
         ).fetchone()
@@ -76,15 +76,15 @@ def _begun(store: Store, study: int, first: PolicyRow, longest: float) -> int:
             low = middle
         else:
             high = middle - 1
-    return _policy(store, study, low).after
+    return _policy(store, study, low).after_sequence
 
 
 def _sticky(policy: PolicyRow) -> bool:
-    return bool(json.loads(policy.text)["mode"] == "sticky")
+    return bool(json.loads(policy.document)["mode"] == "sticky")
 
 
 def _policy(store: Store, study: int, version: int) -> PolicyRow:
-    found = store.policy(study, version)
+    found = store.read_policy(study, version)
     if found is None:
         raise StoreError(f"policy {version} of study number {study} is missing; run `pasto store check`")
     return found

@@ -118,7 +118,7 @@ class EventCounts:
     def from_text(cls, text: str) -> EventCounts | None:
         """What a note says; None where it was written in another form, and is better counted again.
 
-        >>> EventCounts.from_text(Books(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
+        >>> EventCounts.from_text(EventCounts(until=7, closed=2, clipped=Counter({0: 3})).text()).clipped[0]
         3
         """
         plain: Mapping[str, Any] = json.loads(zlib.decompress(b64decode(text)))

@@ -14,7 +14,7 @@ from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import rejected_events
 from pasto.service.reports.sender_report import sender_lines
-from pasto.store import RejectedNumbers, Store
+from pasto.store import RejectedPositions, Store
 from pasto.store.statements import LAST_SEQUENCE
 
 SHOWN = 20
@@ -47,15 +47,15 @@ FROM events WHERE study = ? AND sequence > ? AND sequence <= ? AND source IS NOT
 GROUP BY source ORDER BY source
 """
 # What was deleted because the archive holds it, counted: in all, and the last sequence of it.
-_ARCHIVED_LAST = "SELECT COALESCE(MAX(last_sequence), 0) FROM archived_rounds WHERE study = ?"
+_ARCHIVED_LAST = "SELECT COALESCE(MAX(last_sequence), 0) FROM archived_spans WHERE study = ?"
 _ARCHIVED_COUNTS = """
-SELECT kind, version, candidate, arm, excluded, numbered, events FROM archived_counts WHERE study = ?
+SELECT kind, version, candidate, arm, excluded, numbered, events FROM archived_event_counts WHERE study = ?
 """
 _ARCHIVED_SOURCES = """
-SELECT source, events, first_position, last_position FROM archived_sources WHERE study = ? ORDER BY source
+SELECT source, events, first_position, last_position FROM archived_source_counts WHERE study = ? ORDER BY source
 """
 _ARCHIVED_SENDERS = """
-SELECT key_prefix, source, kind, events FROM archived_senders WHERE study = ? ORDER BY source, key_prefix, kind
+SELECT key_prefix, source, kind, events FROM archived_sender_counts WHERE study = ? ORDER BY source, key_prefix, kind
 """
 _BY_SENDER = """
 SELECT key_prefix, source, kind, COUNT(*)
@@ -96,7 +96,7 @@ class EventLedger:
                 "events": {kind: books.events[kind] for kind in ("exposures", "metrics", "excluded", "uncredited")},
                 "candidates": _lines(names, books.candidates),
                 "versions": [self._version(version, names) for version in sorted(books.versions)[-SHOWN:]],
-                "senders": _senders(books, self._store.rejected_numbers(self._study)),
+                "senders": _senders(books, self._store.list_rejections_by_source(self._study)),
                 "rejected": rejected_events(self._store, self._study),
                 **self._by_sender(books, record, columns),
                 "late": {
@@ -116,10 +116,10 @@ class EventLedger:
 
         All parts are of one moment, so that nothing is archived between two of them.
         """
-        last = self._store.high_water(self._study)
+        last = self._store.read_high_water(self._study)
         if self.books is None:
             self.books = self._begun(last)
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             ((archived,),) = self._rows(connection, _ARCHIVED_LAST)
             if archived > (self.books.until or 0):  # deleted before these books had counted it
                 self.books = self._from_archived(connection)
@@ -140,8 +140,8 @@ class EventLedger:
 
     def _from_archived(self, connection: Any) -> EventCounts:
         """Return books with the archived events alone, which begin with the study's first event."""
-        first = self._store.policy(self._study, 1)
-        books = EventCounts(until=0 if first is None else first.after)
+        first = self._store.read_policy(self._study, 1)
+        books = EventCounts(until=0 if first is None else first.after_sequence)
         older = EventCounts()
         for kind, version, candidate, arm, excluded, numbered, count in self._rows(connection, _ARCHIVED_COUNTS):
             uncredited = bool(kind) and version == UNCREDITED
@@ -156,13 +156,13 @@ class EventLedger:
 
     def _begun(self, last: int) -> EventCounts:
         """The books as they were last noted, or from the study's first event on."""
-        if (text := self._store.note(f"books/{self._study}")) is not None:
+        if (text := self._store.read_cache(f"books/{self._study}")) is not None:
             books = EventCounts.from_text(text)
             if books is not None and books.until is not None and books.until <= last:
                 self._noted = books.closed, books.until
                 return books
-        first = self._store.policy(self._study, 1)
-        return EventCounts(until=0 if first is None else first.after)
+        first = self._store.read_policy(self._study, 1)
+        return EventCounts(until=0 if first is None else first.after_sequence)
 
     def _note(self, books: EventCounts) -> None:
         """Leave a note in the store once there is enough that nobody wants to count again."""
@@ -171,7 +171,7 @@ class EventLedger:
             return
         self._noted = books.closed, until
         with suppress(StoreError):  # whoever may only read counts for himself
-            self._store.set_note(f"books/{self._study}", books.text())
+            self._store.write_cache(f"books/{self._study}", books.text())
 
     def _look_at_closes(self, books: EventCounts) -> None:
         """Note the rounds that were learned from since the last look.
@@ -179,9 +179,9 @@ class EventLedger:
         A close holds all that its rounds measured, which is much with many candidates: few are read at a time, and
         none is kept.
         """
-        while closes := self._store.closes(self._study, after=books.closed, limit=AT_ONCE):
+        while closes := self._store.list_closes(self._study, after=books.closed, limit=AT_ONCE):
             for close in closes:
-                record = CloseRecord.from_text(close.observed)
+                record = CloseRecord.from_text(close.record)
                 for entry in record.measured:
                     clipped = Counter(dict(enumerate(entry.cells.count_clipped())))
                     books.clipped.subtract(books.correctable.get(entry.round, {}))
@@ -235,11 +235,11 @@ class EventLedger:
 
     def _by_sender(self, books: EventCounts, record: SenderRecord | None, columns: Sequence[str]) -> dict[str, Any]:
         """Return the largest senders by key and by source, the rest of each as one."""
-        labels = {key.prefix: key.name for key in self._store.keys()}  # noqa: SIM118 -- a store's question, no dict's
+        labels = {key.prefix: key.name for key in self._store.list_keys()}
         groups: Mapping[str, Mapping[str, SenderTotals]] = {} if record is None else record.groups
-        rejected = {row.source: row.events for row in self._store.rejected_numbers(self._study)}
+        rejected = {row.source: row.events for row in self._store.list_rejections_by_source(self._study)}
         keys = sender_lines(
-            books.by_key, groups.get("keys", {}), self._store.rejected_keys(self._study), columns, labels
+            books.by_key, groups.get("keys", {}), self._store.count_rejections_by_key(self._study), columns, labels
         )
         return {"keys": keys, "sources": sender_lines(books.by_source, groups.get("sources", {}), rejected, columns)}
 
@@ -249,7 +249,7 @@ class EventLedger:
         book = self.books.versions[version]
         assigned: Counter[str | None] = Counter()
         dropped: Counter[str | None] = Counter()
-        for tally in self._store.tallies(self._study, version):
+        for tally in self._store.list_sender_counts(self._study, version):
             assigned.update(json.loads(tally.assigned))
             dropped.update(json.loads(tally.dropped))
         if not version:  # served without any policy, so under names that nobody here knows
@@ -298,7 +298,7 @@ def _count_senders(books: EventCounts, rows: Iterable[tuple[Any, ...]]) -> None:
         del books.by_source[next(iter(books.by_source))]
 
 
-def _senders(books: EventCounts, rejected: Iterable[RejectedNumbers]) -> dict[str, Any]:
+def _senders(books: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[str, Any]:
     """Numbers that never came, by sender; those of rejected events did come."""
     senders = dict(books.senders)
     for source, events, first, last in rejected:
@@ -314,7 +314,7 @@ def _senders(books: EventCounts, rejected: Iterable[RejectedNumbers]) -> dict[st
 
 def latest(store: Store) -> int:
     """Return the last event that can be seen in the store, of any study."""
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(LAST_SEQUENCE)
@@ -330,7 +330,7 @@ def exposures(store: Store, study: int, version: int, after: int, most: int) -> 
         SELECT 1 FROM events WHERE study = ? AND sequence > ? AND version = ? AND kind = 0 AND excluded = 0 LIMIT ?
     ) AS counted
     """
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(_spoken(statement, store.dialect), (study, after, version, most))

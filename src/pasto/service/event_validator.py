@@ -14,7 +14,7 @@ from pasto.service.lifecycle import SERVING
 from pasto.service.policy_cache import PolicyCache, StudySnapshot
 from pasto.service.study_file import StudySpec
 from pasto.space import Candidates
-from pasto.store import EXPOSURE, METRIC, EventRow, TallyRow
+from pasto.store import EXPOSURE, METRIC, EventRow, SenderCounts
 from pasto_sdk.exposure_signature import sign_exposure
 from pasto_sdk.policy import PublishedPolicy
 
@@ -34,7 +34,7 @@ class ValidatedBatch:
     rows: list[EventRow] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
     """Of the rows, in the batch."""
-    tallies: list[TallyRow] = field(default_factory=list)
+    tallies: list[SenderCounts] = field(default_factory=list)
     refused: list[RejectedEvent] = field(default_factory=list)
     hidden: list[RejectedEvent] = field(default_factory=list)
     """Events that do not count and are answered as if they did, with the reason that reports give."""
@@ -101,7 +101,7 @@ class EventValidator:
         policies: dict[int, PublishedPolicy | None] = {}
         for index, event in enumerate(events):
             kind = type(event)
-            result: EventRow | TallyRow | str | _WrongCandidate
+            result: EventRow | SenderCounts | str | _WrongCandidate
             if kind is ExposureEvent:
                 result = self._exposure(event, policies)  # type: ignore[arg-type]
             elif kind is MetricEvent:
@@ -114,7 +114,7 @@ class EventValidator:
             if type(result) is EventRow and not result[0].startswith(OWN_IDS):
                 rows.append(result)
                 indexes.append(index)
-            elif type(result) is TallyRow:
+            elif type(result) is SenderCounts:
                 sifted.tallies.append(result)
             elif (
                 type(result) is _WrongCandidate
@@ -229,7 +229,7 @@ class EventValidator:
 
     def _tally(
         self, event: ExposureCounts, policies: dict[int, PublishedPolicy | None]
-    ) -> TallyRow | str | _WrongCandidate:
+    ) -> SenderCounts | str | _WrongCandidate:
         version = event.version
         policy = policies[version] if version in policies else self._policy(version, policies)
         if version and policy is None:
@@ -239,7 +239,7 @@ class EventValidator:
                 reason = f"a tally counts candidate {name[:40]!r}, which version {version} does not serve"
                 return _WrongCandidate(reason, None)
         assigned, dropped = _text(event.assigned).decode(), _text(event.dropped).decode()
-        return TallyRow(event.source, version, event.sequence, assigned, dropped)
+        return SenderCounts(event.source, version, event.sequence, assigned, dropped)
 
     def _excluded(self, event: ExposureEvent, policy: PublishedPolicy | None) -> EventRow | str:
         """A unit that was served by fallback or override: kept and counted, never learned from."""

@@ -15,7 +15,7 @@ from pasto.service.event_decoder import Event, RejectedEvent
 from pasto.service.event_validator import OWN_IDS, EventValidator, ValidatedBatch, check_open
 from pasto.service.policy_cache import PolicyCache, StudySnapshot
 from pasto.service.rejections import RejectionCounter
-from pasto.store import CONFLICT_REASON, EXPOSURE, Appended, EventRow, Store
+from pasto.store import CONFLICT_REASON, EXPOSURE, AppendResult, EventRow, Store
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
@@ -55,7 +55,7 @@ class IngestPipeline:
         answer.set_running_or_notify_cancel()  # the store owns the batch now, whoever stops waiting for it
         taken = bool(sifted.rows or sifted.tallies or sifted.hidden_tallies)
 
-        def kept(done: Future[Appended]) -> None:
+        def kept(done: Future[AppendResult]) -> None:
             error = done.exception()
             if error is not None:
                 self._rejections.forget(number, rejected)
@@ -68,7 +68,7 @@ class IngestPipeline:
             answer.set_result(_answer(sifted, None))
             return answer
         try:
-            self._store.append(number, sifted.rows, sifted.tallies, rejections, key).add_done_callback(kept)
+            self._store.append_events(number, sifted.rows, sifted.tallies, rejections, key).add_done_callback(kept)
         except StoreError:
             self._rejections.forget(number, rejected)
             if taken:
@@ -107,12 +107,12 @@ class IngestPipeline:
         if not rows:
             return
         try:
-            kept = self._store.append(number, rows, key=key)
+            kept = self._store.append_events(number, rows, key=key)
             kept.add_done_callback(lambda done: self._settle(name, number, rows, done))
         except PastoError:
             self._forget(name, number, rows)
 
-    def _settle(self, name: str, number: int, rows: Sequence[EventRow], done: Future[Appended]) -> None:
+    def _settle(self, name: str, number: int, rows: Sequence[EventRow], done: Future[AppendResult]) -> None:
         if done.exception() is not None:
             self._forget(name, number, rows)
 
@@ -130,7 +130,7 @@ class IngestPipeline:
         return known[1]
 
 
-def _answer(sifted: ValidatedBatch, appended: Appended | None) -> dict[str, Any]:
+def _answer(sifted: ValidatedBatch, appended: AppendResult | None) -> dict[str, Any]:
     """Return what became of each event: accepted, duplicates and refused add up to the batch."""
     new = 0 if appended is None else sum(appended.new)
     conflicts = () if appended is None else appended.conflicts

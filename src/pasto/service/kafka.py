@@ -177,7 +177,7 @@ def _ingested(
 def _works(service: Service) -> bool:
     """Whether the store takes a write that has nothing in it."""
     try:
-        service.store.append(0, ()).result()
+        service.store.append_events(0, ()).result()
     except PastoError:
         return False
     return True

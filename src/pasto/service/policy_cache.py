@@ -1,4 +1,4 @@
-"""What is served now, in memory: every node's own copy of the store's current policies."""
+"""Policy cache: this node's copy of every study, with its current policy and everything parsed from the store."""
 
 from __future__ import annotations
 
@@ -7,36 +7,108 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from threading import RLock
+from threading import Lock, RLock
+from typing import Any, TypeVar
 
-from pasto.errors import LifecycleError, PastoError, StoreError, UnknownStudyError
+from pasto.errors import LifecycleError, NotFittedError, PastoError, StoreError, UnknownStudyError
+from pasto.records import Blend
 from pasto.service.lifecycle import SERVING
+from pasto.service.round_history import RoundHistory, RoundHistoryReader
 from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_state import StudyState
 from pasto.store import Store, StudyRow
+from pasto.study import Study
 from pasto_sdk.policy import PublishedPolicy
 
 log = logging.getLogger("pasto.board")
-MOST_CELLS = 200_000
-"""Cells of past policies that are kept ready; older ones are read again."""
+MAX_PAST_CELLS = 200_000
+"""Cells of past policies that are held in memory; older policies are read again."""
+
+Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
 class StudySnapshot:
-    """One study as this node knows it."""
+    """One generation of a study: its row, its study file and its policy, and what is computed from them once.
 
-    row: StudyRow
-    spec: StudySpec
-    policy: PublishedPolicy | None
-    """None for drafts and archived studies."""
+    The state, the learner's study, the blend and the measured rounds are read on first use and then kept until the
+    study changes. Threads that need a part that is being computed wait for it.
+    """
+
+    def __init__(
+        self,
+        row: StudyRow,
+        spec: StudySpec,
+        policy: PublishedPolicy | None,
+        *,
+        store: Store,
+        history: RoundHistoryReader,
+    ) -> None:
+        self.row = row
+        self.spec = spec
+        self.policy = policy
+        """None for drafts and archived studies."""
+        self._store = store
+        self._history = history
+        self._parts: dict[str, Future[Any]] = {}
+        self._lock = Lock()
+
+    @property
+    def state(self) -> StudyState:
+        """Maturing and correctable rounds, the frozen blend and the guardrail monitor."""
+        return self.compute_once("state", lambda: StudyState.from_text(self.row.details))
+
+    @property
+    def study(self) -> Study | None:
+        """The learner's study after the last close; None before the first round."""
+        return self.compute_once("study", self._read_study)
+
+    @property
+    def blend(self) -> Blend:
+        """The answer so far; NotFittedError before a round is learned."""
+        return self.compute_once("blend", self._solve_blend)
+
+    @property
+    def rounds(self) -> RoundHistory:
+        """Rounds and looks as the closes measured them."""
+        return self.compute_once("rounds", lambda: self._history.read(self.row.round))
+
+    def compute_once(self, name: str, compute: Callable[[], Value]) -> Value:
+        """Return the value of this name, computed at its first use; an error of `compute` is raised and not cached."""
+        with self._lock:
+            future = self._parts.get(name)
+            is_new = future is None
+            if future is None:
+                future = self._parts[name] = Future()
+        if not is_new:
+            value: Value = future.result()
+            return value
+        try:
+            computed = compute()
+        except BaseException as error:
+            with self._lock:
+                del self._parts[name]
+            future.set_exception(error)
+            raise
+        future.set_result(computed)
+        return computed
+
+    def _read_study(self) -> Study | None:
+        saved = self._store.read_learner_state(self.row.number) if self.row.version else None
+        return None if saved is None else Study.from_state(json.loads(saved))
+
+    def _solve_blend(self) -> Blend:
+        if self.study is None:
+            raise NotFittedError(f"study {self.row.name!r} has no learner yet; start it")
+        return self.study.blend()
 
 
 class PolicyCache:
-    """The current policy of every study, with the past ones that events still name.
+    """The current snapshot of every study, with the past policies that events still name.
 
-    Reading never waits for the store, unless a study or version is not known here: another node may have just
-    published it.
+    Reading does not wait for the store, except for a study or version that is not known here: another node may have
+    just published it.
 
     >>> from pasto.store import open_store
     >>> store = open_store("memory:")
@@ -49,22 +121,24 @@ class PolicyCache:
         self._store = store
         self._monotonic = monotonic
         self._silent_since: float | None = None
-        self._standing: dict[str, StudySnapshot] = {}
+        self._snapshots: dict[str, StudySnapshot] = {}
+        self._histories: dict[int, RoundHistoryReader] = {}
         self._past: OrderedDict[tuple[int, int], PublishedPolicy] = OrderedDict()
-        self._cells = 0
+        self._past_cells = 0
         self._listeners: list[Callable[[str], None]] = []
-        self._troubled: dict[str, int] = {}
-        """Studies that could not be read, and in which generation."""
+        self._unreadable: dict[str, int] = {}
+        """Generations of the studies that could not be read."""
         self._lock = RLock()
 
     def current(self, name: str) -> PublishedPolicy:
-        """The policy that a study serves now; UnknownStudy, or WrongState where it serves none.
+        """Return the policy that a study serves now; LifecycleError if it serves none.
 
-        StoreError where the store has been silent for longer than the policy may be held without a word from it.
+        StoreError if the store has not answered for longer than the policy is valid without it.
         """
-        policy = self.standing(name).policy
+        snapshot = self.standing(name)
+        policy = snapshot.policy
         if policy is None:
-            state = self.standing(name).row.state
+            state = snapshot.row.state
             if state == "draft":
                 raise LifecycleError(f"study {name!r} is a draft, so it serves no policy yet; start it")
             raise LifecycleError(f"study {name!r} is {state}, so it serves no policy any more")
@@ -76,39 +150,39 @@ class PolicyCache:
         return policy
 
     def standing(self, name: str) -> StudySnapshot:
-        """A study as this node knows it; UnknownStudy where the store does not know it either."""
-        return self._standing.get(name) or self.reread(name)
+        """Return the latest snapshot on this node; UnknownStudyError if the store has no such study either."""
+        return self._snapshots.get(name) or self.reread(name)
 
     def names(self) -> tuple[str, ...]:
-        """The studies that serve a policy."""
-        return tuple(name for name, standing in sorted(self._standing.items()) if standing.policy is not None)
+        """Return the studies that serve a policy."""
+        return tuple(name for name, snapshot in sorted(self._snapshots.items()) if snapshot.policy is not None)
 
     def all(self) -> tuple[StudySnapshot, ...]:
-        """Every study known here, by name."""
-        return tuple(standing for _, standing in sorted(self._standing.items()))
+        """Return the snapshots of all studies, by name."""
+        return tuple(snapshot for _, snapshot in sorted(self._snapshots.items()))
 
     def spec(self, row: StudyRow) -> StudySpec:
-        """What a study's file says, read once."""
-        known = self._standing.get(row.name)
-        if known is not None and known.row.document == row.document:
+        """Return the study file of a row, parsed once."""
+        known = self._snapshots.get(row.name)
+        if known is not None and known.row.study_file == row.study_file:
             return known.spec
-        return parse_spec(json.loads(row.document), stored=True)
+        return parse_spec(json.loads(row.study_file), stored=True)
 
     def listen(self, callback: Callable[[str], None]) -> None:
-        """Have a function called with a study's name each time its policy changes, from whichever thread saw it."""
+        """Call a function with a study's name each time its policy changes, from the thread that read the change."""
         with self._lock:
             self._listeners.append(callback)
 
     def refresh(self) -> None:
-        """Read the studies that changed in the store; one that cannot be read is logged, and the others are served."""
+        """Read the studies that changed in the store; one that cannot be read is logged, and the others are read."""
         try:
-            found = self._store.generations()
+            generations = self._store.read_generations()
         except Exception:
             self._silent_since = self._monotonic() if self._silent_since is None else self._silent_since
             raise
         self._silent_since = None
-        for name, (number, generation) in sorted(found.items()):
-            known = self._standing.get(name)
+        for name, (number, generation) in sorted(generations.items()):
+            known = self._snapshots.get(name)
             if known is not None and known.row.number == number and known.row.generation >= generation:
                 continue
             try:
@@ -116,70 +190,75 @@ class PolicyCache:
             except UnknownStudyError:
                 pass  # a draft that was deleted since
             except (PastoError, ValueError) as error:
-                if self._troubled.get(name) != generation:
-                    self._troubled[name] = generation
+                if self._unreadable.get(name) != generation:
+                    self._unreadable[name] = generation
                     log.error("study %r cannot be read: %s: %s", name, type(error).__name__, error)
-        for name in self._standing.keys() - found.keys():
+        for name in self._snapshots.keys() - generations.keys():
             with suppress(UnknownStudyError):
-                self.reread(name)  # created a moment ago, or deleted, which is found out here
+                self.reread(name)  # created after the generations were read, or deleted
 
     @property
     def silence(self) -> float:
-        """For how many seconds the store has not answered; what other nodes did meanwhile, nobody here knows."""
+        """Seconds since which the store has not answered, so that changes of other nodes are unknown here."""
         since = self._silent_since
         return 0.0 if since is None else self._monotonic() - since
 
     def reread(self, name: str) -> StudySnapshot:
         """Read one study from the store."""
-        row = self._store.study(name)
+        row = self._store.read_study(name)
         if row is None:
             with self._lock:
-                self._standing.pop(name, None)
+                self._snapshots.pop(name, None)
             raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         if row.state == "deleted":
-            return StudySnapshot(row, self.spec(row), None)
+            return self._snapshot(row, None)
         return self._take(row)
 
-    def published(self, standing: StudySnapshot, version: int) -> PublishedPolicy | None:
-        """One policy of a study, of now or before; None where it was never published."""
-        policy = standing.policy
+    def published(self, snapshot: StudySnapshot, version: int) -> PublishedPolicy | None:
+        """Return a present or past policy of a study; None if it was never published."""
+        policy = snapshot.policy
         if policy is not None and policy.version == version:
             return policy
-        key = (standing.row.number, version)
+        key = (snapshot.row.number, version)
         with self._lock:
-            found = self._past.get(key)
-            if found is not None:
+            past = self._past.get(key)
+            if past is not None:
                 self._past.move_to_end(key)
-                return found
-        row = self._store.policy(*key)
+                return past
+        row = self._store.read_policy(*key)
         if row is None:
             return None
-        read = PublishedPolicy.from_text(row.text, row.checksum)
+        policy = PublishedPolicy.from_text(row.document, row.checksum)
         with self._lock:
             if key not in self._past:
-                self._past[key] = read
-                self._cells += len(read.cells)
-                while self._cells > MOST_CELLS and len(self._past) > 1:
-                    self._cells -= len(self._past.popitem(last=False)[1].cells)
-        return read
+                self._past[key] = policy
+                self._past_cells += len(policy.cells)
+                while self._past_cells > MAX_PAST_CELLS and len(self._past) > 1:
+                    self._past_cells -= len(self._past.popitem(last=False)[1].cells)
+        return policy
 
     def _take(self, row: StudyRow) -> StudySnapshot:
         with self._lock:
-            known = self._standing.get(row.name)
+            known = self._snapshots.get(row.name)
             if known is not None and known.row.number == row.number and known.row.generation >= row.generation:
                 return known
             policy = self._policy(row)
-            standing = self._standing[row.name] = StudySnapshot(row, self.spec(row), policy)
+            snapshot = self._snapshots[row.name] = self._snapshot(row, policy)
             before = None if known is None else known.policy
             listeners = tuple(self._listeners) if policy != before else ()
         for callback in listeners:
             callback(row.name)
-        return standing
+        return snapshot
+
+    def _snapshot(self, row: StudyRow, policy: PublishedPolicy | None) -> StudySnapshot:
+        with self._lock:
+            history = self._histories.setdefault(row.number, RoundHistoryReader(self._store, row.number))
+        return StudySnapshot(row, self.spec(row), policy, store=self._store, history=history)
 
     def _policy(self, row: StudyRow) -> PublishedPolicy | None:
         if row.state not in SERVING:
             return None
-        written = self._store.policy(row.number, row.version)
+        written = self._store.read_policy(row.number, row.version)
         if written is None:
             raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-        return PublishedPolicy.from_text(written.text, written.checksum)
+        return PublishedPolicy.from_text(written.document, written.checksum)

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from pasto.service.event_decoder import RejectedEvent
-from pasto.store import RejectedNumbers, RejectedReason, Rejections, Store
+from pasto.store import RejectedPositions, RejectionReason, Rejections, Store
 
 MAX_REASONS = 50
 """Different reasons of a study that one process keeps apart; further ones are counted together."""
@@ -26,9 +26,11 @@ class RejectionCounter:
     """Counts rejected events for the store.
 
     >>> counter = RejectionCounter()
-    >>> counted = counter.count(1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), Refusal(1, "b", "version is 8")])
+    >>> counted = counter.count(
+    ...     1, [RejectedEvent(0, "a", "version is 7", "web-1", 3), RejectedEvent(1, "b", "version is 8")]
+    ... )
     >>> [(row.reason, row.events) for row in counted.reasons], counted.numbers
-    ([('version is 7', 2)], (RejectedNumbers(source='web-1', events=1, first=3, last=3),))
+    ([('version is 7', 2)], (RejectedPositions(source='web-1', events=1, first=3, last=3),))
     >>> again = [RejectedEvent(0, "a", "version is 7")]
     >>> counter.take_new(1, again) == again, counter.take_new(1, again)
     (True, [])
@@ -64,16 +66,16 @@ class RejectionCounter:
     def count(self, study: int, refused: Sequence[RejectedEvent]) -> Rejections:
         """Return the counts of one batch; reasons that differ only in numbers count as one."""
         by_text = Counter(refusal.reason for refusal in refused)
-        reasons: dict[str, RejectedReason] = {}
+        reasons: dict[str, RejectionReason] = {}
         for place, (text, events) in enumerate(by_text.items()):
             kind, reason = self._kind(study, text) if place < MAX_TEXTS else (OTHER_REASONS, OTHER_REASONS)
-            known = reasons.get(kind, RejectedReason(kind, reason, 0))
-            reasons[kind] = RejectedReason(kind, known.reason, known.events + events)
+            known = reasons.get(kind, RejectionReason(kind, reason, 0))
+            reasons[kind] = RejectionReason(kind, known.reason, known.events + events)
         places: defaultdict[str, list[int]] = defaultdict(list)
         for refusal in refused:
             if refusal.source is not None and refusal.sequence is not None:
                 places[refusal.source].append(refusal.sequence)
-        numbers = (RejectedNumbers(source, len(found), min(found), max(found)) for source, found in places.items())
+        numbers = (RejectedPositions(source, len(found), min(found), max(found)) for source, found in places.items())
         return Rejections(tuple(reasons.values()), tuple(numbers))
 
     def _kind(self, study: int, reason: str) -> tuple[str, str]:
@@ -92,7 +94,7 @@ class RejectionCounter:
 
 def rejected_events(store: Store, study: int) -> dict[str, Any]:
     """Return how many events of a study were rejected, with the commonest reasons, each in its first wording."""
-    rows = sorted(store.rejected_reasons(study), key=lambda row: (-row.events, row.first_at))
+    rows = sorted(store.list_rejections_by_reason(study), key=lambda row: (-row.events, row.first_at))
     return {
         "events": sum(row.events for row in rows),
         "reasons": [

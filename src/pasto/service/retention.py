@@ -24,7 +24,7 @@ class Retention:
     >>> from pasto.store import open_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = open_store("memory:")
-    ...     Keeping(store, Archive(folder)).archive("feed")
+    ...     Retention(store, Archive(folder)).archive("feed")
     Traceback (most recent call last):
     pasto.errors.UnknownStudyError: there is no study 'feed'; create it first, or check the name
     >>> store.close()
@@ -61,24 +61,24 @@ class Retention:
         row = self._row(name)
         with self._archive.alone():
             held = Counter(self._archive.holding(identity_of(row), unit))
-            places = self._store.events_of(row.number, unit)
+            places = self._store.find_unit_events(row.number, unit)
             held.update(version for _, version in places)
             if held:
                 rounds = {str(version): held[version] for version in sorted(held)}
                 detail = json.dumps({"events": held.total(), "rounds": rounds}, separators=(",", ":"))
                 line = AuditRow(self._clock(), who, "forget", reason, detail)
                 # The record first: were it last, a death in between would leave a difference that nothing explains.
-                self._store.forget(row.number, unit, line, [sequence for sequence, _ in places])
+                self._store.erase_unit(row.number, unit, line, [sequence for sequence, _ in places])
                 self._archive.forget(identity_of(row), unit)
         return {"study": name, "events": held.total(), "rounds": sorted(version for version in held if version)}
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again, archived rounds included, and say whether each is identical."""
         row = self._row(name)
-        return replay_study(self._store, parse_spec(json.loads(row.document), stored=True), row, self._archive)
+        return replay_study(self._store, parse_spec(json.loads(row.study_file), stored=True), row, self._archive)
 
     def _row(self, name: str) -> StudyRow:
-        row = self._store.study(name)
+        row = self._store.read_study(name)
         if row is None:
             raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         return row
@@ -93,4 +93,4 @@ def trim_rows(store: Store, row: StudyRow) -> int:
     details = StudyState.from_text(row.details)
     known = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
     served = row.version + (row.state == "archived")
-    return store.trim(row.number, min([served, *known]))
+    return store.delete_latest_exposures(row.number, min([served, *known]))

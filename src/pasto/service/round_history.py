@@ -1,4 +1,4 @@
-"""A study's rounds as its closes recorded them, each read once."""
+"""Round history: the rounds and looks of a study as its closes recorded them, each read once."""
 
 from __future__ import annotations
 
@@ -8,89 +8,88 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from pasto.inference.round_data import CellTable, Key, MeasuredRound
+from pasto.inference.round_data import CellMoments, CellTable, Key, MeasuredCell, MeasuredRound
 from pasto.service.close_record import CloseRecord
-from pasto.service.rounds.guardrail_check import judged_round
 from pasto.store import CloseRow, Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
 
-PAGE = 20
-"""Closes that are read at a time: each holds all that its rounds measured."""
-MOST_NUMBERS = 1_500_000
-"""Numbers that one report goes through; of a study with more, it reads the latest rounds."""
-MOST_ROUNDS = 1_000
-"""Rounds that one report goes through."""
+PAGE_CLOSES = 20
+"""Closes that are read at a time: each holds all measurements of its rounds."""
+MAX_NUMBERS = 1_500_000
+"""Numbers that one report reads; of a study with more, it reads the latest rounds."""
+MAX_ROUNDS = 1_000
+"""Rounds that one report reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterimLook:
-    """What a phase in which units keep their arm had measured by one of its looks: a unit is one row."""
+    """Measurement of a phase in which units keep their arm, at one of its looks; each unit is one row."""
 
     round: int
     version: int
-    """Of the policy that the phase serves."""
+    """Version of the policy that the phase serves."""
     state: str
     elapsed: float
-    """How long the phase had run, in rounds."""
+    """Length of the phase until the look, in rounds."""
     at: float
     measured: MeasuredRound
 
 
 @dataclass(frozen=True, slots=True)
 class RoundHistory:
-    """Everything that closes have measured of one study."""
+    """Measurements of all closes of one study."""
 
     rounds: tuple[MeasuredRound, ...]
-    """Learning rounds in order; of very many, the latest ones."""
+    """Learning rounds in order; the latest ones of a long study."""
     looks: tuple[InterimLook, ...]
-    """At confirming and deployed phases, in order."""
+    """Looks at confirming and deployed phases, in order."""
 
 
 class RoundHistoryReader:
-    """Reads what closes measured, and remembers it: a close is written once and never changes.
+    """Reader that caches the measurements of closes: a close is written once and never changes.
 
-    It begins at the end, and goes back no further than a report looks: a study of ten thousand rounds is not read
-    through because somebody opened its page.
+    It starts at the last close and goes back only as far as a report needs, so that a page of a study with ten
+    thousand rounds does not read all of them.
     """
 
     def __init__(self, store: Store, study: int) -> None:
         self._store = store
         self._study = study
         self._after: int | None = None
-        """The last close that was read; None before the first."""
+        """Last close that was read; None before the first read."""
         self._rounds: dict[int, MeasuredRound] = {}
         self._looks: list[InterimLook] = []
         self._lock = Lock()
 
     def read(self, last: int) -> RoundHistory:
-        """What has been measured so far; `last` is the study's open round."""
+        """Return the measurements so far; `last` is the study's open round."""
         with self._lock:
             if self._after is None:
                 self._after = self._read_back(last)
-            while closes := self._store.closes(self._study, after=self._after, limit=PAGE):
+            while closes := self._store.list_closes(self._study, after=self._after, limit=PAGE_CLOSES):
                 for close in closes:
-                    rounds, look = self._told(close)
+                    rounds, look = self._read_close(close)
                     self._rounds |= rounds
                     self._looks += look
                     self._after = close.round
-                self._rounds = {one.version: one for one in latest(self._in_order())}
+                self._rounds = {measured.version: measured for measured in latest(self._in_order())}
             return RoundHistory(tuple(self._in_order()), tuple(self._looks))
 
     def _read_back(self, last: int) -> int:
-        """Closes from the last one back to where a report has enough; which the last one was."""
+        """Read closes from the last one back until a report has enough; return the round of the last one."""
         end = 0
         until = last
         while until > 0:
-            first = max(1, until - PAGE + 1)
-            closes = self._store.closes(self._study, after=first - 1, limit=until - first + 1)
+            first = max(1, until - PAGE_CLOSES + 1)
+            closes = self._store.list_closes(self._study, after=first - 1, limit=until - first + 1)
             for close in reversed(closes):
                 end = max(end, close.round)
-                rounds, look = self._told(close)
-                self._rounds = {**rounds, **self._rounds}  # what was measured later is what is known
+                rounds, look = self._read_close(close)
+                self._rounds = {**rounds, **self._rounds}  # a later measurement replaces an earlier one
                 self._looks = [*look, *self._looks]
             ordered = self._in_order()
-            if len(kept := latest(ordered)) < len(ordered):
-                self._rounds = {one.version: one for one in kept}
+            if len(recent := latest(ordered)) < len(ordered):
+                self._rounds = {measured.version: measured for measured in recent}
                 break
             until = first - 1
         return end
@@ -98,8 +97,8 @@ class RoundHistoryReader:
     def _in_order(self) -> list[MeasuredRound]:
         return [self._rounds[number] for number in sorted(self._rounds)]
 
-    def _told(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
-        record = CloseRecord.from_text(close.observed)
+    def _read_close(self, close: CloseRow) -> tuple[dict[int, MeasuredRound], list[InterimLook]]:
+        record = CloseRecord.from_text(close.record)
         rounds = {
             entry.round: MeasuredRound(entry.round, self._shares(entry.round), entry.cells.table())
             for entry in record.measured
@@ -112,52 +111,63 @@ class RoundHistoryReader:
         return rounds, [InterimLook(close.round, close.version, record.state, look.elapsed, close.closed_at, measured)]
 
     def _shares(self, version: int) -> Mapping[Key, float]:
-        policy = self._store.policy(self._study, version)
-        return {} if policy is None else shares(json.loads(policy.text))
+        policy = self._store.read_policy(self._study, version)
+        return {} if policy is None else shares(json.loads(policy.document))
+
+
+def judged_round(number: int, cells: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
+    """Return a learning round as the guardrail monitor reads it: one cell of the control and one of the learner."""
+    return MeasuredRound(number, {}, join_arms(("control", "learner"), cells), seconds)
+
+
+def join_arms(arms: Sequence[str], cells: Sequence[MeasuredCell]) -> list[CellMoments]:
+    """Return the units of each arm as one cell; arms without units are left out."""
+    table = cells if isinstance(cells, CellTable) else CellTable.of(cells)
+    return [cell for arm in arms if (cell := table.whole(arm)) is not None]
 
 
 def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
-    """All learning rounds as the breaker sees them, each with what was last measured of it, in order."""
-    found: dict[int, MeasuredRound] = {}
+    """Read all learning rounds as the guardrail monitor reads them, each with its latest measurement, in order."""
+    rounds: dict[int, MeasuredRound] = {}
     after = 0
-    while closes := store.closes(study, after=after, limit=PAGE):
+    while closes := store.list_closes(study, after=after, limit=PAGE_CLOSES):
         for close in closes:
-            for entry in CloseRecord.from_text(close.observed).measured:
-                found[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
+            for entry in CloseRecord.from_text(close.record).measured:
+                rounds[entry.round] = judged_round(entry.round, entry.cells.table(), entry.seconds)
         after = closes[-1].round
-    return [found[number] for number in sorted(found)]
+    return [rounds[number] for number in sorted(rounds)]
 
 
 def shares(document: Mapping[str, Any]) -> dict[Key, float]:
-    """A published policy's shares by arm and candidate.
+    """Return the shares of a published policy by arm and candidate.
 
     >>> half = 2**52
     >>> shares({"cells": [{"arm": "control", "candidate": 4, "until": half},
     ...                   {"arm": "learner", "candidate": 4, "until": 2 * half}]})
     {('control', 4): 0.5, ('learner', 4): 0.5}
     """
-    found: dict[Key, float] = {}
+    totals: dict[Key, float] = {}
     before = 0
     for cell in document["cells"]:
         key, until = (cell["arm"], cell["candidate"]), cell["until"]
         share = (until - before) / BUCKET_TOTAL
-        found[key] = found[key] + share if key in found else share
+        totals[key] = totals[key] + share if key in totals else share
         before = until
-    return found
+    return totals
 
 
 def latest(rounds: Sequence[MeasuredRound]) -> Sequence[MeasuredRound]:
-    """The rounds from the end that are not too many numbers together."""
+    """Return the latest rounds that have at most `MAX_NUMBERS` numbers together."""
     keys: set[Key] = set()
-    width = max((_width(one) for one in rounds), default=1)
-    for count, one in enumerate(reversed(rounds[-MOST_ROUNDS:])):
-        keys.update(one.shares)
-        if count and (count + 1) * len(keys) * width * (width + 1) > MOST_NUMBERS:
+    width = max((_width(measured) for measured in rounds), default=1)
+    for count, measured in enumerate(reversed(rounds[-MAX_ROUNDS:])):
+        keys.update(measured.shares)
+        if count and (count + 1) * len(keys) * width * (width + 1) > MAX_NUMBERS:
             return rounds[len(rounds) - count :]
-    return rounds[-MOST_ROUNDS:]
+    return rounds[-MAX_ROUNDS:]
 
 
-def _width(one: MeasuredRound) -> int:
-    if isinstance(one.cells, CellTable):
-        return int(one.cells.mean.shape[1])
-    return max((len(cell.mean) for cell in one.cells), default=1)
+def _width(measured: MeasuredRound) -> int:
+    if isinstance(measured.cells, CellTable):
+        return int(measured.cells.mean.shape[1])
+    return max((len(cell.mean) for cell in measured.cells), default=1)

@@ -62,7 +62,7 @@ def study_overview(standing: StudySnapshot, now: float) -> dict[str, Any]:
 
 def close_summary(close: CloseRow) -> dict[str, Any]:
     """A closed round: what it was, what was learned at its end, and what followed."""
-    record = CloseRecord.from_text(close.observed)
+    record = CloseRecord.from_text(close.record)
     return {
         "round": close.round,
         "version": close.version,

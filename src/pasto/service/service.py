@@ -28,6 +28,7 @@ from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, trim_rows
+from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, check_confirmed, horizon_of, messages, prepare_close
 from pasto.service.rounds.held_rounds import resolve
 from pasto.service.rounds.replay import replay_study
@@ -35,7 +36,7 @@ from pasto.service.rounds.round_clock import PHASES, RoundDueCheck, StudyClock, 
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
 from pasto.service.source_check import SourceCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
-from pasto.service.study_file import StudySpec, parse_spec
+from pasto.service.study_file import StudySpec, parse_spec, upgrade_document
 from pasto.service.study_state import StudyState
 from pasto.store import INSTALLATION, Store, StudyRow
 from pasto_sdk.policy import PublishedPolicy
@@ -114,7 +115,7 @@ class Service:
         source = check_source(spec)
         now = self._clock()
         chosen = secrets.randbits(62) if seed is None else seed
-        earlier, old_name = self.store.study(spec.name), self._old_name(spec.name)
+        earlier, old_name = self.store.read_study(spec.name), self._old_name(spec.name)
         if earlier is not None and earlier.state != "archived":
             cure = "edit or delete the draft" if earlier.state == "draft" else "archive it first"
             raise StudyExistsError(
@@ -126,7 +127,7 @@ class Service:
             details = StudyState(identity=f"{stem}@{int(place) + (earlier is not None)}").to_text()
         row = StudyRow(spec.name, 0, 1, "draft", _text(spec), chosen, 0, 0, now, now, details)
         line = audit_line(now, who, "create", reason, {"warnings": list(spec.warnings)})
-        self.store.create(row, line, rename_archived=old_name)
+        self.store.create_study(row, line, rename_archived=old_name)
         renamed = {} if earlier is None else {"archived_as": old_name}
         return {**self.show(spec.name), "warnings": _warnings(spec, source), **renamed}
 
@@ -136,7 +137,7 @@ class Service:
         `existing` is the state of the study that has the name already; None if there is none, or an archived one.
         """
         found = check_file(document)
-        row = self.store.study(found["name"])
+        row = self.store.read_study(found["name"])
         return {**found, "existing": None if row is None or row.state == "archived" else row.state}
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
@@ -151,11 +152,11 @@ class Service:
         for _ in range(TRIES):
             row = self._row(name)
             check_draft(name, row.state, "edit")
-            before = json.loads(row.document)
+            before = upgrade_document(json.loads(row.study_file))
             changed = [part for part in {**before, **spec.document} if before.get(part) != spec.document.get(part)]
             line = audit_line(self._clock(), who, "edit", reason, {"changed": changed, "warnings": list(spec.warnings)})
-            after = replace(row, generation=row.generation + 1, document=_text(spec))
-            if self.store.commit(row, after, audit=[line]):
+            after = replace(row, generation=row.generation + 1, study_file=_text(spec))
+            if self.store.update_study(row, after, audit=[line]):
                 return {**self.show(name), "warnings": _warnings(spec, source)}
         raise ConflictError(f"study {name!r} changes too often for edit to be written; try again")
 
@@ -282,7 +283,7 @@ class Service:
             detail = {"held_round": round, "resolution": resolution, "findings": finding}
             line = audit_line(self._ages.now(row), who, "resolve", reason, detail)
             after = replace(row, generation=row.generation + 1, details=details.to_text())
-            if self.store.commit(row, after, audit=[line]):
+            if self.store.update_study(row, after, audit=[line]):
                 self.board.reread(name)
                 return self.show(name)
         raise ConflictError(f"study {name!r} changes too often for its round to be resolved; try again")
@@ -308,7 +309,7 @@ class Service:
         found: list[dict[str, Any]] = []
         # A close holds all that was measured, of which little is told: never many of them at once.
         while len(found) < wanted:
-            rows = self.store.closes(number, after=after, limit=min(CLOSES, wanted - len(found)))
+            rows = self.store.list_closes(number, after=after, limit=min(CLOSES, wanted - len(found)))
             if not rows:
                 break
             found += map(close_summary, rows)
@@ -318,7 +319,7 @@ class Service:
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what to a study, and why, in order."""
         number = self._row(name).number
-        return [audit_entry(row) for row in self.store.audit(number, after=after, limit=_limit(limit))]
+        return [audit_entry(row) for row in self.store.read_audit_log(number, after=after, limit=_limit(limit))]
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the study file and the log, and say whether each is identical."""
@@ -432,7 +433,7 @@ class Service:
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
         """Return who created, rotated and revoked keys, in order."""
-        return [audit_entry(row) for row in self.store.audit(INSTALLATION, after=after, limit=_limit(limit))]
+        return [audit_entry(row) for row in self.store.read_audit_log(INSTALLATION, after=after, limit=_limit(limit))]
 
     def shutdown(self) -> None:
         """Write what is waiting, and let go of the store."""
@@ -454,7 +455,7 @@ class Service:
         return self._keys
 
     def _row(self, name: str) -> StudyRow:
-        row = self.store.study(name)
+        row = self.store.read_study(name)
         if row is None:
             raise UnknownStudyError(f"there is no study {name!r}; create it first, or check the name")
         return row
@@ -462,7 +463,7 @@ class Service:
     def _old_name(self, name: str) -> str:
         """Return the first free name for a study that gives up its own; @ occurs in no study file's name."""
         place = 1
-        while self.store.study(f"{name}@{place}") is not None:
+        while self.store.read_study(f"{name}@{place}") is not None:
             place += 1
         return f"{name}@{place}"
 
@@ -470,7 +471,12 @@ class Service:
         spec = self.board.spec(row)
         try:
             turned = prepare_close(
-                self.store, spec, row, terms, now=self._ages.now(row), past=self._trust.past(row.number)
+                self.store,
+                spec,
+                row,
+                terms,
+                now=self._ages.now(row),
+                past=lambda: judged_rounds(self.store, row.number),
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)
@@ -484,7 +490,7 @@ class Service:
         spec = self.board.spec(row)
         if row.state != "confirming" or turned.look is None:
             return judge_confirmation(spec, None)
-        return self._trust.verdict(row, spec, *turned.look, now=self._ages.now(row))
+        return self._trust.verdict(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
 
     def _commit(
         self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
@@ -494,7 +500,7 @@ class Service:
         if turned.trip is not None:
             trip = escape_control(turned.trip)  # it names metrics, and must get through
             lines.append(audit_line(at, "breaker", "trip", trip, {"from": row.state, "to": turned.after.state}))
-        done = self.store.commit(
+        done = self.store.update_study(
             row,
             turned.after,
             policy=turned.policy,
@@ -511,7 +517,7 @@ class Service:
         return done
 
     def _closed(self, row: StudyRow, number: int, own: bool) -> dict[str, Any]:
-        found = self.store.closes(row.number, after=number - 1, limit=1)
+        found = self.store.list_closes(row.number, after=number - 1, limit=1)
         if not found or found[0].round != number:
             raise LifecycleError(f"round {number} of study {row.name!r} was never closed")
         return {"study": row.name, "closed": own, **close_summary(found[0])}

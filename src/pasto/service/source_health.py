@@ -33,7 +33,7 @@ class SourceHealth:
 
     def problem(self, row: StudyRow) -> dict[str, Any] | None:
         """Return what is wrong with a study's source, in which round and since when; None if nothing is known."""
-        found: dict[str, Any] | None = json.loads(self._store.note(_name(row)) or "null")
+        found: dict[str, Any] | None = json.loads(self._store.read_cache(_name(row)) or "null")
         return found
 
     def record_failure(self, row: StudyRow, error: SourceError) -> None:
@@ -54,7 +54,7 @@ class SourceHealth:
 
     def _write(self, row: StudyRow, text: str) -> None:
         with suppress(StoreError):  # the failure itself is raised; a note of it must not hide it
-            self._store.set_note(_name(row), text)
+            self._store.write_cache(_name(row), text)
 
 
 def _name(row: StudyRow) -> str:

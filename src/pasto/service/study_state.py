@@ -182,7 +182,7 @@ def identity_of(row: StudyRow) -> str:
     >>> identity_of(StudyRow("feed@1", 1, 9, "archived", '{"name":"feed"}', 7, 3, 3, 0.0, 0.0))
     'feed'
     """
-    return StudyState.from_text(row.details).identity or str(json.loads(row.document)["name"])
+    return StudyState.from_text(row.details).identity or str(json.loads(row.study_file)["name"])
 
 
 def blend_document(blend: Blend) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Ads:
     @property
     def document(self) -> dict[str, Any]:
         """The study file."""
-        shown = {"event": self.event, "value": "shown", "per_unit": "sum", "cap": 20}
+        shown = {"event": self.event, "value": "shown", "aggregate": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
@@ -85,16 +85,16 @@ class Ads:
             "parameters": {module: list(levels) for module, levels in QUOTAS.items()},
             "constraints": [BUDGET, AT_LEAST_ONE],
             "metrics": {
-                "revenue": {"event": self.event, "value": "cents", "per_unit": "sum", "cap": 10_000},
+                "revenue": {"event": self.event, "value": "cents", "aggregate": "sum", "cap": 10_000},
                 "click_rate": {
-                    "ratio": [{"event": self.event, "value": "clicks", "per_unit": "sum", "cap": 20}, shown]
+                    "ratio": [{"event": self.event, "value": "clicks", "aggregate": "sum", "cap": 20}, shown]
                 },
-                "cold_start": {"ratio": [{"event": self.event, "value": "cold", "per_unit": "sum", "cap": 20}, shown]},
+                "cold_start": {"ratio": [{"event": self.event, "value": "cold", "aggregate": "sum", "cap": 20}, shown]},
             },
             "goal": {"maximize": "revenue"},
             "guardrails": [
-                {"keep": "click_rate", "at_least": f"{LIMIT:g}%", "budget": "3%", "floor": FLOOR},
-                {"keep": "cold_start", "at_least": f"{LIMIT:g}%", "budget": "3%", "floor": FLOOR},
+                {"metric": "click_rate", "at_least": f"{LIMIT:g}%", "loss_budget": "3%", "stop_at": FLOOR},
+                {"metric": "cold_start", "at_least": f"{LIMIT:g}%", "loss_budget": "3%", "stop_at": FLOOR},
             ],
         }
 

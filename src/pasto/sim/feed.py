@@ -85,7 +85,7 @@ class Feed:
     @property
     def document(self) -> dict[str, Any]:
         """The study file."""
-        clips = {"event": self.event, "value": "clips", "per_unit": "sum", "cap": 20}
+        clips = {"event": self.event, "value": "clips", "aggregate": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
@@ -93,16 +93,16 @@ class Feed:
             "baseline": dict(TODAY),
             "parameters": {"like_weight": list(WEIGHTS), "share_weight": list(WEIGHTS)},
             "metrics": {
-                "watch_time": {"event": self.event, "value": "seconds", "per_unit": "sum", "cap": 3600},
-                "like_rate": {"ratio": [{"event": self.event, "value": "likes", "per_unit": "sum", "cap": 20}, clips]},
+                "watch_time": {"event": self.event, "value": "seconds", "aggregate": "sum", "cap": 3600},
+                "like_rate": {"ratio": [{"event": self.event, "value": "likes", "aggregate": "sum", "cap": 20}, clips]},
                 "share_rate": {
-                    "ratio": [{"event": self.event, "value": "shares", "per_unit": "sum", "cap": 20}, clips]
+                    "ratio": [{"event": self.event, "value": "shares", "aggregate": "sum", "cap": 20}, clips]
                 },
             },
             "goal": {"maximize": "watch_time"},
             "guardrails": [
-                {"keep": "like_rate", "at_least": f"{LIMIT:g}%", "budget": "3%", "floor": FLOOR},
-                {"keep": "share_rate", "at_least": f"{LIMIT:g}%", "budget": "3%", "floor": FLOOR},
+                {"metric": "like_rate", "at_least": f"{LIMIT:g}%", "loss_budget": "3%", "stop_at": FLOOR},
+                {"metric": "share_rate", "at_least": f"{LIMIT:g}%", "loss_budget": "3%", "stop_at": FLOOR},
             ],
         }
 

@@ -91,7 +91,7 @@ class Shop:
         """The study file."""
 
         def total(value: str, cap: int) -> dict[str, Any]:
-            return {"event": self.event, "value": value, "per_unit": "sum", "cap": cap}
+            return {"event": self.event, "value": value, "aggregate": "sum", "cap": cap}
 
         return {
             "name": self.name,
@@ -106,8 +106,8 @@ class Shop:
             },
             "goal": {"maximize": "saves"},
             "guardrails": [
-                {"keep": "revenue", "at_least": f"{REVENUE_LIMIT:g}%", "floor": "-60%"},
-                {"keep": "hides", "at_most": f"{HIDES_LIMIT:+g}%", "floor": "+60%"},
+                {"metric": "revenue", "at_least": f"{REVENUE_LIMIT:g}%", "stop_at": "-60%"},
+                {"metric": "hides", "at_most": f"{HIDES_LIMIT:+g}%", "stop_at": "+60%"},
             ],
             "traffic": {"control": CONTROL},
             "confidence": CONFIDENCE,

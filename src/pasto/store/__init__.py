@@ -1,45 +1,66 @@
-"""Where records rest: embedded in one directory, or on PostgreSQL for several nodes."""
+"""Store of studies, policies, closes and events: embedded in one directory, or on PostgreSQL for several nodes."""
 
-from pasto.store.opening import open_store
+from __future__ import annotations
+
+from pathlib import Path
+
 from pasto.store.protocol import Store
 from pasto.store.rows import (
     CONFLICT_REASON,
     EXPOSURE,
     INSTALLATION,
     METRIC,
-    Appended,
-    ArchivedRow,
+    AppendResult,
+    ArchivedSpan,
     AuditRow,
     CloseRow,
     EventRow,
     KeyRow,
     PolicyRow,
-    RejectedNumbers,
-    RejectedReason,
+    RejectedPositions,
+    RejectionReason,
     Rejections,
+    SenderCounts,
     StoreSize,
     StudyRow,
-    TallyRow,
 )
+from pasto.store.sqlite_store import SqliteStore
 
 __all__ = [
     "CONFLICT_REASON",
     "EXPOSURE",
     "INSTALLATION",
     "METRIC",
-    "Appended",
-    "ArchivedRow",
+    "AppendResult",
+    "ArchivedSpan",
     "AuditRow",
     "CloseRow",
     "EventRow",
     "KeyRow",
     "PolicyRow",
-    "RejectedNumbers",
-    "RejectedReason",
+    "RejectedPositions",
+    "RejectionReason",
     "Rejections",
+    "SenderCounts",
     "Store",
     "StoreSize",
     "StudyRow",
-    "TallyRow",
     "open_store",
 ]
+
+
+def open_store(address: str, *, is_restoring: bool = False) -> Store:
+    """Open the store at an address: "memory:", a directory, or "postgresql://…".
+
+    With `is_restoring`, a directory that lost its database opens too, to be filled from a backup.
+
+    >>> store = open_store("memory:")
+    >>> store.read_high_water(1)
+    0
+    >>> store.close()
+    """
+    if address.startswith(("postgresql://", "postgres://")):
+        from pasto.store.postgres_store import PostgresStore  # its driver is an optional dependency
+
+        return PostgresStore(address)
+    return SqliteStore(None if address == "memory:" else Path(address), is_restoring=is_restoring)

@@ -15,24 +15,26 @@ from pasto.store.schema import migrations
 from pasto.store.sqlite_connections import migrate, version_of
 
 TABLES: Final = {
-    "studies": "number, name, generation, state, document, seed, round, version, opened_at, created_at, details",
-    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at, row_checksum",
-    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at, row_checksum",
-    "learners": "study, state",
-    "audit": "sequence, study, at, who, action, reason, detail, row_checksum",
-    "keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
+    "studies": "number, name, generation, state, study_file, seed, round, version, opened_at, created_at, details",
+    "policies": "study, version, round, learner_version, document, checksum, after_sequence, published_at, "
+    "row_checksum",
+    "round_closes": "study, round, version, high_water, record, learner_checksum, next_version, closed_at, "
+    "row_checksum",
+    "learner_states": "study, state",
+    "audit_log": "sequence, study, at, who, action, reason, detail, row_checksum",
+    "api_keys": "prefix, digest, name, scopes, created_at, expires_at, revoked_at",
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
     "received_at, key_prefix, row_checksum",
-    "event_ids": "digest, content",
-    "archived_rounds": "study, version, until_sequence, events, first_sequence, last_sequence",
-    "archived_counts": "study, version, kind, candidate, arm, excluded, numbered, events",
-    "archived_sources": "study, source, events, first_position, last_position",
-    "archived_senders": "study, key_prefix, source, kind, events",
-    "latest": "study, unit, version, arm, candidate, sequence",
-    "tallies": "study, version, source, position, assigned, dropped",
-    "rejected_reasons": "study, kind, reason, events, first_at",
-    "rejected_numbers": "study, source, events, first_position, last_position",
-    "rejected_keys": "study, key_prefix, events",
+    "event_ids": "digest, content_checksum",
+    "archived_spans": "study, version, until_sequence, events, first_sequence, last_sequence",
+    "archived_event_counts": "study, version, kind, candidate, arm, excluded, numbered, events",
+    "archived_source_counts": "study, source, events, first_position, last_position",
+    "archived_sender_counts": "study, key_prefix, source, kind, events",
+    "latest_exposures": "study, unit, version, arm, candidate, sequence",
+    "sender_counts": "study, version, source, position, assigned, dropped",
+    "rejections_by_reason": "study, kind, reason, events, first_at",
+    "rejections_by_source": "study, source, events, first_position, last_position",
+    "rejections_by_key": "study, key_prefix, events",
 }
 """Everything that is kept, with its columns."""
 
@@ -40,8 +42,8 @@ TABLES: Final = {
 def select(table: str) -> str:
     """The statement that reads a whole table.
 
-    >>> select("learners")
-    'SELECT study, state FROM learners'
+    >>> select("learner_states")
+    'SELECT study, state FROM learner_states'
     """
     return f"SELECT {TABLES[table]} FROM {table}"  # noqa: S608 -- our own names
 
@@ -49,8 +51,8 @@ def select(table: str) -> str:
 def insert(table: str) -> str:
     """The statement that writes one of its rows.
 
-    >>> insert("learners")
-    'INSERT INTO learners (study, state) VALUES (?, ?)'
+    >>> insert("learner_states")
+    'INSERT INTO learner_states (study, state) VALUES (?, ?)'
     """
     marks = ", ".join("?" for _ in TABLES[table].split(","))
     return f"INSERT INTO {table} ({TABLES[table]}) VALUES ({marks})"  # noqa: S608 -- our own names

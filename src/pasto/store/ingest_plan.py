@@ -15,10 +15,10 @@ from pasto.store.rows import (
     EXPOSURE,
     METRIC,
     NO_REJECTIONS,
-    Appended,
+    AppendResult,
     EventRow,
     Rejections,
-    TallyRow,
+    SenderCounts,
 )
 
 Row = tuple[Any, ...]
@@ -34,17 +34,17 @@ class EventBatch:
 
     study: int
     events: Sequence[EventRow]
-    tallies: Sequence[TallyRow] = ()
+    tallies: Sequence[SenderCounts] = ()
     rejections: Rejections = NO_REJECTIONS
     key: str | None = None
     """Prefix of the API key that sent it."""
-    future: Future[Appended] = field(default_factory=Future)
+    future: Future[AppendResult] = field(default_factory=Future)
     _identities: Sequence[Identity] | None = None
 
     @property
     def size(self) -> int:
         """How much of the queue it takes."""
-        return len(self.events) + len(self.tallies) + len(self.rejections.reasons) + len(self.rejections.numbers)
+        return len(self.events) + len(self.tallies) + len(self.rejections.reasons) + len(self.rejections.positions)
 
     @property
     def identities(self) -> Sequence[Identity]:
@@ -72,7 +72,7 @@ class IngestPlan:
     """study, source, events, first_position, last_position."""
     rejected_keys: list[Row]
     """study, key_prefix, events."""
-    answers: list[Appended]
+    answers: list[AppendResult]
     """By batch."""
 
 
@@ -109,14 +109,14 @@ def plan_ingest(
     >>> batch = EventBatch(1, [shown, liked, shown])
     >>> planned = plan_ingest([batch], last=0, sequences=range(1, 4), received_at=0.0, kept={}, credits={})
     >>> [row[5:8] for row in planned.events], planned.answers
-    ([(3, 'learner', 1), (3, 'learner', 1)], [Appended(new=(True, True, False), last=2, conflicts=())])
+    ([(3, 'learner', 1), (3, 'learner', 1)], [AppendResult(new=(True, True, False), last=2, conflicts=())])
     """
     numbers = iter(sequences)
     seen: dict[bytes, int] = {}
     moved: dict[Place, Row] = {}
     rows: list[Row] = []
     tallies: list[Row] = []
-    answers: list[Appended] = []
+    answers: list[AppendResult] = []
     reasons: list[Row] = []
     for batch in batches:
         study = batch.study
@@ -147,11 +147,11 @@ def plan_ingest(
             else:
                 rows.append((last, study, *event, received_at, key, event_checksum(base, last, event)))
         tallies.extend((study, t.version, t.source, t.position, t.assigned, t.dropped) for t in batch.tallies)
-        answers.append(Appended(tuple(new), last, tuple(conflicts)))
+        answers.append(AppendResult(tuple(new), last, tuple(conflicts)))
         reasons.extend((study, *row[:3], received_at) for row in batch.rejections.reasons)
         if conflicts:
             reasons.append((study, CONFLICT, CONFLICT_REASON, len(conflicts), received_at))
-    numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.numbers)
+    numbers_rejected = sorted((batch.study, *row) for batch in batches for row in batch.rejections.positions)
     keys_rejected = sorted(
         (batch.study, batch.key, sum(row.events for row in batch.rejections.reasons))
         for batch in batches

@@ -22,9 +22,9 @@ _HALF: Final = 1 << 31
 COLUMNS: Final = {
     "events": "sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
     "received_at, key_prefix",
-    "policies": "study, version, round, learned, text, checksum, after_sequence, published_at",
-    "closes": "study, round, version, high_water, observed, learner_checksum, next_version, closed_at",
-    "audit": "study, at, who, action, reason, detail",
+    "policies": "study, version, round, learner_version, document, checksum, after_sequence, published_at",
+    "round_closes": "study, round, version, high_water, record, learner_checksum, next_version, closed_at",
+    "audit_log": "study, at, who, action, reason, detail",
 }
 """The columns that a row's checksum covers, by table, in the order in which they are written."""
 
@@ -67,32 +67,36 @@ Query = Callable[[str], Iterator[Sequence[Any]]]
 """Runs a statement and gives its rows one by one."""
 
 _GONE: Final = (
-    "(SELECT 1 FROM archived_rounds WHERE archived_rounds.study = latest.study "
-    "AND archived_rounds.version = latest.version AND latest.sequence <= archived_rounds.last_sequence) "
+    "(SELECT 1 FROM archived_spans AS span WHERE span.study = latest.study "
+    "AND span.version = latest.version AND latest.sequence <= span.last_sequence) "
     "AND NOT EXISTS (SELECT 1 FROM events AS own WHERE own.sequence = latest.sequence)"
 )
 
 _RECOUNTED: Final = (
     "SELECT study, unit, version, arm, candidate, sequence FROM events WHERE sequence IN "  # noqa: S608 -- our own names
     "(SELECT max(sequence) FROM events WHERE kind = 0 AND excluded = 0 AND unit <> '' GROUP BY study, unit) "
-    "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.study = events.study AND latest.unit = events.unit "
+    "AND NOT EXISTS (SELECT 1 FROM latest_exposures AS latest "
+    "WHERE latest.study = events.study AND latest.unit = events.unit "
     f"AND EXISTS {_GONE})"
 )
 
-_REMEMBERED: Final = f"SELECT study, unit, version, arm, candidate, sequence FROM latest WHERE NOT (EXISTS {_GONE})"  # noqa: S608
+_REMEMBERED: Final = (
+    "SELECT study, unit, version, arm, candidate, sequence FROM latest_exposures AS latest "  # noqa: S608
+    f"WHERE NOT (EXISTS {_GONE})"
+)
 """Units whose latest exposure is in the archive have nothing here to be compared with."""
 
 _JSON: Final = {
-    "studies": ("document", "details"),
-    "closes": ("observed",),
-    "audit": ("detail",),
-    "keys": ("scopes",),
+    "studies": ("study_file", "details"),
+    "round_closes": ("record",),
+    "audit_log": ("detail",),
+    "api_keys": ("scopes",),
     "events": ("fields",),
-    "tallies": ("assigned", "dropped"),
+    "sender_counts": ("assigned", "dropped"),
 }
 """Columns that hold JSON, by table."""
 
-_NAMED_BY: Final = {"studies": ("name",), "keys": ("prefix",), "audit": ("sequence",), "events": ("sequence",)}
+_NAMED_BY: Final = {"studies": ("name",), "api_keys": ("prefix",), "audit_log": ("sequence",), "events": ("sequence",)}
 
 _NAMED_OTHERWISE: Final = ("study", "version", "round", "unit", "source", "kind")
 """The columns by which a finding names a row."""
@@ -122,7 +126,7 @@ def check_events(query: Query, *, sealed: Collection[str]) -> Iterator[str]:
     for table in TABLES:
         yield from _row_findings(query, table, is_sealed=table in sealed)
     yield from _strays(query)
-    for study, version, text, checksum in query("SELECT study, version, text, checksum FROM policies"):
+    for study, version, text, checksum in query("SELECT study, version, document, checksum FROM policies"):
         if hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() != checksum:
             yield f"policy {version} of study {names.get(study, study)!r} does not match its checksum"
     for name, version in query(
@@ -138,7 +142,7 @@ def check_events(query: Query, *, sealed: Collection[str]) -> Iterator[str]:
     ):
         yield f"event {identity!r} of study {names.get(study, study)!r} was kept {count} times"
     ((events, ids),) = query(
-        "SELECT (SELECT count(*) FROM events) + (SELECT coalesce(sum(events), 0) FROM archived_rounds), "
+        "SELECT (SELECT count(*) FROM events) + (SELECT coalesce(sum(events), 0) FROM archived_spans), "
         "(SELECT count(*) FROM event_ids)"
     )
     if events != ids:
@@ -199,10 +203,18 @@ def _strays(query: Query) -> Iterator[str]:
 
 _STRAYS: Final = {
     table: f"SELECT study, count(*) FROM {table} WHERE study NOT IN (SELECT number FROM studies) GROUP BY study"  # noqa: S608 -- our own names
-    for table in ("policies", "closes", "learners", "events", "archived_rounds", "latest", "tallies")
+    for table in (
+        "policies",
+        "round_closes",
+        "learner_states",
+        "events",
+        "archived_spans",
+        "latest_exposures",
+        "sender_counts",
+    )
 } | {
-    "audit": (
-        f"SELECT study, count(*) FROM audit WHERE study <> {INSTALLATION} "  # noqa: S608 -- our own names
+    "audit_log": (
+        f"SELECT study, count(*) FROM audit_log WHERE study <> {INSTALLATION} "  # noqa: S608 -- our own names
         "AND study NOT IN (SELECT number FROM studies) GROUP BY study"
     )
 }
@@ -212,7 +224,7 @@ def _gaps(query: Query, names: dict[int, str]) -> Iterator[str]:
     """Yield rounds that were skipped, and marks that do not rise."""
     last = next(iter(query(statements.LAST_SEQUENCE)))[0]
     before: tuple[int, int, int] = (0, 0, 0)
-    for study, number, mark in query("SELECT study, round, high_water FROM closes ORDER BY study, round"):
+    for study, number, mark in query("SELECT study, round, high_water FROM round_closes ORDER BY study, round"):
         if study != before[0]:
             before = (study, 0, 0)
         name = names.get(study, study)
@@ -246,22 +258,23 @@ def _references(query: Query, names: dict[int, str]) -> Iterator[str]:
 
 
 _CLOSES_WITHOUT_POLICY: Final = (
-    "SELECT study, round, wanted FROM (SELECT study, round, version AS wanted FROM closes "
-    "UNION SELECT study, round, next_version AS wanted FROM closes) AS named WHERE NOT EXISTS "
+    "SELECT study, round, wanted FROM (SELECT study, round, version AS wanted FROM round_closes "
+    "UNION SELECT study, round, next_version AS wanted FROM round_closes) AS named WHERE NOT EXISTS "
     "(SELECT 1 FROM policies WHERE policies.study = named.study AND policies.version = named.wanted)"
 )
 
 _CLOSES_BEFORE_POLICY: Final = (
-    "SELECT closes.study, closes.round, high_water, after_sequence FROM closes "
-    "JOIN policies ON policies.study = closes.study AND policies.version = closes.version "
+    "SELECT round_closes.study, round_closes.round, high_water, after_sequence FROM round_closes "
+    "JOIN policies ON policies.study = round_closes.study AND policies.version = round_closes.version "
     "WHERE high_water < after_sequence"
 )
 
 # The last round of a study that was archived is closed, and no other was opened.
 _ROUNDS_MISCOUNTED: Final = (
     "SELECT name, round, last FROM (SELECT name, state, round, "
-    "(SELECT coalesce(max(closes.round), 0) FROM closes WHERE closes.study = studies.number) AS last FROM studies "
-    "WHERE version > 0 AND round > 0) AS counted WHERE last <> round - 1 AND NOT (state = 'archived' AND last = round)"
+    "(SELECT coalesce(max(closes.round), 0) FROM round_closes AS closes WHERE closes.study = studies.number) AS last "
+    "FROM studies WHERE version > 0 AND round > 0) AS counted "
+    "WHERE last <> round - 1 AND NOT (state = 'archived' AND last = round)"
 )
 
 _POLICIES_MISCOUNTED: Final = (
@@ -269,9 +282,9 @@ _POLICIES_MISCOUNTED: Final = (
 )
 
 _LEARNERS: Final = (
-    "SELECT learners.study, learners.state, closes.learner_checksum FROM learners "
-    "JOIN closes ON closes.study = learners.study WHERE closes.round = "
-    "(SELECT max(round) FROM closes AS later WHERE later.study = learners.study)"
+    "SELECT learner_states.study, learner_states.state, round_closes.learner_checksum FROM learner_states "
+    "JOIN round_closes ON round_closes.study = learner_states.study WHERE round_closes.round = "
+    "(SELECT max(round) FROM round_closes AS later WHERE later.study = learner_states.study)"
 )
 
 # Where a study has no policy at all, nothing is known about its events' versions.

@@ -17,7 +17,7 @@ from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_
 from pasto.store.integrity_check import COLUMNS, check_events
 from pasto.store.postgres_session import LOCKS, PostgresSession, ReadingPool, driver, refuse
 from pasto.store.postgres_session import migrate as prepare
-from pasto.store.rows import Appended, StoreSize
+from pasto.store.rows import AppendResult, StoreSize
 from pasto.store.session_secret import new_secret
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import migrate
@@ -26,13 +26,14 @@ from pasto.store.write_queue import WriteQueue
 T = TypeVar("T")
 
 _CREDITS = (
-    "SELECT latest.study, latest.unit, version, arm, candidate "
-    "FROM unnest(%s::bigint[], %s::text[]) AS wanted (study, unit) JOIN latest USING (study, unit)"
+    "SELECT latest_exposures.study, latest_exposures.unit, version, arm, candidate "
+    "FROM unnest(%s::bigint[], %s::text[]) AS wanted (study, unit) JOIN latest_exposures USING (study, unit)"
 )
-_KEPT = "SELECT digest, content FROM event_ids WHERE digest = ANY(%s)"
+_KEPT = "SELECT digest, content_checksum FROM event_ids WHERE digest = ANY(%s)"
 # In the order of their keys, as every node writes them: two nodes never wait for each other in a circle.
 _ADD_IDS = (
-    "INSERT INTO event_ids (digest, content) SELECT * FROM unnest(%s::bytea[], %s::bigint[]) ON CONFLICT DO NOTHING"
+    "INSERT INTO event_ids (digest, content_checksum) "
+    "SELECT * FROM unnest(%s::bytea[], %s::bigint[]) ON CONFLICT DO NOTHING"
 )
 _ADD_EVENTS = (
     "COPY events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, position, "
@@ -40,14 +41,20 @@ _ADD_EVENTS = (
 )
 _SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest(%s::text[]) AS name"
 _SET_LATEST = (
-    "INSERT INTO latest (study, unit, version, arm, candidate, sequence) "
+    "INSERT INTO latest_exposures (study, unit, version, arm, candidate, sequence) "
     "SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[]) "
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
-    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
+    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest_exposures.sequence"
 )
 _SESSION_NOTE = "secret/session"
 """The note of the secret that sessions are signed with; a backup copies no notes."""
 _NUMBERS = "SELECT nextval('events_sequence_seq') FROM generate_series(1, %s)"
+
+
+_NO_CHECKSUMS = (
+    "the server has data_checksums off, so a flipped bit in a stored event may not be noticed; "
+    "stop the server and run `pg_checksums --enable`, or create the cluster with `initdb --data-checksums`"
+)
 
 
 class PostgresStore(SqlStore):
@@ -87,7 +94,7 @@ class PostgresStore(SqlStore):
             self._session.close()
 
     @contextmanager
-    def reading(self) -> Iterator[Any]:
+    def read_transaction(self) -> Iterator[Any]:
         """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
         self._writer.require_open()
         try:
@@ -96,7 +103,7 @@ class PostgresStore(SqlStore):
         except self._failure as error:
             raise StoreError(f"the database could not be read: {error}") from error
 
-    def session_secret(self) -> str:
+    def read_session_secret(self) -> str:
         """Return the secret that sessions are signed with: the same on every node, made if there is none."""
         if not (found := self._all(statements.NOTE, (_SESSION_NOTE,))):
             values = (_SESSION_NOTE, new_secret())  # another node may have been first
@@ -104,7 +111,7 @@ class PostgresStore(SqlStore):
             found = self._all(statements.NOTE, (_SESSION_NOTE,))
         return str(found[0][0])
 
-    def high_water(self, study: int) -> int:
+    def read_high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         self._writer.require_open()
         try:
@@ -116,9 +123,9 @@ class PostgresStore(SqlStore):
             raise StoreError(f"the database could not be read: {error}") from error
         return int(row[0]) if row else 0
 
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
 
             def fill(file: sqlite3.Connection) -> None:
                 migrate(file, str(target))
@@ -129,7 +136,7 @@ class PostgresStore(SqlStore):
 
             write_backup(target, fill)
 
-    def restore(self, source: Path) -> None:
+    def restore_backup(self, source: Path) -> None:
         """Fill an empty store from a backup."""
         with opened_backup(source) as backup:
 
@@ -141,7 +148,7 @@ class PostgresStore(SqlStore):
                     with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
                         for row in backup.execute(select(table)):
                             copy.write_row((*row[:-1], None) if table == "events" else row)
-                for table, column in (("audit", "sequence"), ("studies", "number")):
+                for table, column in (("audit_log", "sequence"), ("studies", "number")):
                     connection.execute(
                         f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), max({column})) "  # noqa: S608 -- our own names
                         f"FROM {table} HAVING count(*) > 0"
@@ -153,16 +160,22 @@ class PostgresStore(SqlStore):
 
             self._writing(write)
 
-    def check(self) -> Iterator[str]:
+    def check_integrity(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             # The server gives the fields of events back in a form of its own, so their rows have no checksum of ours.
             sealed = [table for table in COLUMNS if table != "events"]
             yield from check_events(lambda statement: _rows(connection, statement), sealed=sealed)
 
-    def size(self) -> StoreSize:
+    def find_risks(self) -> list[str]:
+        """Return a sentence if the server would not notice a flipped bit in a stored event."""
+        with self.read_transaction() as connection:
+            (setting,) = connection.execute("SHOW data_checksums").fetchone()
+        return [] if setting == "on" else [_NO_CHECKSUMS]
+
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             (size,) = connection.execute(_SIZE, (list(TABLES),)).fetchone()
             ids, archived = connection.execute(statements.SIZES).fetchone()
         return StoreSize(int(size), None, int(ids), int(archived))
@@ -186,7 +199,7 @@ class PostgresStore(SqlStore):
     def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         return self._writer.perform(lambda: self._session.transact(action))
 
-    def _append(self, batches: Sequence[EventBatch]) -> Sequence[Appended]:
+    def _append(self, batches: Sequence[EventBatch]) -> Sequence[AppendResult]:
         """Write a group of batches in one transaction."""
         return self._session.transact(lambda connection: self._write(connection, batches).answers)
 

@@ -10,19 +10,19 @@ from typing import Any, Protocol
 
 from pasto.store.rows import (
     NO_REJECTIONS,
-    Appended,
-    ArchivedRow,
+    AppendResult,
+    ArchivedSpan,
     AuditRow,
     CloseRow,
     EventRow,
     KeyRow,
     PolicyRow,
-    RejectedNumbers,
-    RejectedReason,
+    RejectedPositions,
+    RejectionReason,
     Rejections,
+    SenderCounts,
     StoreSize,
     StudyRow,
-    TallyRow,
 )
 
 
@@ -38,7 +38,7 @@ class Store(Protocol):
     """The SQL that `reading` speaks: "sqlite" or "postgres"."""
 
     @property
-    def folder(self) -> Path | None:
+    def directory(self) -> Path | None:
         """The directory it lives in, where others may put their own files beside it; None where there is none."""
         ...
 
@@ -48,7 +48,7 @@ class Store(Protocol):
 
     # Studies
 
-    def create(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
+    def create_study(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
         """Take in a new study and return it with its number; a name in use raises StudyExists.
 
         An archived study that has the name gets the name `rename_archived`, and a line about it in its audit log.
@@ -62,7 +62,7 @@ class Store(Protocol):
         """
         ...
 
-    def commit(
+    def update_study(
         self,
         before: StudyRow,
         after: StudyRow,
@@ -82,51 +82,51 @@ class Store(Protocol):
         """
         ...
 
-    def study(self, name: str) -> StudyRow | None:
+    def read_study(self, name: str) -> StudyRow | None:
         """The study of that name as it stands; a deleted draft too."""
         ...
 
-    def studies(self) -> list[StudyRow]:
+    def list_studies(self) -> list[StudyRow]:
         """Every study, by name; deleted drafts are left out."""
         ...
 
-    def generations(self) -> dict[str, tuple[int, int]]:
+    def read_generations(self) -> dict[str, tuple[int, int]]:
         """The number and generation of every study, by name: enough to know which of them changed.
 
         Deleted drafts are left out.
         """
         ...
 
-    def learner(self, study: int) -> str | None:
+    def read_learner_state(self, study: int) -> str | None:
         """The learner's state after the last close, as text."""
         ...
 
-    def policy(self, study: int, version: int) -> PolicyRow | None:
+    def read_policy(self, study: int, version: int) -> PolicyRow | None:
         """One published policy."""
         ...
 
-    def policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
+    def list_policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
         """Published policies in order, from the version behind `after`."""
         ...
 
-    def closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
+    def list_closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
         """Closed rounds in order, from the round behind `after`."""
         ...
 
-    def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+    def read_audit_log(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         """Return the audit log of one study, or of the INSTALLATION, in order, from the sequence after `after`."""
         ...
 
     # Events
 
-    def append(
+    def append_events(
         self,
         study: int,
         events: Sequence[EventRow],
-        tallies: Sequence[TallyRow] = (),
+        tallies: Sequence[SenderCounts] = (),
         rejections: Rejections = NO_REJECTIONS,
         key: str | None = None,
-    ) -> Future[Appended]:
+    ) -> Future[AppendResult]:
         """Keep a batch: counted once by source and id for the study's life, done when durable.
 
         An event that comes again with other content is a conflict: it is not kept, and counted as rejected.
@@ -138,32 +138,32 @@ class Store(Protocol):
         """
         ...
 
-    def archived(self, study: int, version: int, after: int, until: int) -> int:
+    def delete_archived_events(self, study: int, version: int, after: int, until: int) -> int:
         """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay.
 
         Version 0 means events of no policy. Returns how many there were; may be done again.
         """
         ...
 
-    def archived_events(self, study: int, after: int, until: int) -> list[ArchivedRow]:
+    def list_archived_spans(self, study: int, after: int, until: int) -> list[ArchivedSpan]:
         """Return the records of deleted events that may lie in a span of the log, by policy."""
         ...
 
-    def events_of(self, study: int, unit: str) -> list[tuple[int, int]]:
+    def find_unit_events(self, study: int, unit: str) -> list[tuple[int, int]]:
         """Where a unit's events are: their sequences, and the policy of each, 0 for none.
 
         All of the log is looked through, by a reader that holds nobody up.
         """
         ...
 
-    def forget(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
+    def erase_unit(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
         """Delete all that is kept of a unit except the digests of its events' ids and their counts, and record that.
 
         `sequences` say where its events are, if that was found out already. Returns how many of them there were.
         """
         ...
 
-    def trim(self, study: int, version: int) -> int:
+    def delete_latest_exposures(self, study: int, version: int) -> int:
         """Let go of the latest exposures under policies before a version: nothing is credited to them any more.
 
         Returns how many there were. A metric event of such a unit that names no policy is then kept uncredited.
@@ -171,15 +171,15 @@ class Store(Protocol):
         ...
 
     @property
-    def waiting(self) -> int:
+    def queued_events(self) -> int:
         """How many events are waiting to be written."""
         ...
 
-    def high_water(self, study: int) -> int:
+    def read_high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         ...
 
-    def reading(self) -> AbstractContextManager[Any]:
+    def read_transaction(self) -> AbstractContextManager[Any]:
         """A connection for one short read-only transaction, of Python's database interface (DB-API 2).
 
         Everything read through it is of one moment. In memory the writer waits meanwhile, so nothing may be awaited
@@ -187,19 +187,19 @@ class Store(Protocol):
         """
         ...
 
-    def tallies(self, study: int, version: int) -> list[TallyRow]:
+    def list_sender_counts(self, study: int, version: int) -> list[SenderCounts]:
         """The latest tally of each sender for one policy."""
         ...
 
-    def rejected_reasons(self, study: int) -> list[RejectedReason]:
+    def list_rejections_by_reason(self, study: int) -> list[RejectionReason]:
         """Why events of a study were rejected, and how many for each reason."""
         ...
 
-    def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
+    def list_rejections_by_source(self, study: int) -> list[RejectedPositions]:
         """The rejected events of each numbered stream."""
         ...
 
-    def rejected_keys(self, study: int) -> dict[str, int]:
+    def count_rejections_by_key(self, study: int) -> dict[str, int]:
         """Return how many events of each API key were rejected, by its prefix."""
         ...
 
@@ -224,13 +224,13 @@ class Store(Protocol):
         """
         ...
 
-    def keys(self) -> list[KeyRow]:
+    def list_keys(self) -> list[KeyRow]:
         """Every key, revoked ones included."""
         ...
 
     # Sessions of the dashboard
 
-    def session_secret(self) -> str:
+    def read_session_secret(self) -> str:
         """Return the secret that sessions are signed with: the same on every node, made if there is none.
 
         No backup holds it, and `restore` makes another.
@@ -250,11 +250,11 @@ class Store(Protocol):
 
     # Notes
 
-    def note(self, name: str) -> str | None:
+    def read_cache(self, name: str) -> str | None:
         """What was last noted under a name: only ever something that can be worked out again from the rest."""
         ...
 
-    def set_note(self, name: str, text: str) -> None:
+    def write_cache(self, name: str, text: str) -> None:
         """Keep a note in the place of the last one of that name; backups may leave notes out."""
         ...
 
@@ -274,19 +274,23 @@ class Store(Protocol):
         """
         ...
 
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing; `restore` reads it into an empty store."""
         ...
 
-    def restore(self, source: Path) -> None:
+    def restore_backup(self, source: Path) -> None:
         """Fill an empty store from a backup, of this kind of store or another; numbers and sequences are kept."""
         ...
 
-    def check(self) -> Iterable[str]:
+    def check_integrity(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence; nothing where all is well."""
         ...
 
-    def size(self) -> StoreSize:
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence; nothing if all rows have checksums."""
+        ...
+
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
         ...
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from pasto.errors import UnsafeStoreError
+from pasto.store import open_store
 from pasto.store.backup import write_backup
 from pasto.store.integrity_check import find_damage
-from pasto.store.opening import open_store
 from pasto.store.rows import StoreSize
 from pasto.store.schema import migrations
 from pasto.store.sqlite_connections import FILE, connect, measure_size, version_of
@@ -21,15 +21,19 @@ from pasto.store.store_mark import MARK, read_mark, read_stored
 class ReadOnlyStore(Protocol):
     """What can be done with a store that another process may be writing."""
 
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file."""
         ...
 
-    def check(self) -> Iterable[str]:
+    def check_integrity(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence."""
         ...
 
-    def size(self) -> StoreSize:
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence."""
+        ...
+
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
         ...
 
@@ -45,11 +49,11 @@ class StoreSnapshot:
         self._connection = connect(f"{file.absolute().as_uri()}?mode=ro")
         self._where = str(directory)
 
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing."""
         write_backup(target, self._connection.backup)
 
-    def check(self) -> Iterator[str]:
+    def check_integrity(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
         mark = read_mark(self._file.parent / MARK)  # before the database: a service may go on writing both
         self._connection.execute("BEGIN")
@@ -68,7 +72,11 @@ class StoreSnapshot:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def size(self) -> StoreSize:
+    def find_risks(self) -> Iterable[str]:
+        """Return nothing: the rows of an embedded store have checksums."""
+        return ()
+
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
         try:
             return measure_size(self._connection)

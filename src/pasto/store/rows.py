@@ -17,7 +17,7 @@ class StudyRow:
     """Fences writers: a change is written only onto the generation it was made from."""
     state: str
     """Of its life: draft, learning, confirming, deployed, paused, archived; deleted for a draft that was."""
-    document: str
+    study_file: str
     """The study file, whole."""
     seed: int
     round: int
@@ -37,13 +37,13 @@ class PolicyRow:
 
     version: int
     round: int
-    learned: int | None
+    learner_version: int | None
     """The version of the learner's own policy that it serves; None where the learner is not asked."""
-    text: str
+    document: str
     """The document, exactly as everyone reads it."""
     checksum: str
     """SHA-256 of the text, in hexadecimal."""
-    after: int
+    after_sequence: int
     """The last event before it: none of its own events has a smaller sequence."""
     published_at: float
 
@@ -57,7 +57,7 @@ class CloseRow:
     """Of the policy that was served in it."""
     high_water: int
     """The last event that the close saw."""
-    observed: str
+    record: str
     """The rounds that were learned from now, with what they measured."""
     learner_checksum: str
     """SHA-256 of the learner's state afterwards."""
@@ -123,7 +123,7 @@ class EventRow(NamedTuple):
     """In that stream."""
 
 
-class TallyRow(NamedTuple):
+class SenderCounts(NamedTuple):
     """What one sender says it decided under one policy, so far: the other side of the books."""
 
     source: str
@@ -136,7 +136,7 @@ class TallyRow(NamedTuple):
     """Exposures it could not keep, by candidate."""
 
 
-class RejectedReason(NamedTuple):
+class RejectionReason(NamedTuple):
     """How many events were rejected for one reason."""
 
     kind: str
@@ -148,7 +148,7 @@ class RejectedReason(NamedTuple):
     """When it was first given; set by the store."""
 
 
-class RejectedNumbers(NamedTuple):
+class RejectedPositions(NamedTuple):
     """The rejected events of one numbered stream."""
 
     source: str
@@ -160,8 +160,8 @@ class RejectedNumbers(NamedTuple):
 class Rejections(NamedTuple):
     """The rejected events of a batch: their counts by reason, and by sender if they were numbered."""
 
-    reasons: tuple[RejectedReason, ...] = ()
-    numbers: tuple[RejectedNumbers, ...] = ()
+    reasons: tuple[RejectionReason, ...] = ()
+    positions: tuple[RejectedPositions, ...] = ()
 
 
 NO_REJECTIONS = Rejections()
@@ -175,7 +175,7 @@ CONFLICT_REASON = (
 )
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """What became of a batch."""
 
     new: tuple[bool, ...]
@@ -186,7 +186,7 @@ class Appended(NamedTuple):
     """Places of the events whose id was kept before with other content; the others that are not new are repeats."""
 
 
-class ArchivedRow(NamedTuple):
+class ArchivedSpan(NamedTuple):
     """How many events of one policy were deleted together, because the archive holds them."""
 
     version: int

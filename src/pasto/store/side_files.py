@@ -28,14 +28,14 @@ class SideFiles:
         self.mark = StoreMark(directory / MARK)
         self.reserve = DiskReserve(directory / RESERVE)
 
-    def begin(self, stored: MarkRecord, *, restoring: bool) -> None:
+    def begin(self, stored: MarkRecord, *, is_restoring: bool) -> None:
         """Compare a database that was opened with its mark; StoreRefused if it has lost its keys.
 
         Without keys everybody on this machine would be an administrator.
         """
         self._watch = FileWatch(self._directory / FILE)
         known = self.mark.record
-        if restoring:
+        if is_restoring:
             return
         if known.keys and not stored.keys:
             raise UnsafeStoreError(

@@ -19,19 +19,19 @@ from pasto.store.integrity_check import row_checksum
 from pasto.store.rows import (
     INSTALLATION,
     NO_REJECTIONS,
-    Appended,
-    ArchivedRow,
+    AppendResult,
+    ArchivedSpan,
     AuditRow,
     CloseRow,
     EventRow,
     KeyRow,
     PolicyRow,
-    RejectedNumbers,
-    RejectedReason,
+    RejectedPositions,
+    RejectionReason,
     Rejections,
+    SenderCounts,
     StoreSize,
     StudyRow,
-    TallyRow,
 )
 from pasto.store.write_queue import WriteQueue
 
@@ -52,7 +52,7 @@ class LettingGo(ABC):
     """The part of a store on an SQL database that makes room."""
 
     @abstractmethod
-    def high_water(self, study: int) -> int:
+    def read_high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class LettingGo(ABC):
     def _add_audit(self, connection: Any, study: int, rows: Iterable[AuditRow]) -> None:
         """Write lines of the audit log."""
 
-    def archived(self, study: int, version: int, after: int, until: int) -> int:
+    def delete_archived_events(self, study: int, version: int, after: int, until: int) -> int:
         """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay."""
         done = 0
         for start in range(after, until, ARCHIVED_AT_ONCE):
@@ -82,22 +82,22 @@ class LettingGo(ABC):
             self._writing(partial(self._merge_old_counts, study=study))
         return done
 
-    def archived_events(self, study: int, after: int, until: int) -> list[ArchivedRow]:
+    def list_archived_spans(self, study: int, after: int, until: int) -> list[ArchivedSpan]:
         """Return the records of deleted events that may lie in a span of the log."""
-        return [ArchivedRow(*row) for row in self._all(statements.ARCHIVED_EVENTS, (study, until, after))]
+        return [ArchivedSpan(*row) for row in self._all(statements.ARCHIVED_EVENTS, (study, until, after))]
 
-    def events_of(self, study: int, unit: str) -> list[tuple[int, int]]:
+    def find_unit_events(self, study: int, unit: str) -> list[tuple[int, int]]:
         """Where a unit's events are: their sequences, and the policy of each, 0 for none."""
         found: list[tuple[int, int]] = []
-        last = self.high_water(study)
+        last = self.read_high_water(study)
         for start in range(0, last, SOUGHT_AT_ONCE):
             rows = self._all(statements.EVENTS_OF, (study, start, min(start + SOUGHT_AT_ONCE, last), unit))
             found += [(int(sequence), int(version)) for sequence, version in rows]
         return found
 
-    def forget(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
+    def erase_unit(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
         """Let go of all that is kept of a unit but its events' ids and bookkeeping, and write that down."""
-        known = [sequence for sequence, _ in self.events_of(study, unit)] if sequences is None else sequences
+        known = [sequence for sequence, _ in self.find_unit_events(study, unit)] if sequences is None else sequences
 
         def write(connection: Any) -> int:
             self._do(connection, statements.FORGET_LATEST, (study, unit))
@@ -109,7 +109,7 @@ class LettingGo(ABC):
 
         return self._writing(write)
 
-    def trim(self, study: int, version: int) -> int:
+    def delete_latest_exposures(self, study: int, version: int) -> int:
         """Let go of the latest exposures under policies before a version: nothing is credited to them any more."""
         done, after = 0, ""
         while True:
@@ -141,7 +141,7 @@ class LettingGo(ABC):
 
 T = TypeVar("T")
 
-_NOTES = "note/"
+_CACHE = "cache/"
 """Before the names of notes, which the store's own settings lie beside."""
 
 _ENDED = "ended_session/"
@@ -162,14 +162,14 @@ class SqlStore(LettingGo):
     _writer: WriteQueue
 
     @property
-    def folder(self) -> Path | None:
+    def directory(self) -> Path | None:
         """The directory it lives in, where others may put their own files beside it; None where there is none."""
         return None
 
     # What each kind does in its own way
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Any]:
+    def read_transaction(self) -> AbstractContextManager[Any]:
         """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
 
     @abstractmethod
@@ -177,23 +177,27 @@ class SqlStore(LettingGo):
         """Write what is waiting, then let go of everything."""
 
     @abstractmethod
-    def high_water(self, study: int) -> int:
+    def read_high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
 
     @abstractmethod
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing."""
 
     @abstractmethod
-    def restore(self, source: Path) -> None:
+    def restore_backup(self, source: Path) -> None:
         """Fill an empty store from a backup."""
 
     @abstractmethod
-    def check(self) -> Iterable[str]:
+    def check_integrity(self) -> Iterable[str]:
         """Look for damage, and tell each finding in a sentence."""
 
+    def find_risks(self) -> Iterable[str]:
+        """Return what keeps damage from being noticed, each in a sentence."""
+        return ()
+
     @abstractmethod
-    def size(self) -> StoreSize:
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes."""
 
     @abstractmethod
@@ -219,7 +223,7 @@ class SqlStore(LettingGo):
 
     # Studies
 
-    def create(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
+    def create_study(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
         """Take in a new study and return it with its number; a name in use raises StudyExists."""
 
         def write(connection: Any) -> StudyRow:
@@ -254,7 +258,7 @@ class SqlStore(LettingGo):
         except self._conflict:
             return False
 
-    def commit(
+    def update_study(
         self,
         before: StudyRow,
         after: StudyRow,
@@ -267,7 +271,7 @@ class SqlStore(LettingGo):
     ) -> bool:
         """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing."""
         number, seen = before.number, before.generation
-        change = (after.state, after.document, after.round, after.version, after.opened_at, after.details)
+        change = (after.state, after.study_file, after.round, after.version, after.opened_at, after.details)
 
         def write(connection: Any) -> bool:
             if self._do(connection, statements.CHANGE_STUDY, (seen + 1, *change, number, seen)).rowcount != 1:
@@ -286,73 +290,73 @@ class SqlStore(LettingGo):
         except self._conflict:
             return False
 
-    def study(self, name: str) -> StudyRow | None:
+    def read_study(self, name: str) -> StudyRow | None:
         """The study of that name as it stands."""
         rows = self._all(statements.STUDY, (name,))
         return _to_study(rows[0]) if rows else None
 
-    def studies(self) -> list[StudyRow]:
+    def list_studies(self) -> list[StudyRow]:
         """Every study, by name."""
         # Sorted here: databases disagree about the order of text.
         return sorted(map(_to_study, self._all(statements.STUDIES)), key=lambda study: study.name)
 
-    def generations(self) -> dict[str, tuple[int, int]]:
+    def read_generations(self) -> dict[str, tuple[int, int]]:
         """The number and generation of every study, by name."""
         return {str(name): (int(number), int(seen)) for name, number, seen in self._all(statements.GENERATIONS)}
 
-    def learner(self, study: int) -> str | None:
+    def read_learner_state(self, study: int) -> str | None:
         """The learner's state after the last close, as text."""
         rows = self._all(statements.LEARNER, (study,))
         return str(rows[0][0]) if rows else None
 
-    def policy(self, study: int, version: int) -> PolicyRow | None:
+    def read_policy(self, study: int, version: int) -> PolicyRow | None:
         """One published policy."""
         rows = self._all(statements.POLICY, (study, version))
         return PolicyRow(*rows[0]) if rows else None
 
-    def policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
+    def list_policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
         """Published policies in order, from the version behind `after`."""
         return [PolicyRow(*row) for row in self._all(statements.POLICIES, (study, after, limit))]
 
-    def closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
+    def list_closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
         """Closed rounds in order, from the round behind `after`."""
         return [CloseRow(*row) for row in self._all(statements.CLOSES, (study, after, limit))]
 
-    def audit(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+    def read_audit_log(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         """Return the audit log of one study, or of the INSTALLATION, in order, from the sequence after `after`."""
         return [AuditRow(*row) for row in self._all(statements.AUDIT, (study, after, limit))]
 
     # Events
 
-    def append(
+    def append_events(
         self,
         study: int,
         events: Sequence[EventRow],
-        tallies: Sequence[TallyRow] = (),
+        tallies: Sequence[SenderCounts] = (),
         rejections: Rejections = NO_REJECTIONS,
         key: str | None = None,
-    ) -> Future[Appended]:
+    ) -> Future[AppendResult]:
         """Keep a batch: counted once by id for the study's life, done when durable."""
         return self._writer.append(EventBatch(study, events, tallies, rejections, key))
 
     @property
-    def waiting(self) -> int:
+    def queued_events(self) -> int:
         """How many events are waiting to be written."""
         return self._writer.waiting
 
-    def tallies(self, study: int, version: int) -> list[TallyRow]:
+    def list_sender_counts(self, study: int, version: int) -> list[SenderCounts]:
         """The latest tally of each sender for one policy."""
-        return sorted(TallyRow(*row) for row in self._all(statements.TALLIES, (study, version)))
+        return sorted(SenderCounts(*row) for row in self._all(statements.TALLIES, (study, version)))
 
-    def rejected_reasons(self, study: int) -> list[RejectedReason]:
+    def list_rejections_by_reason(self, study: int) -> list[RejectionReason]:
         """Why events of a study were rejected, and how many for each reason."""
-        return sorted(RejectedReason(*row) for row in self._all(statements.REJECTED_REASONS, (study,)))
+        return sorted(RejectionReason(*row) for row in self._all(statements.REJECTED_REASONS, (study,)))
 
-    def rejected_numbers(self, study: int) -> list[RejectedNumbers]:
+    def list_rejections_by_source(self, study: int) -> list[RejectedPositions]:
         """The rejected events of each numbered stream."""
-        return sorted(RejectedNumbers(*row) for row in self._all(statements.REJECTED_NUMBERS, (study,)))
+        return sorted(RejectedPositions(*row) for row in self._all(statements.REJECTED_NUMBERS, (study,)))
 
-    def rejected_keys(self, study: int) -> dict[str, int]:
+    def count_rejections_by_key(self, study: int) -> dict[str, int]:
         """Return how many events of each API key were rejected, by its prefix."""
         return {str(prefix): int(events) for prefix, events in self._all(statements.REJECTED_KEYS, (study,))}
 
@@ -393,7 +397,7 @@ class SqlStore(LettingGo):
         except self._conflict as error:
             raise StoreError(f"there is a key {key.prefix!r} already; make another") from error
 
-    def keys(self) -> list[KeyRow]:
+    def list_keys(self) -> list[KeyRow]:
         """Every key, revoked ones included."""
         found = [replace(KeyRow(*row), scopes=tuple(json.loads(row[3]))) for row in self._all(statements.KEYS)]
         return sorted(found, key=lambda key: (key.created_at, key.prefix))
@@ -401,7 +405,7 @@ class SqlStore(LettingGo):
     # Sessions of the dashboard
 
     @abstractmethod
-    def session_secret(self) -> str:
+    def read_session_secret(self) -> str:
         """Return the secret that sessions are signed with: the same on every node, made if there is none."""
 
     def end_session(self, key: str, until: int, session: str, now: float) -> None:
@@ -430,14 +434,14 @@ class SqlStore(LettingGo):
 
     # Notes
 
-    def note(self, name: str) -> str | None:
+    def read_cache(self, name: str) -> str | None:
         """What was last noted under a name."""
-        found = self._all(statements.NOTE, (_NOTES + name,))
+        found = self._all(statements.NOTE, (_CACHE + name,))
         return str(found[0][0]) if found else None
 
-    def set_note(self, name: str, text: str) -> None:
+    def write_cache(self, name: str, text: str) -> None:
         """Keep a note in the place of the last one of that name."""
-        self._writing(lambda connection: self._do(connection, statements.SET_NOTE, (_NOTES + name, text)))
+        self._writing(lambda connection: self._do(connection, statements.SET_NOTE, (_CACHE + name, text)))
 
     # Statements
 
@@ -445,7 +449,7 @@ class SqlStore(LettingGo):
         return connection.execute(self._sql(statement), values)
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             rows: list[Row] = self._do(connection, statement, values).fetchall()
         return rows
 
@@ -465,8 +469,8 @@ def _sealed(study: int, row: PolicyRow | CloseRow) -> Row:
 def _end_of(prefix: str) -> str:
     """Return the first text behind all those that begin with a prefix, which ends in a slash.
 
-    >>> _end_of("note/")
-    'note0'
+    >>> _end_of("cache/")
+    'cache0'
     """
     return f"{prefix[:-1]}0"
 

@@ -187,7 +187,7 @@ class StoreDirectory:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     held = Directory(Path(folder) / "data")
+    ...     held = StoreDirectory(Path(folder) / "data")
     ...     name = held.database.name
     ...     held.release()
     >>> name

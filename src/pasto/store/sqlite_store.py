@@ -20,7 +20,7 @@ from pasto.store.backup import TABLES, insert, opened_backup, select, write_back
 from pasto.store.failures import is_damage, is_disk_full
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_ingest, uncredited
 from pasto.store.integrity_check import find_damage, stored_checksum
-from pasto.store.rows import Appended, StoreSize
+from pasto.store.rows import AppendResult, StoreSize
 from pasto.store.session_secret import delete_secret, load_secret, new_secret
 from pasto.store.side_files import SideFiles
 from pasto.store.sql_store import SqlStore
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 # Each wanted name is looked up in the index: CROSS JOIN forbids the planner to walk the table instead.
 _CREDITS = (
-    "SELECT latest.unit, version, arm, candidate FROM json_each(?) AS wanted "
-    "CROSS JOIN latest ON latest.study = ? AND latest.unit = wanted.value"
+    "SELECT latest_exposures.unit, version, arm, candidate FROM json_each(?) AS wanted "
+    "CROSS JOIN latest_exposures ON latest_exposures.study = ? AND latest_exposures.unit = wanted.value"
 )
-_KEPT = "SELECT content FROM event_ids WHERE digest = ?"
+_KEPT = "SELECT content_checksum FROM event_ids WHERE digest = ?"
 
 _HEARTBEAT = "heartbeat"
 _HEARTBEAT_BYTES = 8192
@@ -57,7 +57,7 @@ class SqliteStore(SqlStore):
     """Everything in one file, written by one thread and read by any.
 
     >>> store = SqliteStore(None)
-    >>> store.studies()
+    >>> store.list_studies()
     []
     >>> store.close()
     """
@@ -72,7 +72,7 @@ class SqliteStore(SqlStore):
         *,
         clock: Callable[[], float] = time.time,
         connect: Callable[[str], sqlite3.Connection] = connect,
-        restoring: bool = False,
+        is_restoring: bool = False,
     ) -> None:
         self._where = "memory:" if directory is None else str(directory)
         self._session_secret: str | None = None
@@ -90,7 +90,7 @@ class SqliteStore(SqlStore):
                 self._files = files = SideFiles(self._directory.path)
                 undo.callback(files.close)
                 address = self._directory.database.as_uri()
-                self._connection = self._open_file(connect, address, files, restoring=restoring)
+                self._connection = self._open_file(connect, address, files, is_restoring=is_restoring)
             undo.pop_all()
         self._readers = (
             SharedConnection(self._connection) if self._directory is None else ConnectionPool(self._directory.database)
@@ -98,7 +98,7 @@ class SqliteStore(SqlStore):
         self._writer = WriteQueue(self._append)
 
     @property
-    def folder(self) -> Path | None:
+    def directory(self) -> Path | None:
         """The directory it lives in; None in memory."""
         return None if self._directory is None else self._directory.path
 
@@ -113,7 +113,7 @@ class SqliteStore(SqlStore):
                 self._directory.release()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
         self._writer.require_open()
         self._require_files()
@@ -124,24 +124,24 @@ class SqliteStore(SqlStore):
             self._note_damage(error)
             raise StoreError(f"{self._where} could not be read: {error}") from error
 
-    def session_secret(self) -> str:
+    def read_session_secret(self) -> str:
         """Return the secret that sessions are signed with; in memory it lasts as long as the store."""
         if self._session_secret is None:
-            self._session_secret = new_secret() if self.folder is None else load_secret(self.folder)
+            self._session_secret = new_secret() if self.directory is None else load_secret(self.directory)
         return self._session_secret
 
-    def high_water(self, study: int) -> int:
+    def read_high_water(self, study: int) -> int:
         """The last sequence of the store, behind which no event of this study can still appear."""
         # Sequences are handed out by the one writer in the order of its commits.
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             return int(connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
 
-    def backup(self, target: Path) -> None:
+    def write_backup(self, target: Path) -> None:
         """Write everything into one new file, while others go on writing."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             write_backup(target, connection.backup)
 
-    def restore(self, source: Path) -> None:
+    def restore_backup(self, source: Path) -> None:
         """Fill an empty store from a backup."""
         with opened_backup(source) as backup:
 
@@ -157,19 +157,19 @@ class SqliteStore(SqlStore):
             if self._files is not None:
                 self._files.mark.reset(self._writer.perform(self._stored))
         self._session_secret = None
-        if self.folder is not None:
-            delete_secret(self.folder)
+        if self.directory is not None:
+            delete_secret(self.directory)
 
-    def check(self) -> Iterator[str]:
+    def check_integrity(self) -> Iterator[str]:
         """Look for damage, and tell each finding in a sentence."""
         if self._files is not None:
             yield from self._files.mark.record.findings(self._writer.perform(self._stored))
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             yield from find_damage(connection)
 
-    def size(self) -> StoreSize:
+    def measure_size(self) -> StoreSize:
         """Return how much it holds and how much room that takes; reads the whole table of ids."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             return measure_size(connection)
 
     def compact(self) -> None:
@@ -195,7 +195,7 @@ class SqliteStore(SqlStore):
     def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
         """Look through the structure of the file, and return what is wrong; a store in memory has none."""
         if self._directory is not None:
-            with self.reading() as connection:
+            with self.read_transaction() as connection:
                 connection.set_progress_handler(should_stop, _STEPS_BETWEEN_STOPS)
                 try:
                     (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -249,7 +249,7 @@ class SqliteStore(SqlStore):
                     with suppress(sqlite3.Error):  # what went wrong first is what to tell
                         self._connection.execute("ROLLBACK")
 
-    def _append(self, batches: Sequence[EventBatch]) -> Sequence[Appended]:
+    def _append(self, batches: Sequence[EventBatch]) -> Sequence[AppendResult]:
         """Write a group of batches in one transaction."""
         with self._transaction():
             last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
@@ -279,7 +279,7 @@ class SqliteStore(SqlStore):
         return connection
 
     def _open_file(
-        self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, restoring: bool
+        self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, is_restoring: bool
     ) -> sqlite3.Connection:
         """Connect to the file, and compare it with the mark that lies next to it."""
         try:
@@ -290,7 +290,7 @@ class SqliteStore(SqlStore):
             with files.reserve.released():  # SQLite itself needs a little room, and a pause needs SQLite
                 connection = self._open(connect, address)
         try:
-            files.begin(read_stored(connection), restoring=restoring)
+            files.begin(read_stored(connection), is_restoring=is_restoring)
         except BaseException:
             connection.close()
             raise

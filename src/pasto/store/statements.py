@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 STUDIES: Final = (
-    "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
+    "SELECT name, number, generation, state, study_file, seed, round, version, opened_at, created_at, details "
     "FROM studies WHERE state <> 'deleted'"
 )
 GENERATIONS: Final = "SELECT name, number, generation FROM studies WHERE state <> 'deleted'"
 STUDY: Final = (
-    "SELECT name, number, generation, state, document, seed, round, version, opened_at, created_at, details "
+    "SELECT name, number, generation, state, study_file, seed, round, version, opened_at, created_at, details "
     "FROM studies WHERE name = ?"
 )
 ADD_STUDY: Final = (
-    "INSERT INTO studies (name, generation, state, document, seed, round, version, opened_at, created_at, details) "
+    "INSERT INTO studies (name, generation, state, study_file, seed, round, version, opened_at, created_at, details) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
 )
 CHANGE_STUDY: Final = (
-    "UPDATE studies SET generation = ?, state = ?, document = ?, round = ?, version = ?, opened_at = ?, details = ? "
+    "UPDATE studies SET generation = ?, state = ?, study_file = ?, round = ?, version = ?, opened_at = ?, details = ? "
     "WHERE number = ? AND generation = ?"
 )
 RENAME_ARCHIVED: Final = (
@@ -30,72 +30,77 @@ DELETE_DRAFT: Final = (
 )
 
 POLICY: Final = (
-    "SELECT version, round, learned, text, checksum, after_sequence, published_at FROM policies "
+    "SELECT version, round, learner_version, document, checksum, after_sequence, published_at FROM policies "
     "WHERE study = ? AND version = ?"
 )
 POLICIES: Final = (
-    "SELECT version, round, learned, text, checksum, after_sequence, published_at FROM policies "
+    "SELECT version, round, learner_version, document, checksum, after_sequence, published_at FROM policies "
     "WHERE study = ? AND version > ? ORDER BY version LIMIT ?"
 )
 ADD_POLICY: Final = (
-    "INSERT INTO policies (study, version, round, learned, text, checksum, after_sequence, published_at, "
+    "INSERT INTO policies (study, version, round, learner_version, document, checksum, after_sequence, published_at, "
     "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 CLOSES: Final = (
-    "SELECT round, version, high_water, observed, learner_checksum, next_version, closed_at FROM closes "
+    "SELECT round, version, high_water, record, learner_checksum, next_version, closed_at FROM round_closes "
     "WHERE study = ? AND round > ? ORDER BY round LIMIT ?"
 )
 ADD_CLOSE: Final = (
-    "INSERT INTO closes (study, round, version, high_water, observed, learner_checksum, next_version, closed_at, "
+    "INSERT INTO round_closes (study, round, version, high_water, record, learner_checksum, next_version, closed_at, "
     "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
-LEARNER: Final = "SELECT state FROM learners WHERE study = ?"
+LEARNER: Final = "SELECT state FROM learner_states WHERE study = ?"
 SET_LEARNER: Final = (
-    "INSERT INTO learners (study, state) VALUES (?, ?) ON CONFLICT (study) DO UPDATE SET state = excluded.state"
+    "INSERT INTO learner_states (study, state) VALUES (?, ?) ON CONFLICT (study) DO UPDATE SET state = excluded.state"
 )
 
 AUDIT: Final = (
-    "SELECT at, who, action, reason, detail, sequence FROM audit "
+    "SELECT at, who, action, reason, detail, sequence FROM audit_log "
     "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
 ADD_AUDIT: Final = (
-    "INSERT INTO audit (study, at, who, action, reason, detail, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO audit_log (study, at, who, action, reason, detail, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 
-KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM keys"
+KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM api_keys"
 ADD_KEY: Final = (
-    "INSERT INTO keys (prefix, digest, name, scopes, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO api_keys (prefix, digest, name, scopes, created_at, expires_at, revoked_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-REVOKE_KEY: Final = "UPDATE keys SET revoked_at = ? WHERE prefix = ? AND (revoked_at IS NULL OR revoked_at > ?)"
+REVOKE_KEY: Final = "UPDATE api_keys SET revoked_at = ? WHERE prefix = ? AND (revoked_at IS NULL OR revoked_at > ?)"
 
-TALLIES: Final = "SELECT source, version, position, assigned, dropped FROM tallies WHERE study = ? AND version = ?"
+TALLIES: Final = (
+    "SELECT source, version, position, assigned, dropped FROM sender_counts WHERE study = ? AND version = ?"
+)
 SET_TALLY: Final = (
-    "INSERT INTO tallies (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
+    "INSERT INTO sender_counts (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, version, source) DO UPDATE SET "
     "position = excluded.position, assigned = excluded.assigned, dropped = excluded.dropped "
-    "WHERE excluded.position > tallies.position"
+    "WHERE excluded.position > sender_counts.position"
 )
 
-REJECTED_REASONS: Final = "SELECT kind, reason, events, first_at FROM rejected_reasons WHERE study = ?"
+REJECTED_REASONS: Final = "SELECT kind, reason, events, first_at FROM rejections_by_reason WHERE study = ?"
 ADD_REJECTED_REASON: Final = (
-    "INSERT INTO rejected_reasons (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (study, kind) DO UPDATE SET events = rejected_reasons.events + excluded.events"
+    "INSERT INTO rejections_by_reason (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, kind) DO UPDATE SET events = rejections_by_reason.events + excluded.events"
 )
-REJECTED_KEYS: Final = "SELECT key_prefix, events FROM rejected_keys WHERE study = ?"
+REJECTED_KEYS: Final = "SELECT key_prefix, events FROM rejections_by_key WHERE study = ?"
 ADD_REJECTED_KEY: Final = (
-    "INSERT INTO rejected_keys (study, key_prefix, events) VALUES (?, ?, ?) "
-    "ON CONFLICT (study, key_prefix) DO UPDATE SET events = rejected_keys.events + excluded.events"
+    "INSERT INTO rejections_by_key (study, key_prefix, events) VALUES (?, ?, ?) "
+    "ON CONFLICT (study, key_prefix) DO UPDATE SET events = rejections_by_key.events + excluded.events"
 )
-REJECTED_NUMBERS: Final = "SELECT source, events, first_position, last_position FROM rejected_numbers WHERE study = ?"
+REJECTED_NUMBERS: Final = (
+    "SELECT source, events, first_position, last_position FROM rejections_by_source WHERE study = ?"
+)
 ADD_REJECTED_NUMBERS: Final = (
-    "INSERT INTO rejected_numbers (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (study, source) DO UPDATE SET events = rejected_numbers.events + excluded.events, "
-    "first_position = CASE WHEN excluded.first_position < rejected_numbers.first_position "
-    "THEN excluded.first_position ELSE rejected_numbers.first_position END, "
-    "last_position = CASE WHEN excluded.last_position > rejected_numbers.last_position "
-    "THEN excluded.last_position ELSE rejected_numbers.last_position END"
+    "INSERT INTO rejections_by_source (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (study, source) DO UPDATE SET events = rejections_by_source.events + excluded.events, "
+    "first_position = CASE WHEN excluded.first_position < rejections_by_source.first_position "
+    "THEN excluded.first_position ELSE rejections_by_source.first_position END, "
+    "last_position = CASE WHEN excluded.last_position > rejections_by_source.last_position "
+    "THEN excluded.last_position ELSE rejections_by_source.last_position END"
 )
 
 NOTE: Final = "SELECT value FROM meta WHERE name = ?"
@@ -106,70 +111,71 @@ SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (nam
 
 LAST_SEQUENCE: Final = (
     "SELECT max(sequence) FROM (SELECT coalesce(max(sequence), 0) AS sequence FROM events "
-    "UNION ALL SELECT coalesce(max(last_sequence), 0) FROM archived_rounds) AS marks"
+    "UNION ALL SELECT coalesce(max(last_sequence), 0) FROM archived_spans) AS marks"
 )
 ADD_EVENT: Final = (
     "INSERT INTO events (sequence, study, id, kind, unit, version, arm, candidate, name, fields, excluded, source, "
     "position, received_at, key_prefix, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-ADD_ID: Final = "INSERT INTO event_ids (digest, content) VALUES (?, ?)"
+ADD_ID: Final = "INSERT INTO event_ids (digest, content_checksum) VALUES (?, ?)"
 
 _ARCHIVED: Final = "study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ?"
 HAS_ARCHIVED: Final = f"SELECT 1 FROM events WHERE {_ARCHIVED} LIMIT 1"  # noqa: S608 -- our own names
 DELETE_ARCHIVED: Final = f"DELETE FROM events WHERE {_ARCHIVED}"  # noqa: S608
 # Metric events are counted in all, -1 for those of no policy; exposures by policy.
 COUNT_ARCHIVED: Final = (
-    "INSERT INTO archived_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
+    "INSERT INTO archived_event_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
     "SELECT study, CASE WHEN kind = 0 THEN coalesce(version, 0) WHEN version IS NULL THEN -1 ELSE 0 END, kind, "
     "CASE WHEN kind = 0 THEN coalesce(candidate, -1) ELSE -1 END, "
     "CASE WHEN kind = 0 THEN coalesce(arm, '') ELSE '' END, excluded, "
     "CASE WHEN kind = 0 AND source IS NOT NULL THEN 1 ELSE 0 END, count(*) "
     f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2, 3, 4, 5, 6, 7 "
     "ON CONFLICT (study, version, kind, candidate, arm, excluded, numbered) "
-    "DO UPDATE SET events = archived_counts.events + excluded.events"
+    "DO UPDATE SET events = archived_event_counts.events + excluded.events"
 )
 COUNT_ARCHIVED_SOURCES: Final = (
-    "INSERT INTO archived_sources (study, source, events, first_position, last_position) "  # noqa: S608
+    "INSERT INTO archived_source_counts (study, source, events, first_position, last_position) "  # noqa: S608
     "SELECT study, source, count(*), min(position), max(position) "
     f"FROM events WHERE {_ARCHIVED} AND source IS NOT NULL AND position IS NOT NULL GROUP BY study, source "
-    "ON CONFLICT (study, source) DO UPDATE SET events = archived_sources.events + excluded.events, "
-    "first_position = CASE WHEN excluded.first_position < archived_sources.first_position "
-    "THEN excluded.first_position ELSE archived_sources.first_position END, "
-    "last_position = CASE WHEN excluded.last_position > archived_sources.last_position "
-    "THEN excluded.last_position ELSE archived_sources.last_position END"
+    "ON CONFLICT (study, source) DO UPDATE SET events = archived_source_counts.events + excluded.events, "
+    "first_position = CASE WHEN excluded.first_position < archived_source_counts.first_position "
+    "THEN excluded.first_position ELSE archived_source_counts.first_position END, "
+    "last_position = CASE WHEN excluded.last_position > archived_source_counts.last_position "
+    "THEN excluded.last_position ELSE archived_source_counts.last_position END"
 )
 COUNT_ARCHIVED_SENDERS: Final = (
-    "INSERT INTO archived_senders (study, key_prefix, source, kind, events) "  # noqa: S608
+    "INSERT INTO archived_sender_counts (study, key_prefix, source, kind, events) "  # noqa: S608
     f"SELECT study, coalesce(key_prefix, ''), coalesce(source, ''), kind, count(*) FROM events WHERE {_ARCHIVED} "
     "GROUP BY 1, 2, 3, 4 "
-    "ON CONFLICT (study, key_prefix, source, kind) DO UPDATE SET events = archived_senders.events + excluded.events"
+    "ON CONFLICT (study, key_prefix, source, kind) "
+    "DO UPDATE SET events = archived_sender_counts.events + excluded.events"
 )
 ADD_ARCHIVED_ROUND: Final = (
-    "INSERT INTO archived_rounds (study, version, until_sequence, events, first_sequence, last_sequence) "  # noqa: S608
+    "INSERT INTO archived_spans (study, version, until_sequence, events, first_sequence, last_sequence) "  # noqa: S608
     "SELECT study, coalesce(version, 0), CAST(? AS BIGINT), count(*), min(sequence), max(sequence) "
     f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2 "
-    "ON CONFLICT (study, version, until_sequence) DO UPDATE SET events = archived_rounds.events + excluded.events, "
-    "first_sequence = CASE WHEN excluded.first_sequence < archived_rounds.first_sequence "
-    "THEN excluded.first_sequence ELSE archived_rounds.first_sequence END, "
-    "last_sequence = CASE WHEN excluded.last_sequence > archived_rounds.last_sequence "
-    "THEN excluded.last_sequence ELSE archived_rounds.last_sequence END"
+    "ON CONFLICT (study, version, until_sequence) DO UPDATE SET events = archived_spans.events + excluded.events, "
+    "first_sequence = CASE WHEN excluded.first_sequence < archived_spans.first_sequence "
+    "THEN excluded.first_sequence ELSE archived_spans.first_sequence END, "
+    "last_sequence = CASE WHEN excluded.last_sequence > archived_spans.last_sequence "
+    "THEN excluded.last_sequence ELSE archived_spans.last_sequence END"
 )
 # Exposures of old policies are counted together, under -2: one row a policy and candidate would grow for ever.
 _OLD_COUNTS: Final = "study = ? AND kind = 0 AND version > 0 AND version <= ?"
-NEWEST_COUNT: Final = "SELECT coalesce(max(version), 0) FROM archived_counts WHERE study = ? AND kind = 0"
+NEWEST_COUNT: Final = "SELECT coalesce(max(version), 0) FROM archived_event_counts WHERE study = ? AND kind = 0"
 MERGE_OLD_COUNTS: Final = (
-    "INSERT INTO archived_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
+    "INSERT INTO archived_event_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
     "SELECT study, -2, kind, candidate, arm, excluded, numbered, CAST(sum(events) AS BIGINT) "
-    f"FROM archived_counts WHERE {_OLD_COUNTS} GROUP BY study, kind, candidate, arm, excluded, numbered "
+    f"FROM archived_event_counts WHERE {_OLD_COUNTS} GROUP BY study, kind, candidate, arm, excluded, numbered "
     "ON CONFLICT (study, version, kind, candidate, arm, excluded, numbered) "
-    "DO UPDATE SET events = archived_counts.events + excluded.events"
+    "DO UPDATE SET events = archived_event_counts.events + excluded.events"
 )
-DELETE_OLD_COUNTS: Final = f"DELETE FROM archived_counts WHERE {_OLD_COUNTS}"  # noqa: S608
+DELETE_OLD_COUNTS: Final = f"DELETE FROM archived_event_counts WHERE {_OLD_COUNTS}"  # noqa: S608
 ARCHIVED_EVENTS: Final = (
-    "SELECT version, events, first_sequence, last_sequence FROM archived_rounds "
+    "SELECT version, events, first_sequence, last_sequence FROM archived_spans "
     "WHERE study = ? AND first_sequence <= ? AND last_sequence > ? ORDER BY version, until_sequence"
 )
-SIZES: Final = "SELECT (SELECT count(*) FROM event_ids), (SELECT coalesce(sum(events), 0) FROM archived_rounds)"
+SIZES: Final = "SELECT (SELECT count(*) FROM event_ids), (SELECT coalesce(sum(events), 0) FROM archived_spans)"
 EVENTS_OF: Final = (
     "SELECT sequence, coalesce(version, 0) FROM events "
     "WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
@@ -178,14 +184,14 @@ FORGET_EVENT: Final = (
     "UPDATE events SET id = '', unit = '', name = NULL, fields = NULL, row_checksum = NULL "
     "WHERE sequence = ? AND study = ? AND unit = ?"
 )
-FORGET_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit = ?"
+FORGET_LATEST: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit = ?"
 OLD_LATEST: Final = (
     "SELECT max(unit), sum(CASE WHEN version < ? THEN 1 ELSE 0 END) FROM "
-    "(SELECT unit, version FROM latest WHERE study = ? AND unit > ? ORDER BY unit LIMIT ?) AS piece"
+    "(SELECT unit, version FROM latest_exposures WHERE study = ? AND unit > ? ORDER BY unit LIMIT ?) AS piece"
 )
-TRIM_LATEST: Final = "DELETE FROM latest WHERE study = ? AND unit > ? AND unit <= ? AND version < ?"
+TRIM_LATEST: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit > ? AND unit <= ? AND version < ?"
 SET_LATEST: Final = (
-    "INSERT INTO latest (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
+    "INSERT INTO latest_exposures (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
-    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest.sequence"
+    "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest_exposures.sequence"
 )

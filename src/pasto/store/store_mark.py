@@ -61,8 +61,8 @@ _TEMPLATE: Final = "{" + ", ".join(f'"{name}": %d' for name in MarkRecord._field
 def read_stored(connection: sqlite3.Connection) -> MarkRecord:
     """Return the numbers of a database that its mark is compared with."""
     (events,) = connection.execute(statements.LAST_SEQUENCE).fetchone()
-    (audit,) = connection.execute("SELECT coalesce(max(sequence), 0) FROM audit").fetchone()
-    (keys,) = connection.execute("SELECT count(*) FROM keys").fetchone()
+    (audit,) = connection.execute("SELECT coalesce(max(sequence), 0) FROM audit_log").fetchone()
+    (keys,) = connection.execute("SELECT count(*) FROM api_keys").fetchone()
     return MarkRecord(int(events), int(audit), int(keys))
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pasto.errors import StoreBusyError, StoreError
 from pasto.store.ingest_plan import EventBatch
-from pasto.store.rows import Appended
+from pasto.store.rows import AppendResult
 
 T = TypeVar("T")
 
@@ -29,7 +29,9 @@ class WriteQueue:
     is in it, its batches are tried one by one, so that none suffers for its neighbour.
     """
 
-    def __init__(self, append: Callable[[Sequence[EventBatch]], Sequence[Appended]], *, waiting: int = WAITING) -> None:
+    def __init__(
+        self, append: Callable[[Sequence[EventBatch]], Sequence[AppendResult]], *, waiting: int = WAITING
+    ) -> None:
         self._append = append
         self._room = waiting
         self._waiting = 0
@@ -45,7 +47,7 @@ class WriteQueue:
         """Events that wait."""
         return self._waiting
 
-    def append(self, batch: EventBatch) -> Future[Appended]:
+    def append(self, batch: EventBatch) -> Future[AppendResult]:
         """Queue a batch; StoreBusy, and nothing is taken, where too much is waiting."""
         self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:

@@ -74,10 +74,10 @@ def test_a_study_that_the_monitor_stops_is_counted(monkeypatch: pytest.MonkeyPat
 
 def control(store: Store, world: str) -> Moments:
     """What the control measured in the first round, as the close recorded it."""
-    study = store.study(world)
+    study = store.read_study(world)
     assert study is not None
-    (close,) = store.closes(study.number, after=0, limit=1)
-    cells = CloseRecord.from_text(close.observed).rounds[0].cells.moments()
+    (close,) = store.list_closes(study.number, after=0, limit=1)
+    cells = CloseRecord.from_text(close.record).rounds[0].cells.moments()
     return next(cell for cell in cells if cell.arm == "control")
 
 

@@ -18,7 +18,7 @@ from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, meas
 @contextmanager
 def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many closes are read from the store."""
-    read, found = service.store.closes, [0]
+    read, found = service.store.list_closes, [0]
 
     def closes(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         rows = read(study, after=after, limit=limit)
@@ -26,7 +26,7 @@ def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         return rows
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.store, "closes", closes)
+        patched.setattr(service.store, "list_closes", closes)
         yield found
 
 
@@ -61,7 +61,7 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
 
 def test_what_is_packed_is_computed_again_bit_for_bit(tmp_path: Path) -> None:
     service = opened(tmp_path, grow(tmp_path, rounds=5, candidates=60, units=200))
-    rounds = [entry for close in service.store.closes(1) for entry in CloseRecord.from_text(close.observed).rounds]
+    rounds = [entry for close in service.store.list_closes(1) for entry in CloseRecord.from_text(close.record).rounds]
     assert {isinstance(entry.cells.document, dict) for entry in rounds} >= {True}
     assert service.replay(NAME) == {"identical": True, "rounds": 4, "first_difference": None}
     assert [told["units"] for told in service.rounds(NAME)] == [200] * 4

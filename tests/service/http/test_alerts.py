@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from pasto.service.study_file import EXAMPLE, read_document
 from pasto.store import open_store
 
 DOCS = Path(__file__).parents[3] / "docs"
-TEXT = files("pasto.service").joinpath("alerts.yaml").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
 RULES = {rule["alert"]: " ".join(rule["expr"].split()) for rule in yaml.safe_load(TEXT)["groups"][0]["rules"]}
 GOOD = {"accepted": 100, "duplicates": 0, "rejected": []}
 Labels = tuple[tuple[str, str], ...]
@@ -134,7 +133,7 @@ def test_a_disk_that_fills(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_store_that_falls_behind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(site.service.store), "waiting", property(lambda store: 30_000))
+    monkeypatch.setattr(type(site.service.store), "queued_events", property(lambda store: 30_000))
     assert looked(site) == {"PastoStoreBehind"}
 
 
@@ -196,7 +195,7 @@ def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
     site.service.create(document, who="ann", seed=1)
     site.service.change("other", "start", who="ann")
     store: Any = site.service.store
-    store._writing(lambda connection: connection.execute("UPDATE studies SET document = '{}' WHERE name = 'other'"))
+    store._writing(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
     told = site.scrape().named("pasto_study_unreadable")
     assert told == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
     assert looked(site) == {"PastoStudyUnreadable"}

@@ -19,7 +19,7 @@ def store() -> Iterator[Store]:
 
 def test_a_key_is_kept_as_a_digest_only(store: Store) -> None:
     made = ApiKeys(store).create("web", ["read"])
-    (row,) = store.keys()
+    (row,) = store.list_keys()
     assert KEY.fullmatch(made["key"])
     assert made["key"].split("_")[2] not in repr(row)
     assert len(row.digest) == 64
@@ -135,7 +135,7 @@ def test_admin_may_do_everything(store: Store) -> None:
 def test_what_makes_no_key(store: Store, name: str, scopes: list[str], expires_in: float | None, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         ApiKeys(store).create(name, scopes, expires_in=expires_in)
-    assert store.keys() == []
+    assert store.list_keys() == []
 
 
 def test_keys_are_blotted_out_wherever_they_stand(store: Store) -> None:

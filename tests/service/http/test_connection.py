@@ -6,13 +6,19 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pasto.service.http import fast_assign
+from pasto.service.http.app import Application
 from pasto.service.http.exposures import Exposures
+from pasto.service.http.fast_assign import MAX_WAITING_EVENTS, SLOW_DOWN_SECONDS
 from pasto.service.http.request import Endpoint
 from pasto_research.bench.http_load import post
 
@@ -118,6 +124,53 @@ def test_fast_assign_answers_plain_requests_for_one_unit(site: Site, monkeypatch
             connection.sendall(request)
             assert [found for found, _, _ in answers(connection, 1)] == [status]
             assert bool(passed_on) is not is_fast
+
+
+def test_a_whole_request_does_without_uvicorn(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+    application = Application.__call__
+
+    async def note(self: Application, scope: Any, receive: Any, send: Any) -> None:
+        served.append(scope["path"])
+        await application(self, scope, receive, send)
+
+    request = post(PATH, b'{"unit":"u"}')
+    with connected(site) as connection:
+        monkeypatch.setattr(Application, "__call__", note)
+        connection.sendall(request)
+        (whole,) = answers(connection, 1)
+        assert served == []
+        connection.sendall(request[:-5])
+        site.until(lambda: site.running.application.context.working == 1)
+        connection.sendall(request[-5:])
+        (in_pieces,) = answers(connection, 1)
+        connection.sendall(other_way(request))
+        (by_endpoint,) = answers(connection, 1)
+        assert served == [PATH, PATH]
+    for each in (in_pieces, by_endpoint):
+        assert list(each[1]) == list(whole[1])  # in the same order
+        assert (each[0], {**each[1], "date": ""}, each[2]) == (whole[0], {**whole[1], "date": ""}, whole[2])
+    dates = [parsedate_to_datetime(each[1]["date"]) for each in (whole, by_endpoint)]
+    assert abs(dates[1] - dates[0]) < timedelta(hours=1)
+
+
+def test_decisions_slow_down_before_the_store_refuses_their_exposures(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = serve()
+    site.study()
+    delays: list[float] = []
+
+    async def note(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr(fast_assign, "asyncio", SimpleNamespace(sleep=note))
+    with connected(site) as connection:
+        for waiting, delayed in ((MAX_WAITING_EVENTS, []), (MAX_WAITING_EVENTS + 1, [SLOW_DOWN_SECONDS])):
+            monkeypatch.setattr(type(site.running.service.store), "waiting", waiting)
+            connection.sendall(post(PATH, b'{"unit":"u"}'))
+            assert [status for status, _, _ in answers(connection, 1)] == [200]
+            assert delays == delayed
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])

@@ -52,7 +52,7 @@ def test_a_decision_is_answered_before_its_exposure_is_written(serve: Any, monke
     site.study()
     store = site.running.service.store
     with monkeypatch.context() as stalled:
-        stalled.setattr(store, "append", lambda *_, **__: Future())  # a disk that never answers
+        stalled.setattr(store, "append_events", lambda *_, **__: Future())  # a disk that never answers
         flag = {"context": {"targetingKey": "bob"}}
         decided = site.client.post("/v1/studies/feed/assign", json={"unit": "ann"})
         assert decided.status_code == 200

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -20,6 +21,7 @@ from pasto.service.http.connections import (
     TOO_SLOW,
     LimitedConnection,
     OpenConnections,
+    PostResponder,
 )
 from pasto.service.http.routes import ROUTES
 from pasto.service.settings import Settings
@@ -239,11 +241,11 @@ class FakeServer(asyncio.Protocol):
 class Caller:
     """One connection of a caller to fakes."""
 
-    def __init__(self, connections: OpenConnections, loop: FakeLoop) -> None:
+    def __init__(self, connections: OpenConnections, loop: FakeLoop, responder: PostResponder | None = None) -> None:
         self.server = FakeServer()
         self.transport = FakeTransport()
         self.connection = LimitedConnection(
-            connections, lambda **_: self.server, app_state={}, _loop=cast(asyncio.AbstractEventLoop, loop)
+            connections, lambda **_: self.server, responder, app_state={}, _loop=cast(asyncio.AbstractEventLoop, loop)
         )
         self.connection.connection_made(self.transport)
 
@@ -353,3 +355,129 @@ def test_a_new_connection_takes_the_place_of_the_longest_idle() -> None:
     assert refused.transport.closed
     assert not any(each.transport.closed for each in (waiting, first, newest))
     assert connections.number == 4
+
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+WHOLE = post(PATH, UNIT)
+
+
+class Answering:
+    """Responder that notes what it is asked."""
+
+    suffix = b"/assign"
+
+    def __init__(self, response: bytes | None = ANSWER) -> None:
+        self.response = response
+        self.asked: list[tuple[bytes, dict[bytes, bytes], bytes]] = []
+
+    def answer(self, address: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes | None:
+        self.asked.append((address, headers, body))
+        return self.response
+
+
+def test_a_whole_request_is_answered_without_the_server() -> None:
+    loop, connections, answering = FakeLoop(), OpenConnections(SETTINGS), Answering()
+    caller = Caller(connections, loop, answering)
+    Caller(connections, loop)
+    for turn in range(3):
+        loop.advance(20)
+        caller.send(WHOLE)
+        assert caller.transport.written == ANSWER * (turn + 1)
+        assert list(connections.idle)[-1] is caller.connection
+    headers = {b"host": b"127.0.0.1", b"content-type": b"application/json", b"content-length": b"%d" % len(UNIT)}
+    assert answering.asked == [(PATH.encode(), headers, UNIT)] * 3
+    assert caller.server.received == 0
+    loop.advance(59)
+    assert not caller.transport.closed
+    loop.advance(2)
+    assert caller.transport.closed
+
+
+def test_an_answer_without_the_server_leaves_the_next_request_its_own_headers() -> None:
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller.send(WHOLE)
+    caller.send(GET + b"\r\n")
+    scope = {"headers": [(b"host", b"localhost"), (b"trailer", b"t")]}
+    caller.connection.begin_request(scope)
+    assert scope["headers"] == [(b"host", b"localhost")]
+
+
+def test_a_request_that_is_not_answered_here_reaches_the_server() -> None:
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering(None))
+    caller.send(WHOLE)
+    assert caller.server.received == len(WHOLE)
+    caller.answer()
+
+
+FOR_THE_SERVER = {
+    "another method": [WHOLE.replace(b"POST", b"PUT")],
+    "another address": [post(PATH + "?", UNIT)],
+    "the end of another address": [WHOLE[:10], WHOLE[10:]],
+    "an old version": [WHOLE.replace(b"1.1", b"1.0").replace(b"Host:", b"Connection: keep-alive\r\nHost:")],
+    "a last request": [WHOLE.replace(b"Host:", b"Connection: close\r\nConnection: keep-alive\r\nHost:")],
+    "a question first": [WHOLE.replace(b"Host:", b"Expect: 100-continue\r\nHost:")],
+    "an upgrade": [WHOLE.replace(b"Host:", b"Connection: upgrade\r\nUpgrade: h2c\r\nHost:")],
+    "two requests": [WHOLE + WHOLE],
+    "one and a half": [WHOLE + WHOLE[:50], WHOLE[50:]],
+    "pieces": [WHOLE[:-5], WHOLE[-5:]],
+    "one after a piece": [WHOLE[:-5], WHOLE[-5:] + WHOLE],
+    "one after an unanswered one": [GET + b"\r\n", WHOLE],
+}
+
+
+@pytest.mark.parametrize("case", FOR_THE_SERVER)
+def test_other_requests_are_left_to_the_server(case: str) -> None:
+    pieces, answering = FOR_THE_SERVER[case], Answering()
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), answering)
+    for piece in pieces:
+        caller.send(piece)
+    assert caller.server.received == sum(map(len, pieces))
+    assert not answering.asked
+    assert not caller.transport.written
+
+
+def test_the_rest_of_an_answered_request_reaches_the_server() -> None:
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    refused = post("/nowhere", UNIT)
+    caller.send(refused[:-5])
+    caller.answer()
+    caller.send(refused[-5:] + WHOLE)
+    assert caller.server.received == len(refused) + len(WHOLE)
+    caller.answer()
+    caller.send(WHOLE)
+    assert caller.transport.written == ANSWER
+
+
+def test_a_caller_that_does_not_read_is_left_to_the_server() -> None:
+    caller = Caller(OpenConnections(SETTINGS), FakeLoop(), Answering())
+    caller.connection.pause_writing()
+    caller.send(WHOLE)
+    assert caller.server.received == len(WHOLE)
+    caller.connection.resume_writing()
+    caller.answer()
+    caller.send(WHOLE)
+    assert caller.transport.written == ANSWER
+
+
+def test_the_timer_of_the_server_does_not_end_while_requests_are_answered_without_it() -> None:
+    loop = FakeLoop()
+    caller = Caller(OpenConnections(SETTINGS), loop, Answering())
+    caller.send(GET + b"\r\n")
+    caller.answer()
+    reached = [len(GET) + 2]
+    for _ in range(6):
+        loop.advance(25)
+        caller.send(WHOLE)
+        if caller.server.received > reached[-1]:
+            caller.answer()
+        reached.append(caller.server.received)
+    assert [later > before for before, later in pairwise(reached)] == [False, False, True, False, False, True]
+
+
+def test_the_head_of_a_whole_request_is_limited() -> None:
+    for lines in (b"a:b\r\n" * 200, b"a: %b\r\n" % (b"b" * 40_000)):
+        answering = Answering()
+        caller = Caller(OpenConnections(SETTINGS), FakeLoop(), answering)
+        caller.send(WHOLE.replace(b"Host:", lines + b"Host:"))
+        assert caller.transport.written == HEAD_TOO_LARGE
+        assert not answering.asked

@@ -103,7 +103,7 @@ def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     again = serve(**settings)
     again.until(lambda: told(again, accepted) == 10.0)
     assert told(again, 'pasto_kafka_events{result="duplicate",study="feed"}') is None, "what was committed is behind it"
-    assert again.running.service.store.high_water(1) == 40
+    assert again.running.service.store.read_high_water(1) == 40
 
 
 def test_settings_that_do_not_do_are_told_at_the_start(tmp_path: Path) -> None:

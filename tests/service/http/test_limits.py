@@ -177,7 +177,7 @@ def test_a_study_of_a_million_candidates_is_refused(site: Site) -> None:
         "name": "huge",
         "baseline": {"a": 0, "b": 0},
         "parameters": {"a": list(range(1000)), "b": list(range(1000))},
-        "metrics": {"x": {"event": "x", "per_unit": "count", "cap": 1}},
+        "metrics": {"x": {"event": "x", "aggregate": "count", "cap": 1}},
         "goal": {"maximize": "x"},
     }
     answer = site.client.post("/v1/studies", json=document)

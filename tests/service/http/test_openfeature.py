@@ -167,7 +167,7 @@ def test_a_parameter_keeps_its_type_when_only_whole_numbers_are_served(serve: Se
 
 
 def exposures(site: Site) -> int:
-    with site.running.service.store.reading() as connection:
+    with site.running.service.store.read_transaction() as connection:
         return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
 

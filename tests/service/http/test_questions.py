@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pasto.service.generation_cache import GenerationCache
 from pasto.service.http.questions import Questions
 from pasto.service.http.responses import HttpResponse
 from pasto.service.http.worker_pools import PoolFullError, WorkerPool
@@ -226,32 +225,3 @@ def test_callers_are_answered_when_the_service_ends() -> None:
         end.set()
 
     run(ask)
-
-
-def test_a_value_of_a_generation_is_computed_once_for_all_threads() -> None:
-    cache: GenerationCache[int] = GenerationCache()
-    begun, end = threading.Event(), threading.Event()
-    computed: list[int] = []
-
-    def compute() -> int:
-        computed.append(1)
-        begun.set()
-        assert end.wait(ENOUGH)
-        return len(computed)
-
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(cache.get, 1, 7, compute)
-        assert begun.wait(ENOUGH)
-        others = [pool.submit(cache.get, 1, 7, compute) for _ in range(2)]
-        end.set()
-        assert [each.result() for each in (first, *others)] == [1, 1, 1]
-    assert cache.get(1, 8, lambda: 8) == 8
-    assert cache.get(1, 7, lambda: 70) == 70  # an old one is computed for who asks, and replaces nothing
-    assert cache.get(1, 8, lambda: 80) == 8
-
-
-def test_an_error_is_not_cached() -> None:
-    cache: GenerationCache[int] = GenerationCache()
-    with pytest.raises(ZeroDivisionError):
-        cache.get(1, 7, lambda: 1 // 0)
-    assert cache.get(1, 7, lambda: 7) == 7

@@ -33,10 +33,10 @@ def test_nothing_can_be_asked_of_a_study_that_learned_nothing(site: Site) -> Non
 
 def test_another_question_is_answered(serve: Serve) -> None:
     site = serve()
-    seen = {"event": "seen", "per_unit": "sum"}
+    seen = {"event": "seen", "aggregate": "sum"}
     metrics = {"x": {**seen, "value": "x", "range": [0, 9]}, "y": {**seen, "value": "y", "range": [0, 9]}}
     site.study(
-        metrics=metrics, goal={"maximize": "x"}, guardrails=[{"keep": "y", "at_least": 1}], rounds={"every": "1h"}
+        metrics=metrics, goal={"maximize": "x"}, guardrails=[{"metric": "y", "at_least": 1}], rounds={"every": "1h"}
     )
     names = [f"user {number}" for number in range(400)]
     drawn = site.client.post("/v1/studies/feed/assign", json={"units": names}).json()

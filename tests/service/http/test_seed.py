@@ -18,7 +18,7 @@ def test_a_seed_is_taken_with_the_study_file(serve: Serve) -> None:
         document = {**read_document(EXAMPLE, "yaml"), "name": name}
         assert site.client.post(f"/v1/studies{query}", json=document).status_code == 201
     store = site.running.service.store
-    seeds = {name: row.seed for name in ("one", "two", "three") if (row := store.study(name)) is not None}
+    seeds = {name: row.seed for name in ("one", "two", "three") if (row := store.read_study(name)) is not None}
     assert (seeds["one"], seeds["two"]) == (7, 8)
     assert seeds["three"] > 2**40  # drawn; a smaller one comes once in four million
 

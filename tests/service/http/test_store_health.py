@@ -98,13 +98,13 @@ def test_only_a_change_into_a_pause_may_use_the_reserve(serve: Serve, tmp_path: 
     site = started(serve, tmp_path)
     used: list[tuple[str, bool]] = []
     store: Any = site.running.service.store
-    commit = store.commit
+    commit = store.update_study
 
     def spy(before: Any, after: Any, **parts: Any) -> bool:
         used.append((after.state, parts.get("use_reserve", False)))
         return bool(commit(before, after, **parts))
 
-    store.commit = spy
+    store.update_study = spy
     service = site.running.service
     service.close_round("feed", who="ann")
     service.change("feed", "pause", who="ann", reason="harm")
@@ -170,7 +170,7 @@ def test_damage_that_a_request_meets_is_not_ready(serve: Serve, tmp_path: Path) 
     store: Any = site.running.service.store
     error = sqlite3.DatabaseError("database disk image is malformed")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT_INDEX
-    with pytest.raises(Exception, match="malformed"), store.reading():
+    with pytest.raises(Exception, match="malformed"), store.read_transaction():
         raise error
     assert "damaged" in site.client.get("/readyz").json()["problems"][0]
 

@@ -27,7 +27,7 @@ TOML = """
 name = "toml"
 baseline = {w = 1}
 parameters = {w = [0, 1]}
-metrics = {x = {event = "x", per_unit = "count", cap = 5}}
+metrics = {x = {event = "x", aggregate = "count", cap = 5}}
 goal = {maximize = "x"}
 """
 
@@ -285,7 +285,7 @@ def test_whom_nobody_can_decide_for(site: Site, body: Any) -> None:
 
 
 def exposures(site: Site) -> int:
-    with site.running.service.store.reading() as connection:
+    with site.running.service.store.read_transaction() as connection:
         return int(connection.execute("SELECT count(*) FROM events WHERE kind = 0").fetchone()[0])
 
 
@@ -307,7 +307,7 @@ def test_an_event_right_after_a_decision_is_credited_to_it(serve: Serve) -> None
     for unit in map(str, range(50)):
         site.client.post(ASSIGN, json={"unit": unit}).raise_for_status()
         site.client.post(EVENTS, json=[{"type": "metric", "id": unit, "unit": unit, "name": "like"}]).raise_for_status()
-    with site.running.service.store.reading() as connection:
+    with site.running.service.store.read_transaction() as connection:
         found = connection.execute("SELECT count(*) FROM events WHERE kind = 1 AND version = 1").fetchone()[0]
     assert found == 50
 

@@ -75,7 +75,7 @@ class Playground:
 
 def stated(**changes: Any) -> dict[str, Any]:
     """A study file with a relative floor well below what is kept."""
-    seen = {"event": "seen", "per_unit": "sum"}
+    seen = {"event": "seen", "aggregate": "sum"}
     return {
         "name": "feed",
         "baseline": {"w": 1},
@@ -86,7 +86,7 @@ def stated(**changes: Any) -> dict[str, Any]:
             "rate": {"ratio": [{**seen, "value": "likes", "cap": 40}, {**seen, "value": "views", "cap": 40}]},
         },
         "goal": {"maximize": "x"},
-        "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-12%"}],
+        "guardrails": [{"metric": "y", "at_least": "-2%", "stop_at": "-12%"}],
         "traffic": {"control": "20%"},
         "rounds": {"every": "1h"},
         **changes,

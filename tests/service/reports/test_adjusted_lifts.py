@@ -13,7 +13,7 @@ from pasto.report.html import render_html
 from pasto.report.text import render_text
 
 Make = Callable[..., Any]
-SEEN = {"event": "seen", "per_unit": "sum"}
+SEEN = {"event": "seen", "aggregate": "sum"}
 METRICS = {
     "x": {**SEEN, "value": "x", "range": [0, 60], "covariate": "3h"},
     "y": {**SEEN, "value": "y", "range": [0, 60]},

@@ -53,7 +53,7 @@ def test_a_verdict_needs_whole_intervals(
 
 
 def test_a_soft_guardrail_does_not_decide(spec: Make) -> None:
-    soft = [{"keep": "y", "at_least": "-2%", "penalty": 1.0, "floor": "-12%"}]
+    soft = [{"metric": "y", "at_least": "-2%", "penalty": 1.0, "stop_at": "-12%"}]
     verdict = judge_confirmation(spec(guardrails=soft), told(x=(0.01, 0.2), y=(-0.5, -0.4)))
     assert (verdict["state"], verdict["guardrails"][0]["state"]) == ("confirmed", "broken")
 
@@ -78,7 +78,7 @@ def test_units_that_went_astray_confirm_nothing(spec: Make) -> None:
 
 
 def confirming(playground: Make, floor: str, **options: Any) -> Any:
-    place = playground(guardrails=[{"keep": "y", "at_least": "-2%", "floor": floor}])
+    place = playground(guardrails=[{"metric": "y", "at_least": "-2%", "stop_at": floor}])
     for _ in range(6):
         place.round()
     place.service.change("feed", "confirm", who="ann", **options)

@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def stated(**rail: Any) -> StudySpec:
-    column = {"event": "seen", "per_unit": "sum", "cap": 50}
+    column = {"event": "seen", "aggregate": "sum", "cap": 50}
     return parse_spec(
         {
             "name": "feed",
@@ -26,7 +26,7 @@ def stated(**rail: Any) -> StudySpec:
             "parameters": {"w": [0, 1]},
             "metrics": {"x": {**column, "value": "x"}, "y": {**column, "value": "y"}},
             "goal": {"maximize": "x"},
-            "guardrails": [{"keep": "y", **rail}],
+            "guardrails": [{"metric": "y", **rail}],
         }
     )
 
@@ -89,7 +89,7 @@ def test_a_confirmation_says_more_and_does_not_compare_sums_that_grow() -> None:
 
 
 def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": "+40%", "floor": "-50%"}])
+    place = playground(guardrails=[{"metric": "y", "at_least": "+40%", "stop_at": "-50%"}])
     for _ in range(4):
         place.round()
     honest = place.service.report("feed")

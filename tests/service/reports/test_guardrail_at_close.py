@@ -49,7 +49,7 @@ def test_a_guardrail_that_truly_falls_stops_the_study_and_serves_what_it_held(ev
 
 
 def test_what_is_held_is_the_certified_blend_where_there_is_one(playground: Make) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.0, "floor": 7.5}])
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.0, "stop_at": 7.5}])
     for _ in range(4):
         place.round()
     assert rounds_until_trip(place, harm=9.0, most=6) is not None
@@ -140,13 +140,13 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     place = everywhere()
     for _ in range(4):
         place.round(users=60, harm=1.0)
-    row = place.store.study("feed")
+    row = place.store.read_study("feed")
     details = StudyState.from_text(row.details)
     older = replace(details, breaker=replace(details.breaker, carried=None))
-    assert place.store.commit(row, replace(row, details=older.to_text()))
+    assert place.store.update_study(row, replace(row, details=older.to_text()))
     place.service.board.reread("feed")
     place.round(users=60, harm=1.0)
-    carried = StudyState.from_text(place.store.study("feed").details).breaker.carried
+    carried = StudyState.from_text(place.store.read_study("feed").details).breaker.carried
     assert carried is not None
     assert carried["vigil"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed")["identical"]
@@ -159,19 +159,19 @@ def test_replay_finds_a_breaker_that_was_changed(playground: Make, what: str) ->
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    close = place.store.closes(1)[-1]
-    told = json.loads(close.observed)
+    close = place.store.list_closes(1)[-1]
+    told = json.loads(close.record)
     if what == "verdict":
         told["verdicts"][0]["state"] = "holds"
     else:
         told["next_phase"]["state"] = "learning"
-    closes = place.store.closes
+    closes = place.store.list_closes
 
     def changed(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         rows = closes(study, after=after, limit=limit)
-        return [row if row.round != close.round else replace(row, observed=json.dumps(told)) for row in rows]
+        return [row if row.round != close.round else replace(row, record=json.dumps(told)) for row in rows]
 
-    place.store.closes = changed
+    place.store.list_closes = changed
     found = place.service.replay("feed")
     assert not found["identical"]
     assert found["first_difference"]["round"] == close.round
@@ -182,19 +182,19 @@ def test_what_was_judged_in_another_way_is_taken_as_recorded_and_told(playground
     place = playground()
     tripped = rounds_until_trip(place, harm=4.0, most=6)
     assert tripped is not None
-    closes = place.store.closes
+    closes = place.store.list_closes
 
     def older(study: int, *, after: int = 0, limit: int = 1000) -> Any:
         found = []
         for row in closes(study, after=after, limit=limit):
-            told = json.loads(row.observed)
+            told = json.loads(row.record)
             if row.round <= tripped:
                 del told["method"]
                 told["verdicts"] = [{**one, "p_value": one["p_value"] / 2} for one in told["verdicts"]]
-            found.append(replace(row, observed=json.dumps(told)))
+            found.append(replace(row, record=json.dumps(told)))
         return found
 
-    place.store.closes = older
+    place.store.list_closes = older
     judged = list(range(1, tripped + 1))
     expected = {
         "identical": True,
@@ -221,11 +221,11 @@ def test_a_breaker_that_cannot_judge_does_not_keep_a_round_open(
     assert closed["problems"] == ["the breaker could not judge: ArithmeticError: no such luck"]
 
 
-@pytest.mark.parametrize("rail", [{"at_most": 12.0, "floor": 14.0}, {"at_least": 9.0, "floor": 6.0}])
+@pytest.mark.parametrize("rail", [{"at_most": 12.0, "stop_at": 14.0}, {"at_least": 9.0, "stop_at": 6.0}])
 def test_a_sum_that_grows_with_the_phase_is_no_harm_and_does_not_hide_any(
     playground: Make, rail: dict[str, float]
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", **rail}], rounds={"every": "8h"})
+    place = playground(guardrails=[{"metric": "y", **rail}], rounds={"every": "8h"})
     for _ in range(3):  # a whole day, so that the control's level is known
         place.round(hours=8)
     assert place.service.show("feed")["state"] == "learning"
@@ -264,7 +264,7 @@ def swing(hour: float) -> float:
 def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
     playground: Make, control: str, judged: str
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(15):
         place.round(hours=2, level=swing(2 * hour))
     shown = place.service.show("feed")
@@ -277,7 +277,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
         assert -0.14 < verdict["allowed"] < -0.07
     told = render_text(place.service.report("feed"))
     assert f"judged {'against the control' if judged == 'control' else 'over whole days'}" in told
-    recorded = [one for close in place.store.closes(1) for one in json.loads(close.observed)["rounds"]]
+    recorded = [one for close in place.store.list_closes(1) for one in json.loads(close.record)["rounds"]]
     assert {one["seconds"] for one in recorded} == {7200.0}
     assert place.service.replay("feed")["identical"]
 
@@ -286,7 +286,7 @@ def test_a_floor_in_own_units_does_not_trip_when_everybody_s_level_swings(
 def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
     playground: Make, control: str, harm: float
 ) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}], traffic={"control": control})
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}], traffic={"control": control})
     for hour in range(14):
         place.round(hours=2, level=swing(2 * hour), harm=harm)
         if place.service.show("feed")["state"] == "paused":
@@ -300,7 +300,7 @@ def test_harm_beyond_a_floor_in_own_units_is_found_at_the_end_of_the_day(
 
 
 def test_after_re_arming_the_level_of_the_control_is_still_known(playground: Make) -> None:
-    place = playground(guardrails=[{"keep": "y", "at_least": 9.6, "floor": 9.3}])
+    place = playground(guardrails=[{"metric": "y", "at_least": 9.6, "stop_at": 9.3}])
     for _ in range(12):
         place.round(hours=2, harm=2.5)
     assert place.service.show("feed")["state"] == "paused"

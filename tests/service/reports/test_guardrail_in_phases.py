@@ -16,7 +16,7 @@ STUDIES, LOOKS = 120, 15
 
 @pytest.fixture
 def spec() -> StudySpec:
-    column = {"event": "seen", "per_unit": "sum"}
+    column = {"event": "seen", "aggregate": "sum"}
     return parse_spec(
         {
             "name": "feed",
@@ -24,7 +24,7 @@ def spec() -> StudySpec:
             "parameters": {"w": [0, 1]},
             "metrics": {"x": {**column, "value": "x"}, "y": {**column, "value": "y"}},
             "goal": {"maximize": "x"},
-            "guardrails": [{"keep": "y", "at_least": "-2%", "floor": "-5%"}],
+            "guardrails": [{"metric": "y", "at_least": "-2%", "stop_at": "-5%"}],
         }
     )
 
@@ -88,14 +88,14 @@ def test_a_blend_that_falls_is_pulled_soon(spec: StudySpec) -> None:
 
 @pytest.fixture
 def in_own_units() -> dict[str, Any]:
-    half = {"event": "seen", "per_unit": "sum"}
+    half = {"event": "seen", "aggregate": "sum"}
     return {
         "name": "feed",
         "baseline": {"w": 1},
         "parameters": {"w": [0, 1]},
         "metrics": {"rate": {"ratio": [{**half, "value": "likes"}, {**half, "value": "views"}]}},
         "goal": {"maximize": "rate"},
-        "guardrails": [{"keep": "rate", "at_least": 0.5, "floor": 0.45}],
+        "guardrails": [{"metric": "rate", "at_least": 0.5, "stop_at": 0.45}],
         "rounds": {"every": "1h"},
     }
 

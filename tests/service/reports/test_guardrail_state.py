@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
 from pasto.metrics.moments import build_moments
-from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, judged_round, rearm
+from pasto.service.round_history import judged_round
+from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import floors
 from pasto.service.study_state import GuardrailStatus, StudyState
@@ -30,14 +31,14 @@ def spec() -> StudySpec:
             "baseline": {"w": 1},
             "parameters": {"w": [0, 1, 2]},
             "metrics": {
-                "x": {"event": "seen", "value": "x", "per_unit": "sum"},
-                "y": {"event": "seen", "value": "y", "per_unit": "sum"},
-                "liked": {"event": "seen", "value": "liked", "per_unit": "sum", "cap": 1},
+                "x": {"event": "seen", "value": "x", "aggregate": "sum"},
+                "y": {"event": "seen", "value": "y", "aggregate": "sum"},
+                "liked": {"event": "seen", "value": "liked", "aggregate": "sum", "cap": 1},
             },
             "goal": {"maximize": "x"},
             "guardrails": [
-                {"keep": "y", "at_least": "-2%", "floor": "-5%"},
-                {"keep": "liked", "at_least": 0.4, "floor": 0.35},
+                {"metric": "y", "at_least": "-2%", "stop_at": "-5%"},
+                {"metric": "liked", "at_least": 0.4, "stop_at": 0.35},
             ],
             "rounds": {"every": "8h"},
         }
@@ -120,7 +121,7 @@ def test_what_is_carried_stays_small(spec: StudySpec) -> None:
 
 
 def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried() -> None:
-    metrics = {f"m{number}": {"event": "seen", "value": f"v{number}", "per_unit": "sum"} for number in range(30)}
+    metrics = {f"m{number}": {"event": "seen", "value": f"v{number}", "aggregate": "sum"} for number in range(30)}
     wide = parse_spec(
         {
             "name": "feed",
@@ -128,7 +129,7 @@ def test_of_rounds_that_may_be_corrected_only_what_floors_are_about_is_carried()
             "parameters": {"w": [0, 1]},
             "metrics": metrics,
             "goal": {"maximize": "m0"},
-            "guardrails": [{"keep": "m7", "at_least": "-2%", "floor": "-5%"}],
+            "guardrails": [{"metric": "m7", "at_least": "-2%", "stop_at": "-5%"}],
         }
     )
     rng = np.random.default_rng(3)

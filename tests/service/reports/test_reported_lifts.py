@@ -16,9 +16,9 @@ from pasto.inference.lift import LiftTarget, estimate_lifts
 from pasto.inference.round_data import record_rounds
 from pasto.report.html import render_html
 from pasto.report.text import render_text, render_what_if
-from pasto.service.reports.builder import LiftReports
+from pasto.service.policy_cache import PolicyCache
 from pasto.service.reports.confirmation_report import build_confirmation
-from pasto.service.round_history import latest
+from pasto.service.round_history import judged_rounds, latest
 from pasto.service.scheduler import Scheduler
 from pasto.service.study_file.quantities import quantities
 
@@ -51,7 +51,7 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
         single = lift_of(told, "the best single candidate", metric)["relative"]
         true = TRUTH[report["blend"]["single"]][place_of] / TRUTH["w=1"][place_of] - 1
         assert single["low"] < true < single["high"]
-    measured = LiftReports(place.store).measured(place.store.study("feed"))
+    measured = PolicyCache(place.store).reread("feed").rounds
     assert [one.version for one in measured.rounds] == told["rounds"] == list(range(1, 9))
     standing = place.service.board.standing("feed")
     (direct,) = estimate_lifts(
@@ -153,7 +153,7 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
-    looks = LiftReports(place.store).measured(place.store.study("feed")).looks
+    looks = PolicyCache(place.store).reread("feed").rounds.looks
     spec = place.service.board.standing("feed").spec
     anytime = build_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
@@ -175,7 +175,7 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     place = learned(playground)
     found = place.service.what_if("feed", keep=["y >= -1%"])
     assert found["objective"] == "maximize x, keep y >= -1%"
-    saved = place.store.learner(1)
+    saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
     means = study.truths()[0]
     objective = pasto.maximize("x").keep("y", at_least="-1%")
@@ -224,9 +224,9 @@ def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> No
 
 def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> None:
     rails = [
-        {"keep": "y", "at_least": 9.0},
-        {"keep": "rate", "at_least": 0.3},
-        {"keep": "x", "at_least": 9, "penalty": 1},
+        {"metric": "y", "at_least": 9.0},
+        {"metric": "rate", "at_least": 0.3},
+        {"metric": "x", "at_least": 9, "penalty": 1},
     ]
     place = playground(guardrails=rails)
     for _ in range(4):
@@ -262,7 +262,7 @@ def test_plans_start_from_what_was_measured(playground: Make) -> None:
 
 def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = learned(playground, rounds=4)
-    monkeypatch.setattr("pasto.service.round_history.MOST_NUMBERS", 2 * 5 * 4 * 5)
-    rounds = LiftReports(place.store).measured(place.store.study("feed")).rounds
+    monkeypatch.setattr("pasto.service.round_history.MAX_NUMBERS", 2 * 5 * 4 * 5)
+    rounds = PolicyCache(place.store).reread("feed").rounds.rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
-    assert [one.version for one in LiftReports(place.store).past(1)()] == [1, 2, 3, 4]
+    assert [one.version for one in judged_rounds(place.store, 1)] == [1, 2, 3, 4]

@@ -35,7 +35,7 @@ def test_rounds_that_shift_together_are_seen_in_every_report(playground: Make, c
 
 def test_what_was_learned_from_late_events_is_checked_too(playground: Make) -> None:
     """Rounds that may be corrected are learned again; the check comes out as without corrections."""
-    place = playground(learner={"name": "thompson", "contrast": None}, rounds={"every": "1h", "late": "3h"})
+    place = playground(learner={"name": "thompson", "contrast": None}, rounds={"every": "1h", "accept_late": "3h"})
     for level in LEVELS:
         place.round(level=level)
     assert place.service.report("feed")["quality"]["understated_errors"]["y"] > 1.5

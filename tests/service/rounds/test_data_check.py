@@ -69,10 +69,10 @@ def send(
 ) -> None:
     """Send events of these kinds for one policy, the current one if none is named."""
     version = service.board.current("feed").version if version is None else version
-    number = service.store.study("feed").number  # type: ignore[union-attr]
-    policy = service.store.policy(number, version)
+    number = service.store.read_study("feed").number  # type: ignore[union-attr]
+    policy = service.store.read_policy(number, version)
     assert policy is not None
-    drawn = PublishedPolicy.from_text(policy.text, policy.checksum)
+    drawn = PublishedPolicy.from_text(policy.document, policy.checksum)
     found: list[dict[str, Any]] = []
     for user in range(users):
         if only is not None and f"user {user}" not in only:
@@ -204,7 +204,7 @@ def test_a_level_that_a_person_took_as_it_is_is_not_asked_about_again(begin: Cal
 
 
 def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service]) -> None:
-    service = begin(late="5h")
+    service = begin(accept_late="5h")
     send(service, ("exposure",))
     close(service)
     send(service, ("exposure", "watch", "like"), users=USERS - 10)
@@ -214,7 +214,7 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
     send(service, ("exposure", "watch", "like"))
     done = close(service)
     assert (done["learned_from"], done["corrected"]) == ([3, 5], [4])
-    row = service.store.study("feed")
+    row = service.store.read_study("feed")
     assert row is not None
     assert [one.waiting.round for one in StudyState.from_text(row.details).correctable] == [1, 2, 4, 3, 5]
     for _ in range(7):

@@ -32,7 +32,7 @@ goal = {maximize = "likes"}
 event = "like"
 cap = 50
 [[guardrails]]
-keep = "likes"
+metric = "likes"
 at_least = "-2%"
 """
 

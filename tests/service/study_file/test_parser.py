@@ -56,9 +56,17 @@ def test_everything_that_is_said_arrives() -> None:
             unit="session",
             description="Two weights.\nOf a feed.",
             goal={"minimize": {"watch": 1, "likes": -0.5}},
-            guardrails=[{"keep": "like_rate", "at_least": "-2%", "penalty": 5, "budget": "1%", "floor": "-5%"}],
-            traffic={"control": "20%", "explore": 0.5, "floor": "2%", "cap": "30%", "entry": "1%"},
-            rounds={"every": "30m", "maturity": "2h", "late": "2d"},
+            guardrails=[
+                {"metric": "like_rate", "at_least": "-2%", "penalty": 5, "loss_budget": "1%", "stop_at": "-5%"}
+            ],
+            traffic={
+                "control": "20%",
+                "explore": 0.5,
+                "min_share": "2%",
+                "max_share": "30%",
+                "new_candidate_share": "1%",
+            },
+            rounds={"every": "30m", "maturity": "2h", "accept_late": "2d"},
             learner={"name": "thompson", "draws": 16, "half_life": 48, "structure": "independent", "contrast": None},
             confidence="99%",
             expires_after="6h",
@@ -68,7 +76,7 @@ def test_everything_that_is_said_arrives() -> None:
         pasto.ratio("likes", "like_rate.denominator", name="like_rate"), at_least="-2%", penalty=5
     )
     (rail,) = spec.guardrails
-    assert (rail.name, rail.at, rail.budget, rail.floor) == (
+    assert (rail.name, rail.at, rail.loss_budget, rail.stop_at) == (
         "like_rate",
         GuardrailLevel(-2, True),
         1.0,
@@ -82,7 +90,7 @@ def test_everything_that_is_said_arrives() -> None:
 
 def test_columns_begin_with_the_objectives_in_its_order() -> None:
     metrics = {name: {"event": name, "cap": 9} for name in ("a", "b", "c", "d")}
-    spec = parse_spec(study(metrics=metrics, goal={"maximize": "c"}, guardrails=[{"keep": "b", "at_least": 1}]))
+    spec = parse_spec(study(metrics=metrics, goal={"maximize": "c"}, guardrails=[{"metric": "b", "at_least": 1}]))
     assert [column.name for column in spec.columns] == ["c", "b", "a", "d"]
     assert spec.objective.metrics == ("c", "b")
 
@@ -143,8 +151,8 @@ def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> 
 def test_a_spec_makes_the_study_it_states() -> None:
     spec = parse_spec(
         study(
-            guardrails=[{"keep": "likes", "at_least": 1, "budget": 0.2}, {"keep": "likes", "at_most": 9}],
-            traffic={"control": "20%", "cap": "50%", "entry": "5%"},
+            guardrails=[{"metric": "likes", "at_least": 1, "loss_budget": 0.2}, {"metric": "likes", "at_most": 9}],
+            traffic={"control": "20%", "max_share": "50%", "new_candidate_share": "5%"},
             confidence=0.9,
         )
     )
@@ -181,7 +189,7 @@ def test_three_ways_to_say_what_may_be_served() -> None:
     assert isinstance(spec.candidates, pasto.Candidates)
     assert spec.candidates.names == ("like=1,share=0", "bold")
     assert parse_spec(study(parameters=None, candidates=rows, baseline="bold")).baseline == {"like": 9, "share": 1}
-    ranges = {"like": {"from": 0, "to": 2}, "share": {"from": 0, "to": 3, "whole": True}, "mode": ["a", "b"]}
+    ranges = {"like": {"low": 0, "high": 2}, "share": {"low": 0, "high": 3, "integer": True}, "mode": ["a", "b"]}
     baseline = {"like": 1, "share": 0, "mode": "a"}
     spec = parse_spec(study(parameters=None, ranges=ranges, baseline=baseline, constraints=["like + share <= 4"]))
     assert spec.candidates == pasto.Space("like + share <= 4", like=(0, 2), share=pasto.Integer(0, 3), mode=["a", "b"])
@@ -210,7 +218,7 @@ def test_contrasts_are_learned_where_a_control_can_bear_it() -> None:
 def test_the_papers_learners_keep_their_schedules() -> None:
     assert parse_spec(study(learner="pasto")).learner == Algorithm1()
     assert parse_spec(study(learner={"name": "scgd", "step": 0.01})).learner == Scgd(step=0.01)
-    spec = parse_spec(study(learner="pasto", traffic={"floor": "5%"}))
+    spec = parse_spec(study(learner="pasto", traffic={"min_share": "5%"}))
     assert isinstance(spec.learner, Algorithm1)
     assert spec.learner.floor.at(1) == spec.learner.floor.at(1000) == 0.05
 
@@ -224,8 +232,8 @@ FLOORS: list[tuple[Document, GuardrailLevel, float]] = [
     ({"at_most": 3, "penalty": 5}, GuardrailLevel(3.3, False), 0.3),
     ({"at_most": "+2%", "penalty": 5, "tolerance": "3%"}, GuardrailLevel(5, True), 3.0),
     ({"at_least": "-2%", "tolerance": "1%"}, GuardrailLevel(-3, True), 1.0),
-    ({"at_least": "-2%", "floor": 7}, GuardrailLevel(7, False), 0.0),
-    ({"at_least": "-2%", "floor": "-2%"}, GuardrailLevel(-2, True), 0.0),
+    ({"at_least": "-2%", "stop_at": 7}, GuardrailLevel(7, False), 0.0),
+    ({"at_least": "-2%", "stop_at": "-2%"}, GuardrailLevel(-2, True), 0.0),
 ]
 
 
@@ -233,14 +241,14 @@ FLOORS: list[tuple[Document, GuardrailLevel, float]] = [
 def test_the_breakers_floor_lies_where_it_is_told_or_a_tolerance_away(
     rail: Document, floor: GuardrailLevel, tolerance: float
 ) -> None:
-    (made,) = parse_spec(study(guardrails=[{"keep": "likes", **rail}])).guardrails
-    assert made.floor.relative == floor.relative
-    assert made.floor.number == pytest.approx(floor.number)
+    (made,) = parse_spec(study(guardrails=[{"metric": "likes", **rail}])).guardrails
+    assert made.stop_at.relative == floor.relative
+    assert made.stop_at.number == pytest.approx(floor.number)
     assert made.tolerance == pytest.approx(tolerance)
 
 
 def rails(*given_: Document) -> Document:
-    return study(guardrails=[{"keep": "likes", **rail} for rail in given_])
+    return study(guardrails=[{"metric": "likes", **rail} for rail in given_])
 
 
 WRONG: list[tuple[Any, str, str]] = [
@@ -285,20 +293,24 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(parameters=None, candidates=[{"name": "", "values": {"w": 1}}]), "candidates[0].name", "printable"),
     (study(parameters=None, candidates=[{"w": "x" * 199}]), "candidates", "give each candidate a name"),
     (study(parameters=None, candidates=[{"w": 1}], constraints=["w <= 1"]), "constraints", "leave it out"),
-    (study(parameters=None, ranges={"like": {"from": 0}}), "ranges.like.to", "is missing"),
-    (study(parameters=None, ranges={"like": {"from": 2, "to": 1}}), "ranges.like", "lower number to a higher"),
-    (study(parameters=None, ranges={"like": {"from": 0.5, "to": 2, "whole": True}}), "ranges.like", "whole number"),
-    (study(parameters=None, ranges={"like": {"from": 0, "to": 2, "whole": 1}}), "ranges.like.whole", "true or false"),
-    (study(parameters=None, ranges={"like": {"from": 0, "to": 2, "step": 1}}), "ranges.like.step", "no field here"),
+    (study(parameters=None, ranges={"like": {"low": 0}}), "ranges.like.high", "is missing"),
+    (study(parameters=None, ranges={"like": {"low": 2, "high": 1}}), "ranges.like", "lower number to a higher"),
+    (study(parameters=None, ranges={"like": {"low": 0.5, "high": 2, "integer": True}}), "ranges.like", "whole number"),
+    (
+        study(parameters=None, ranges={"like": {"low": 0, "high": 2, "integer": 1}}),
+        "ranges.like.integer",
+        "true or false",
+    ),
+    (study(parameters=None, ranges={"like": {"low": 0, "high": 2, "step": 1}}), "ranges.like.step", "no field here"),
     (study(parameters=None, ranges={"like": 3}), "ranges.like", "mapping of fields"),
     (study(parameters=None, ranges={"like": (0, 1), "share": (5, 6)}), "baseline", "lies outside the ranges"),
-    (study(parameters=None, ranges={"p" * 190: {"from": 0, "to": 2}}), "ranges", "shorten the parameters' names"),
+    (study(parameters=None, ranges={"p" * 190: {"low": 0, "high": 2}}), "ranges", "shorten the parameters' names"),
     (study(metrics=None), "metrics", "is missing"),
     (study(metrics={"watch": {"event": "w", "cap": -1}}), "metrics.watch.cap", "above 0"),
     (study(goal=None), "goal", "is missing"),
     (study(goal="watch"), "goal", "write {maximize: watch}"),
     (study(goal=["watch"]), "goal", "mapping of fields"),
-    (study(parameters={"like": {"from": 0, "to": 2}}), "parameters.like", "write a range under ranges:"),
+    (study(parameters={"like": {"low": 0, "high": 2}}), "parameters.like", "write a range under ranges:"),
     (study(goal={}), "goal", "either maximize or minimize"),
     (study(goal={"maximize": "watch", "minimize": "likes"}), "goal", "one of them only"),
     (study(goal={"maximise": "watch"}), "goal.maximise", "did you mean 'maximize'?"),
@@ -308,22 +320,22 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(goal={"maximize": {"watch": 0}}), "goal.maximize.watch", "weight 0"),
     (study(goal={"maximize": {"watch": "1"}}), "goal.maximize.watch", "must be a number"),
     (study(goal={"maximize": {"like_rate": 1}}), "goal.maximize.like_rate", "maximize: like_rate"),
-    (study(guardrails={"keep": "likes"}), "guardrails", "must be a list"),
+    (study(guardrails={"metric": "likes"}), "guardrails", "must be a list"),
     (study(guardrails=["likes"]), "guardrails[0]", "mapping of fields"),
-    (study(guardrails=[{"keep": "likes"}] * 65), "guardrails", "at most 64"),
-    (study(guardrails=[{"at_least": 1}]), "guardrails[0].keep", "is missing"),
-    (study(guardrails=[{"keep": "like", "at_least": 1}]), "guardrails[0].keep", "did you mean 'likes'?"),
+    (study(guardrails=[{"metric": "likes"}] * 65), "guardrails", "at most 64"),
+    (study(guardrails=[{"at_least": 1}]), "guardrails[0].metric", "is missing"),
+    (study(guardrails=[{"metric": "like", "at_least": 1}]), "guardrails[0].metric", "did you mean 'likes'?"),
     (rails({}), "guardrails[0]", "either at_least or at_most"),
     (rails({"at_least": 1, "at_most": 2}), "guardrails[0]", "either at_least or at_most"),
     (rails({"at_least": "2%"}), "guardrails[0].at_least", "could mean a rise or a fall"),
     (rails({"at_least": "two"}), "guardrails[0].at_least", "signed percentage"),
     (rails({"at_least": 1, "penalty": 0}), "guardrails[0].penalty", "above 0"),
     (rails({"at_least": 1, "penalty": "5"}), "guardrails[0].penalty", "without quotes"),
-    (rails({"at_least": 1, "budget": "1%"}), "guardrails[0].budget", "metric's own units"),
-    (rails({"at_least": "-2%", "budget": 1}), "guardrails[0].budget", "such as '1%'"),
-    (rails({"at_least": "-2%", "budget": "-1%"}), "guardrails[0].budget", "such as '1%'"),
-    (rails({"at_least": "-2%", "floor": "-1%"}), "guardrails[0].floor", "at or below -2%"),
-    (rails({"at_most": 5, "floor": 4}), "guardrails[0].floor", "at or above 5"),
+    (rails({"at_least": 1, "loss_budget": "1%"}), "guardrails[0].loss_budget", "metric's own units"),
+    (rails({"at_least": "-2%", "loss_budget": 1}), "guardrails[0].loss_budget", "such as '1%'"),
+    (rails({"at_least": "-2%", "loss_budget": "-1%"}), "guardrails[0].loss_budget", "such as '1%'"),
+    (rails({"at_least": "-2%", "stop_at": "-1%"}), "guardrails[0].stop_at", "at or below -2%"),
+    (rails({"at_most": 5, "stop_at": 4}), "guardrails[0].stop_at", "at or above 5"),
     (rails({"at_least": 1}, {"at_least": 2}), "guardrails[1]", "kept twice"),
     (rails({"at_leest": 1, "at_least": 1}), "guardrails[0].at_leest", "did you mean 'at_least'?"),
     (
@@ -335,26 +347,26 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(traffic={"contrl": 0.1}), "traffic.contrl", "did you mean 'control'?"),
     (study(traffic={"control": 1}), "traffic.control", "to below 1"),
     (study(traffic={"explore": 0}), "traffic.explore", "above 0"),
-    (study(traffic={"cap": 30}), "traffic.cap", "write '30%'"),
-    (study(traffic={"cap": "10%"}), "traffic.cap", "raise it to at least 0.1667"),
+    (study(traffic={"max_share": 30}), "traffic.max_share", "write '30%'"),
+    (study(traffic={"max_share": "10%"}), "traffic.max_share", "raise it to at least 0.1667"),
     (study(rounds={"every": "0s"}), "rounds.every", "from 1s"),
     (study(rounds={"every": "1h", "exposures": 9}), "rounds.exposures", "keep one"),
     (study(rounds={"exposures": 0}), "rounds.exposures", "whole number"),
     (study(rounds={"exposures": 1.5}), "rounds.exposures", "whole number"),
     (study(rounds={"maturity": "soon"}), "rounds.maturity", "must be a duration"),
     (study(rounds={"every": "1m", "maturity": "500m"}), "rounds.maturity", "shorten it to 29940 s"),
-    (study(rounds={"late": "never"}), "rounds.late", "must be a duration"),
-    (study(rounds={"every": "1m", "late": "500m"}), "rounds.late", "shorten it to 29940 s"),
+    (study(rounds={"accept_late": "never"}), "rounds.accept_late", "must be a duration"),
+    (study(rounds={"every": "1m", "accept_late": "500m"}), "rounds.accept_late", "shorten it to 29940 s"),
     (study(learner="thomson"), "learner", "did you mean 'thompson'?"),
     (study(learner={"draws": 3}), "learner.name", "must be one of thompson"),
-    (study(learner={"name": "thompson", "floor": 0.1}), "learner.floor", "traffic.floor"),
+    (study(learner={"name": "thompson", "floor": 0.1}), "learner.floor", "traffic.min_share"),
     (study(learner={"name": "thompson", "step": 1}), "learner.step", "there are draws"),
     (study(learner={"name": "thompson", "draws": 2.5}), "learner.draws", "whole number"),
     (study(learner={"name": "thompson", "half_life": "x"}), "learner.half_life", "must be a number"),
     (study(learner={"name": "thompson", "half_life": 0}), "learner.half_life", "above 0"),
     (study(learner={"name": "thompson", "structure": "tree"}), "learner.structure", "auto, independent, process"),
     (study(learner={"name": "thompson", "contrast": ["x"]}), "learner.contrast", "difference, percent, null"),
-    (study(learner="pasto", traffic={"cap": "30%"}), "learner", "knows no caps"),
+    (study(learner="pasto", traffic={"max_share": "30%"}), "learner", "knows no caps"),
     ({**rails({"at_least": 1}), "learner": "pasto"}, "learner", "has none; give that guardrail a penalty="),
     (study(confidence=0.4), "confidence", "from 0.5 to below 1"),
     (study(confidence="100%"), "confidence", "from 0.5 to below 1"),
@@ -377,18 +389,18 @@ def test_everything_wrong_is_told_at_once() -> None:
     with pytest.raises(StudyFileError) as told:
         parse_spec(
             {
-                **study(name="Feed", unit=3, traffic={"cap": 7}, rounds={"every": -1}, learner="x", confidence=2),
+                **study(name="Feed", unit=3, traffic={"max_share": 7}, rounds={"every": -1}, learner="x", confidence=2),
                 "parameters": {"like": [None]},
                 "baseline": None,
                 "metrics": {"m": {}},
                 "goals": 1,
                 "expires_after": 0,
-                "guardrails": [{"keep": "m", "at_least": "2%"}],
+                "guardrails": [{"metric": "m", "at_least": "2%"}],
             }
         )
     assert set(told.value.problems) == {
         *("goals", "name", "unit", "parameters.like[0]", "baseline", "metrics.m.event", "guardrails[0].at_least"),
-        *("traffic.cap", "rounds.every", "learner", "confidence", "expires_after"),
+        *("traffic.max_share", "rounds.every", "learner", "confidence", "expires_after"),
     }
 
 
@@ -427,11 +439,16 @@ spots = st.sampled_from(
 def test_nothing_but_a_spec_or_its_problems_comes_out(spot: tuple[Any, ...], value: Any) -> None:
     document = copy.deepcopy(BASE)
     document.update(
-        {"guardrails": [{"keep": "likes", "at_least": 1}], "traffic": {}, "rounds": {}, "learner": {"name": "thompson"}}
+        {
+            "guardrails": [{"metric": "likes", "at_least": 1}],
+            "traffic": {},
+            "rounds": {},
+            "learner": {"name": "thompson"},
+        }
     )
     if spot[0] == "ranges":
         del document["parameters"]
-        document["ranges"] = {"like": {"from": 0, "to": 2}, "share": {"from": 0, "to": 1}}
+        document["ranges"] = {"like": {"low": 0, "high": 2}, "share": {"low": 0, "high": 1}}
     inner: Any = document
     for step in spot[:-1]:
         inner = inner[step]
@@ -451,10 +468,10 @@ metric_names = st.sampled_from(["watch", "likes", "like_rate"])
 def guardrails(draw: st.DrawFn) -> Document:
     side = draw(st.sampled_from(["at_least", "at_most"]))
     level = draw(levels.filter(lambda level: level != 0 or side == "at_most"))  # at least 0 cannot fail
-    rail = {"keep": draw(metric_names), side: level}
+    rail = {"metric": draw(metric_names), side: level}
     if draw(st.booleans()):
         rail["penalty"] = draw(st.floats(0.001, 100))
-    for name in ("budget", "tolerance"):
+    for name in ("loss_budget", "tolerance"):
         if draw(st.booleans()):
             loss = draw(st.floats(0, 5).map(lambda number: round(number, 4)))
             share = float(level) / 6 if side == "at_least" and not isinstance(level, str) else 1.0
@@ -470,7 +487,10 @@ ways = st.sampled_from(
             "parameters": None,
             "candidates": [{"like": 1, "share": 0}, {"name": "b", "values": {"like": 0.5, "share": 1}}],
         },
-        {"parameters": None, "ranges": {"like": {"from": 0, "to": 2}, "share": {"from": 0, "to": 4, "whole": True}}},
+        {
+            "parameters": None,
+            "ranges": {"like": {"low": 0, "high": 2}, "share": {"low": 0, "high": 4, "integer": True}},
+        },
     ]
 )
 documents = st.builds(
@@ -478,12 +498,12 @@ documents = st.builds(
     ways,
     unit=st.sampled_from(["user", "session"]),
     goal=st.sampled_from([{"maximize": "watch"}, {"minimize": {"likes": 2, "watch": -1}}]),
-    guardrails=st.lists(guardrails(), max_size=2, unique_by=lambda rail: (rail["keep"], "at_least" in rail)),
+    guardrails=st.lists(guardrails(), max_size=2, unique_by=lambda rail: (rail["metric"], "at_least" in rail)),
     traffic=st.fixed_dictionaries(
-        {}, optional={"control": shares, "explore": shares, "floor": shares, "entry": shares}
+        {}, optional={"control": shares, "explore": shares, "min_share": shares, "new_candidate_share": shares}
     ),
-    rounds=st.fixed_dictionaries({"every": st.just("2h")}, optional={"maturity": spans, "late": spans})
-    | st.fixed_dictionaries({"exposures": st.integers(1, 10**9)}, optional={"maturity": spans, "late": spans}),
+    rounds=st.fixed_dictionaries({"every": st.just("2h")}, optional={"maturity": spans, "accept_late": spans})
+    | st.fixed_dictionaries({"exposures": st.integers(1, 10**9)}, optional={"maturity": spans, "accept_late": spans}),
     learner=st.sampled_from(["thompson", {"name": "thompson", "draws": 8, "half_life": 3.5}]),
     confidence=st.floats(0.5, 0.999),
     expires_after=spans,
@@ -509,20 +529,22 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
     bare = {"watch": {"event": "watch"}, "likes": {"event": "like", "cap": 9}}
     assert "metrics.watch is the goal and has neither range nor cap" in warned(metrics=bare)
     assert "guardrail's and has neither" in warned(
-        metrics=bare, goal={"maximize": "likes"}, guardrails=[{"keep": "watch", "at_least": 1}]
+        metrics=bare, goal={"maximize": "likes"}, guardrails=[{"metric": "watch", "at_least": 1}]
     )
-    assert "penalty of 5 does nothing" in warned(guardrails=[{"keep": "likes", "at_least": 0.03, "penalty": 5}])
-    assert "penalty of 1e-06 does nothing" in warned(guardrails=[{"keep": "likes", "at_least": "-2%", "penalty": 1e-6}])
+    assert "penalty of 5 does nothing" in warned(guardrails=[{"metric": "likes", "at_least": 0.03, "penalty": 5}])
+    assert "penalty of 1e-06 does nothing" in warned(
+        guardrails=[{"metric": "likes", "at_least": "-2%", "penalty": 1e-6}]
+    )
     assert "penalty of 1e-09 does nothing" in warned(
-        guardrails=[{"keep": "like_rate", "at_least": 0.1, "penalty": 1e-9}]
+        guardrails=[{"metric": "like_rate", "at_least": 0.1, "penalty": 1e-9}]
     )
     margin = {**study()["metrics"], "margin": {"event": "sale", "value": "margin", "range": [-9, 9]}}
-    assert "floor is the target itself" in warned(
-        metrics=margin, guardrails=[{"keep": "margin", "at_least": 0, "penalty": 5}]
+    assert "stop_at is the target itself" in warned(
+        metrics=margin, guardrails=[{"metric": "margin", "at_least": 0, "penalty": 5}]
     )
-    assert "traffic.control is 0" in warned(traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": "-2%"}])
-    assert "floor is a number and traffic.control is 0: it is judged over whole days" in warned(
-        traffic={"control": 0}, guardrails=[{"keep": "likes", "at_least": 1}]
+    assert "traffic.control is 0" in warned(traffic={"control": 0}, guardrails=[{"metric": "likes", "at_least": "-2%"}])
+    assert "stop_at is a number and traffic.control is 0: it is judged over whole days" in warned(
+        traffic={"control": 0}, guardrails=[{"metric": "likes", "at_least": 1}]
     )
     assert "expires_after is shorter than a round" in warned(expires_after="10m")
     slow = {"watch": {"event": "watch", "cap": 9, "lower_is_better": True}}
@@ -530,35 +552,43 @@ def test_warnings_name_what_was_probably_not_meant() -> None:
     assert "is the side right?" in warned(
         metrics={**slow, "likes": {"event": "like", "cap": 9}},
         goal={"maximize": "likes"},
-        guardrails=[{"keep": "watch", "at_least": 1}],
+        guardrails=[{"metric": "watch", "at_least": 1}],
     )
 
 
 BOUNDED = {
     "watch": {"event": "watch", "value": "seconds", "cap": 100},
     "likes": {"event": "like"},
-    "liked": {"event": "like", "per_unit": "any"},
+    "liked": {"event": "like", "aggregate": "any"},
     "rate": {"ratio": [{"event": "like"}, {"event": "view"}]},
     "margin": {"event": "sale", "value": "margin", "range": [-9, 9]},
     "refunds": {"ratio": [{"event": "refund", "value": "amount", "range": [-9, 0]}, {"event": "sale"}]},
     "seconds": {"event": "watch", "value": "seconds"},
 }
 USELESS = [
-    ({"keep": "likes", "at_least": -0.02}, "at_least", "is never below 0, so the guardrail cannot fail.*write '-2%'"),
-    ({"keep": "likes", "at_least": -2}, "at_least", "cannot fail.*write '-2%'"),
-    ({"keep": "likes", "at_least": 0}, "at_least", "cannot fail.*write '0%'"),
-    ({"keep": "likes", "at_least": "-100%"}, "at_least", "is -100%, and likes is never below 0.*write '-2%'"),
-    ({"keep": "rate", "at_least": -0.005, "penalty": 5}, "at_least", "rate is never below 0.*write '-0.5%'"),
-    ({"keep": "watch", "at_least": -1.5}, "at_least", "watch is never below 0.*write '-1.5%'"),
-    ({"keep": "watch", "at_most": 100}, "at_most", r"never above 100, so the guardrail cannot fail.*write '\+2%'"),
-    ({"keep": "liked", "at_most": 1.02}, "at_most", "liked is never above 1"),
-    ({"keep": "margin", "at_least": -10}, "at_least", "margin is never below -9.*write '-10%'"),
-    ({"keep": "refunds", "at_most": 0.5}, "at_most", "refunds is never above 0"),
-    ({"keep": "liked", "at_least": 98}, "at_least", "never above 1, so the guardrail cannot hold.*up to 1, or .*'-2%'"),
-    ({"keep": "likes", "at_most": -0.02}, "at_most", r"never below 0, so the guardrail cannot hold.*'\+2%'"),
-    ({"keep": "likes", "at_least": 1, "floor": -0.5}, "floor", "is -0.5.*the breaker cannot stop the study"),
-    ({"keep": "likes", "at_least": 1, "tolerance": 3}, "floor", "is -2, .*between 0 and at_least.*smaller tolerance"),
-    ({"keep": "likes", "at_least": "-60%", "penalty": 5}, "floor", "is -120%"),
+    ({"metric": "likes", "at_least": -0.02}, "at_least", "is never below 0, so the guardrail cannot fail.*write '-2%'"),
+    ({"metric": "likes", "at_least": -2}, "at_least", "cannot fail.*write '-2%'"),
+    ({"metric": "likes", "at_least": 0}, "at_least", "cannot fail.*write '0%'"),
+    ({"metric": "likes", "at_least": "-100%"}, "at_least", "is -100%, and likes is never below 0.*write '-2%'"),
+    ({"metric": "rate", "at_least": -0.005, "penalty": 5}, "at_least", "rate is never below 0.*write '-0.5%'"),
+    ({"metric": "watch", "at_least": -1.5}, "at_least", "watch is never below 0.*write '-1.5%'"),
+    ({"metric": "watch", "at_most": 100}, "at_most", r"never above 100, so the guardrail cannot fail.*write '\+2%'"),
+    ({"metric": "liked", "at_most": 1.02}, "at_most", "liked is never above 1"),
+    ({"metric": "margin", "at_least": -10}, "at_least", "margin is never below -9.*write '-10%'"),
+    ({"metric": "refunds", "at_most": 0.5}, "at_most", "refunds is never above 0"),
+    (
+        {"metric": "liked", "at_least": 98},
+        "at_least",
+        "never above 1, so the guardrail cannot hold.*up to 1, or .*'-2%'",
+    ),
+    ({"metric": "likes", "at_most": -0.02}, "at_most", r"never below 0, so the guardrail cannot hold.*'\+2%'"),
+    ({"metric": "likes", "at_least": 1, "stop_at": -0.5}, "stop_at", "is -0.5.*it cannot stop the study"),
+    (
+        {"metric": "likes", "at_least": 1, "tolerance": 3},
+        "stop_at",
+        "is -2, .*between 0 and at_least.*smaller tolerance",
+    ),
+    ({"metric": "likes", "at_least": "-60%", "penalty": 5}, "stop_at", "is -120%"),
 ]
 
 
@@ -577,13 +607,13 @@ def test_a_guardrail_that_cannot_fail_or_hold_is_refused(rail: Document, field: 
 @pytest.mark.parametrize(
     "rail",
     [
-        {"keep": "likes", "at_least": 0.01},
-        {"keep": "likes", "at_least": "-2%"},
-        {"keep": "likes", "at_most": 0},
-        {"keep": "margin", "at_least": -0.02},
-        {"keep": "margin", "at_least": "-100%"},
-        {"keep": "liked", "at_least": 1},
-        {"keep": "watch", "at_most": "+200%"},
+        {"metric": "likes", "at_least": 0.01},
+        {"metric": "likes", "at_least": "-2%"},
+        {"metric": "likes", "at_most": 0},
+        {"metric": "margin", "at_least": -0.02},
+        {"metric": "margin", "at_least": "-100%"},
+        {"metric": "liked", "at_least": 1},
+        {"metric": "watch", "at_most": "+200%"},
     ],
 )
 def test_a_guardrail_that_can_fail_is_taken(rail: Document) -> None:
@@ -592,7 +622,7 @@ def test_a_guardrail_that_can_fail_is_taken(rail: Document) -> None:
 
 def test_a_number_below_zero_is_questioned_where_no_range_is_declared() -> None:
     def found(level: float) -> list[str]:
-        rails = [{"keep": "seconds", "at_least": level}]
+        rails = [{"metric": "seconds", "at_least": level}]
         spec = parse_spec(study(metrics=BOUNDED, goal={"maximize": "watch"}, guardrails=rails))
         return [warning for warning in spec.warnings if "cannot fail" in warning]
 

@@ -117,7 +117,7 @@ def _statement(request: MeasureRequest, pairs: list[Pair]) -> tuple[str, Paramet
     parameters.append(request.events)
     made, bounded = [], []
     for place, column in enumerate(request.columns):
-        aggregate = _AGGREGATES[column.per_unit].format(v=f"v{place}", k=f"k{place}")
+        aggregate = _AGGREGATES[column.aggregate].format(v=f"v{place}", k=f"k{place}")
         made.append(f"({aggregate})::float8 AS r{place}")
         bounded.append(_bounded(place, column, parameters))
     by_value = ", ".join(f"x{i}" for i in places)

@@ -339,17 +339,17 @@ def _per_unit(
     column: Column, size: int, units: NDArray[np.intp], numbers: FloatArray, keys: FloatArray | None
 ) -> FloatArray:
     """One number for each unit, 0 where it has no event; from sorted numbers, so that arrival does not matter."""
-    if column.per_unit in ("count", "any"):
+    if column.aggregate in ("count", "any"):
         counts = np.bincount(units, minlength=size).astype(np.float64)
-        return counts if column.per_unit == "count" else np.minimum(counts, 1.0)
+        return counts if column.aggregate == "count" else np.minimum(counts, 1.0)
     order = np.lexsort((numbers, units) if keys is None else (numbers, keys, units))
     units, numbers = units[order], numbers[order]
-    if column.per_unit in ("max", "last"):
+    if column.aggregate in ("max", "last"):
         values = np.zeros(size)
         ends = np.flatnonzero(np.diff(units, append=-1))
         values[units[ends]] = numbers[ends]
         return values
     sums = np.bincount(units, weights=numbers, minlength=size)
-    if column.per_unit == "sum":
+    if column.aggregate == "sum":
         return np.asarray(sums, dtype=np.float64)
     return np.asarray(sums / np.maximum(np.bincount(units, minlength=size), 1), dtype=np.float64)

@@ -117,9 +117,9 @@ def team_relations(
     Columns that look back read what a unit did before its first exposure under this policy, or under an earlier one
     from the version `since` on, where those dealt units alike.
 
-    >>> from pasto_sdk.policy import publish
+    >>> from pasto_sdk.policy import publish_policy
     >>> from pasto.metrics.sql import DIALECTS
-    >>> policy = publish(study="feed", version=7, round=7, state="learning", mode="shuffled", salt="feed/7",
+    >>> policy = publish_policy(study="feed", version=7, round=7, state="learning", mode="shuffled", salt="feed/7",
     ...                  candidates={0: ("a", {})}, baseline=0, shares=[("control", 0, 1.0)],
     ...                  valid_from=0, expires_after=60)
     >>> tables = TeamTables(ExposureTable("lake.seen", unit="user_id"), (EventTable("lake.events", version="policy"),))

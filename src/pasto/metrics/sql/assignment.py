@@ -67,8 +67,8 @@ def assignment_query(policy: PublishedPolicy, dialect: str, unit: str = "unit") 
     `unit` is SQL, such as a column's quoted name, and must be text; numbers are hashed as the text that the SDK is
     given. Names are written in hexadecimal and made text again, so that any script passes any client.
 
-    >>> from pasto_sdk.policy import publish
-    >>> policy = publish(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
+    >>> from pasto_sdk.policy import publish_policy
+    >>> policy = publish_policy(study="feed", version=1, round=1, state="learning", mode="shuffled", salt="feed/1",
     ...                  candidates={0: ("a", {}), 1: ("b", {})}, baseline=0,
     ...                  shares=[("control", 0, 0.25), ("learner", 1, 0.75)], valid_from=0, expires_after=60)
     >>> assignment_query(policy, "spark").arm

@@ -76,7 +76,7 @@ def _made(draft: QueryBuilder, place: int, column: Column) -> str:
         "any": f"least(count({value}), 1)",
         "max": f"max({value})",
         "last": draft.dialect.last.format(v=value, k=f"k{place}"),
-    }[column.per_unit]
+    }[column.aggregate]
 
 
 def _bounded(draft: QueryBuilder, place: int, column: Column) -> str:

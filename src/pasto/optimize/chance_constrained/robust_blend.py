@@ -106,8 +106,10 @@ def holding_probabilities(
     >>> from pasto.estimate import IndependentPosterior
     >>> form = pasto.maximize("x").keep("y", at_least=0).form()
     >>> belief = IndependentPosterior(np.array([[2.0, 0.0], [-2.0, 2.0]]), np.tile(np.eye(2), (2, 1, 1)))
-    >>> holding(form, belief, np.array([0.5, 0.5])), holding_probabilities(form, belief, np.array([0.0, 1.0])).round(3)
-    (array([0.5]), array([0.977]))
+    >>> holding_probabilities(form, belief, np.array([0.5, 0.5]))
+    array([0.5])
+    >>> holding_probabilities(form, belief, np.array([0.0, 1.0])).round(3)
+    array([0.977])
     """
     unsure = UncertainSlack.of(form, belief, offsets, baseline)
     # Slacks are blended, not metrics: a metric whose level dwarfs its range would lose its digits.

@@ -18,7 +18,7 @@ from pasto.estimate import (
     RoundMeans,
     SufficientStatistics,
 )
-from pasto.estimate.gaussian_process import available, choose_kernels, fit_kernels
+from pasto.estimate.gaussian_process import choose_kernels, fit_kernels, is_available
 from pasto.optimize.column_generation import ColumnProspect, generate_columns
 from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
 from pasto.optimize.learners.base import LearningProblem, RoundResult
@@ -126,7 +126,7 @@ class Thompson:
         if self.structure == "process":
             if problem.features is None or not problem.features.shape[1]:
                 raise OptionError("structure='process' needs candidates that differ in numeric parameters")
-            if not available():
+            if not is_available():
                 raise MissingExtraError("structure='process' needs scikit-learn", "process")
 
     def start(self, problem: LearningProblem) -> ThompsonState:
@@ -259,7 +259,7 @@ class Thompson:
         features = problem.features
         if self.structure == "independent" or features is None or not features.shape[1]:
             return False
-        return len(features) <= LARGEST_JOINT and available()
+        return len(features) <= LARGEST_JOINT and is_available()
 
     def _shared(self, problem: LearningProblem, known: CandidateModel) -> CandidateModel:
         """With kernels, where they predict better or are asked for."""

@@ -80,7 +80,8 @@ class Application:
             for (method, path), endpoint in endpoints.items()
             if path.startswith("/v1/studies/{name}/") and endpoint.route.hot
         }
-        self._hot["POST", "assign"] = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
+        self.fast_assign = FastAssign(endpoints["POST", "/v1/studies/{name}/assign"], context)
+        self._hot["POST", "assign"] = self.fast_assign
         self._flag = endpoints["POST", "/ofrep/v1/evaluate/flags/{key}"]
         self._behind = Starlette(
             routes=[

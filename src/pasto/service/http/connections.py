@@ -2,7 +2,9 @@
 
 uvicorn with httptools reads request heads without any limit. `LimitedConnection` stands between the transport and
 uvicorn's protocol, which it gets from uvicorn's configuration and calls only through `asyncio.Protocol`. It parses the
-stream a second time with httptools, and forwards each piece once it is within the limits.
+stream with httptools, and forwards each piece once it is within the limits; uvicorn then parses it a second time. A
+POST request that arrives whole, when no other waits, is first offered to a `PostResponder`. If that answers, uvicorn
+never sees the request, and needs no task, scope or second parse for it.
 
 Measured with `bench/echo.py`, requests per second and memory after 3 s of endless header lines:
 
@@ -14,7 +16,7 @@ Measured with `bench/echo.py`, requests per second and memory after 3 s of endle
 | hypercorn | 7,500 | constant |
 
 h11, granian and hypercorn limit the head, but are too slow, and none of them limits the time a body may take. Parsing
-a request a second time costs half a microsecond.
+a request here costs 2.5 microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import http
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, cast
+from math import inf
+from typing import Any, Protocol, cast
 
 import httptools
 
@@ -54,6 +57,16 @@ IDLE, HEAD, BODY = range(3)
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 ProtocolFactory = Callable[..., asyncio.Protocol]
+
+
+class PostResponder(Protocol):
+    """Responder to POST requests that arrive whole, in front of the application."""
+
+    suffix: bytes
+    """End of the addresses that it answers; other requests are not offered."""
+
+    def answer(self, address: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes | None:
+        """Return the bytes of the whole response; None if the application must answer."""
 
 
 def encode_response(answer: HttpResponse) -> bytes:
@@ -144,6 +157,7 @@ class LimitedConnection(asyncio.Protocol):
         self,
         connections: OpenConnections,
         inner: ProtocolFactory,
+        responder: PostResponder | None = None,
         *,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
@@ -152,6 +166,7 @@ class LimitedConnection(asyncio.Protocol):
         self._connections = connections
         self._request_timeout = connections.request_timeout
         self._keep_alive = connections.keep_alive
+        self._responder = responder
         self._loop = _loop or asyncio.get_running_loop()
         self._inner = inner(app_state={**app_state, "connection": self}, _loop=_loop, **arguments)
         self._parser = httptools.HttpRequestParser(self)
@@ -161,6 +176,15 @@ class LimitedConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._url_bytes = 0
         self._headers = 0
+        self._url = self._body = b""
+        self._fields: dict[bytes, bytes] | None = None
+        """Headers by their names in lower case, the last of equal names, if the responder may answer the request."""
+        self._is_persistent = False
+        """Whether the caller keeps the connection for another request; the parser knows only until the body begins."""
+        self._begun = 0
+        """Requests that began in the last piece."""
+        self._inner_expires = inf
+        """Time from which the next request must reach the inner protocol, or its timer closes the connection."""
         self._has_progress = False
         """Whether the parser found anything in the last piece."""
         self._unparsed_bytes = 0
@@ -212,10 +236,12 @@ class LimitedConnection(asyncio.Protocol):
                 self._transport.abort()
             return
         self._has_progress = False
+        self._begun = 0
+        has_earlier = self._phase is BODY
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # uvicorn answers as if no upgrade had been asked for
+            self._begun = 0  # left to uvicorn, which answers as if no upgrade had been asked for
         except httptools.HttpParserError:
             self._refuse(self._refusal)
             return
@@ -225,6 +251,12 @@ class LimitedConnection(asyncio.Protocol):
             self._unparsed_bytes += len(data)
             if self._head_bytes + self._unparsed_bytes > MAX_HEAD_BYTES:
                 self._refuse(HEAD_TOO_LARGE)
+                return
+        if self._fields is not None:
+            is_whole = self._begun == 1 and self._phase is IDLE and not has_earlier
+            is_answered = is_whole and self._answer(self._fields)
+            self._fields, self._body = None, b""
+            if is_answered:
                 return
         self._inner.data_received(data)
 
@@ -246,18 +278,45 @@ class LimitedConnection(asyncio.Protocol):
             self._deadline = None
         self._inner.resume_writing()
 
+    def _answer(self, headers: dict[bytes, bytes]) -> bool:
+        """Answer the one request that the last piece consists of, if that can be done without the inner protocol."""
+        if (
+            self._responder is None
+            or self._unanswered != 1
+            or self._unread_bytes is not None
+            or b"expect" in headers
+            or self._parser.get_method() != b"POST"
+            or self._parser.get_http_version() != "1.1"
+            or not self._is_persistent
+            or self._loop.time() >= self._inner_expires
+        ):
+            return False
+        response = self._responder.answer(self._url, headers, self._body)
+        if response is None:
+            return False
+        self._transport.write(response)
+        self._header_counts.pop()
+        self._unanswered = 0
+        self._expect_request()
+        return True
+
     # From the parser.
 
     def on_message_begin(self) -> None:
         """Count for a new request."""
         self._phase = HEAD
         self._has_progress = True
+        self._begun += 1
+        self._fields = None
         self._head_bytes = self._url_bytes = self._headers = 0
         self._set_deadline(self._request_timeout)
 
     def on_url(self, url: bytes) -> None:
         """Limit the address."""
         self._has_progress = True
+        if self._responder is not None and not self._url_bytes and url.endswith(self._responder.suffix):
+            self._url = url
+            self._fields = {}
         self._url_bytes += len(url)
         self._head_bytes += len(url)
         if self._url_bytes > MAX_URL_BYTES:
@@ -272,17 +331,23 @@ class LimitedConnection(asyncio.Protocol):
         if self._headers > MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
             self._refusal = HEAD_TOO_LARGE
             raise ValueError("too many")
+        if self._fields is not None:
+            self._fields[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         """Note how many headers the request has; its trailers are not among them."""
         self._phase = BODY
         self._has_progress = True
+        if self._fields is not None:
+            self._is_persistent = self._parser.should_keep_alive()
         self._header_counts.append(self._headers)
         self._unanswered += 1
 
-    def on_body(self, _: bytes) -> None:
-        """Note that the body goes on."""
+    def on_body(self, body: bytes) -> None:
+        """Note that the body goes on; it is one part if it has a length and arrives whole."""
         self._has_progress = True
+        if self._fields is not None:
+            self._body = body
 
     def on_message_complete(self) -> None:
         """Let the answer take its time."""
@@ -313,6 +378,7 @@ class LimitedConnection(asyncio.Protocol):
         if self._transport.is_closing():
             self._set_deadline(self._request_timeout)  # for the caller to read the answer
         elif not self._unanswered:
+            self._inner_expires = self._loop.time() + self._keep_alive
             self._expect_request()
 
     def _expect_request(self) -> None:

@@ -83,12 +83,12 @@ def gauges(context: Context) -> Iterator[tuple[str, str, float, str | Mapping[st
     yield "pasto_policy_waiters", "Callers waiting for a policy to change.", context.waiting.number, None
     if context.scheduler is not None:
         yield "pasto_scheduler_up", "1 while rounds are being closed.", float(context.scheduler.alive), None
-    yield "pasto_store_waiting", "Events waiting to be written.", context.store.waiting, None
+    yield "pasto_store_waiting", "Events waiting to be written.", context.store.queued_events, None
     for look in context.looks:
         yield from look()
     now = time.time()
     try:
-        rows = context.store.studies()
+        rows = context.store.list_studies()
     except Exception:  # whatever it is: that is the news, and the other counters still matter
         rows = None
     yield "pasto_store_up", "1 while the store answers.", float(rows is not None), None
@@ -139,11 +139,11 @@ class AlertGauges:
         silence = self._service.board.silence
         yield "pasto_store_silence_seconds", "How long the store has not answered.", silence, None
         with suppress(OSError):  # an alarm for that alone; whatever else is told here must not go with it
-            if self._store.folder is not None:
-                free = shutil.disk_usage(self._store.folder).free
+            if self._store.directory is not None:
+                free = shutil.disk_usage(self._store.directory).free
                 yield "pasto_store_free_bytes", "Room on the disk of the store's directory.", free, None
         try:
-            rows = self._store.studies()
+            rows = self._store.list_studies()
         except Exception:  # whatever it is, pasto_store_up tells it
             return
         until = time.monotonic() + BUDGET

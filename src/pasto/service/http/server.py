@@ -190,16 +190,16 @@ def _config(application: Application, settings: Settings, connections: OpenConne
     return uvicorn.Config(
         TrackedApplication(application),
         loop="uvloop",
-        http=cast(Any, partial(LimitedConnection, connections, inner.http_protocol_class)),
+        http=cast(Any, partial(LimitedConnection, connections, inner.http_protocol_class, application.fast_assign)),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        # The limited connection closes idle ones. uvicorn's timer also runs while the next request arrives, and must
-        # end later than that request may take.
-        timeout_keep_alive=settings.keep_alive + math.ceil(settings.request_timeout) + 1,
+        # The limited connection closes idle ones. uvicorn's timer also runs while the next request arrives, and for
+        # `keep_alive` seconds while requests are answered without uvicorn. It must end later than the next request.
+        timeout_keep_alive=2 * settings.keep_alive + math.ceil(settings.request_timeout) + 1,
         timeout_graceful_shutdown=settings.shutdown_timeout,
     )
 

@@ -68,7 +68,7 @@ class StoreHealth:
 
     async def _test_store(self) -> list[str]:
         try:
-            await asyncio.to_thread(self._store.keys)
+            await asyncio.to_thread(self._store.list_keys)
             if self._first_search is not None:
                 await asyncio.wrap_future(self._first_search)
             await asyncio.wrap_future(self._store.check_writable())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from threading import Lock
 from typing import Any
@@ -13,9 +13,7 @@ import numpy as np
 from pasto.errors import NotFittedError, PastoError
 from pasto.inference.round_data import MeasuredRound
 from pasto.metrics import Moments
-from pasto.service.close_record import SenderRecord
 from pasto.service.event_ledger import EventLedger
-from pasto.service.generation_cache import GenerationCache
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.candidate_estimates import CandidateEstimates, estimate_candidates
 from pasto.service.reports.confirmation_report import build_confirmation, judge_confirmation
@@ -30,14 +28,13 @@ from pasto.service.reports.guardrail_report import (
 )
 from pasto.service.reports.lift_report import report_learned_lifts, spreads
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
-from pasto.service.round_history import InterimLook, RoundHistory, RoundHistoryReader, judged_rounds, shares
+from pasto.service.round_history import InterimLook, RoundHistory, shares
 from pasto.service.rounds.held_rounds import held_rounds
-from pasto.service.rounds.learner_step import load_update
 from pasto.service.rounds.sender_check import describe_departures, read_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
-from pasto.service.study_state import FrozenBlend, StudyState, blend_document, with_joint_bound
-from pasto.store import Store, StudyRow
+from pasto.service.study_state import FrozenBlend, blend_document, with_joint_bound
+from pasto.store import Store
 from pasto.study import Study
 
 
@@ -46,15 +43,12 @@ class LiftReports:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._readers: dict[int, RoundHistoryReader] = {}
-        self._computed: GenerationCache[dict[str, Any]] = GenerationCache()
-        self._lock = Lock()
 
     def told(self, standing: StudySnapshot, report: Mapping[str, Any]) -> dict[str, Any]:
         """The keys that a report gains; `report` is what it has already."""
         row, spec = standing.row, standing.spec
-        measured = self.measured(row)
-        found = self._computed.get(row.number, row.generation, lambda: self._compute(standing, measured, report))
+        measured = standing.rounds
+        found = standing.compute_once("lifts", lambda: self._compute(standing, measured, report))
         phase = found["confirmation"] if row.state in ("confirming", "deployed") else None
         ratio = (phase or found["learning"])["sample_ratio"]
         return {
@@ -68,44 +62,28 @@ class LiftReports:
 
     def what_if(self, standing: StudySnapshot, question: WhatIfQuestion) -> dict[str, Any]:
         """Another question, answered from what the study has learned."""
-        study = self._study(standing)
+        study = standing.study
         if study is None or not study.rounds:
             raise NotFittedError(f"study {standing.row.name!r} has learned no round yet, so nothing can be asked of it")
-        known = estimate_candidates(standing.spec, study, self.measured(standing.row).rounds)
+        known = _estimates(standing, study)
         return {
             "name": standing.row.name,
             "rounds_learned": study.rounds,
             **answer_what_if(standing.spec, known, question),
         }
 
-    def measured(self, row: StudyRow) -> RoundHistory:
-        """What a study's closes measured."""
-        with self._lock:
-            reader = self._readers.setdefault(row.number, RoundHistoryReader(self._store, row.number))
-        return reader.read(row.round)
-
-    def verdict(
-        self, row: StudyRow, spec: StudySpec, elapsed: float, cells: Sequence[Moments], now: float
-    ) -> dict[str, Any]:
+    def verdict(self, standing: StudySnapshot, elapsed: float, cells: Sequence[Moments], now: float) -> dict[str, Any]:
         """Return the verdict on the confirmation that a study is in, with a look that is not written yet."""
-        policy = self._store.policy(row.number, row.version)
-        served = {} if policy is None else shares(json.loads(policy.text))
+        row, spec = standing.row, standing.spec
+        policy = self._store.read_policy(row.number, row.version)
+        served = {} if policy is None else shares(json.loads(policy.document))
         look = InterimLook(row.round, row.version, row.state, elapsed, now, MeasuredRound(row.version, served, cells))
-        horizon = StudyState.from_text(row.details).horizon
-        told = build_confirmation(spec, [*self.measured(row).looks, look], (), horizon=horizon)
+        told = build_confirmation(spec, [*standing.rounds.looks, look], (), horizon=standing.state.horizon)
         return judge_confirmation(spec, None) if told is None else dict(told["verdict"])
 
-    def past(self, study: int) -> Callable[[], Iterable[MeasuredRound]]:
-        """A study's judged rounds, read when they are asked for."""
-        return lambda: judged_rounds(self._store, study)
-
-    def _study(self, standing: StudySnapshot) -> Study | None:
-        saved = self._store.learner(standing.row.number) if standing.row.version else None
-        return None if saved is None else Study.from_state(json.loads(saved))
-
     def _compute(self, standing: StudySnapshot, measured: RoundHistory, report: Mapping[str, Any]) -> dict[str, Any]:
-        spec, details = standing.spec, StudyState.from_text(standing.row.details)
-        study, frozen = self._study(standing), details.frozen
+        spec, details, study = standing.spec, standing.state, standing.study
+        frozen = details.frozen
         names = () if study is None else tuple(study.candidates.names)
         answer = report.get("blend") if frozen is None else dict(frozen.answer)
         learning = report_learned_lifts(spec, measured.rounds, names, answer, None if study is None else study.baseline)
@@ -120,7 +98,7 @@ class LiftReports:
             "trade_off": None,
             "spreads": spreads(spec, measured.rounds),
         }
-        known = _believed(spec, study, measured)
+        known = _believed(standing)
         if known is not None:
             found |= _worth(spec, known, answer)
         if frozen is not None:
@@ -135,12 +113,18 @@ class LiftReports:
         return found
 
 
-def _believed(spec: StudySpec, study: Study | None, measured: RoundHistory) -> CandidateEstimates | None:
-    """What is believed, where anything was learned and can be told."""
+def _estimates(standing: StudySnapshot, study: Study) -> CandidateEstimates:
+    """Return the estimates of a study's candidates, computed once for each generation."""
+    return standing.compute_once("estimates", lambda: estimate_candidates(standing.spec, study, standing.rounds.rounds))
+
+
+def _believed(standing: StudySnapshot) -> CandidateEstimates | None:
+    """Return the estimates if a round was learned and they can be computed."""
+    study = standing.study
     if study is None or not study.rounds:
         return None
     try:
-        return estimate_candidates(spec, study, measured.rounds)
+        return _estimates(standing, study)
     except (PastoError, ArithmeticError, ValueError):
         return None
 
@@ -185,15 +169,13 @@ class ReportBuilder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._learned: GenerationCache[tuple[dict[str, Any], tuple[str, ...]]] = GenerationCache()
-        self._records: dict[int, tuple[int, SenderRecord | None]] = {}
         self._ledgers: dict[int, EventLedger] = {}
         self._lock = Lock()
 
     def report(self, standing: StudySnapshot) -> dict[str, Any]:
         """Everything that is known of a study."""
         row, spec = standing.row, standing.spec
-        learned, names = self._learned.get(row.number, row.generation, lambda: self._fresh(standing))
+        learned, names = standing.compute_once("learned", lambda: self._fresh(standing))
         return {
             "name": row.name,
             "state": row.state,
@@ -206,13 +188,7 @@ class ReportBuilder:
 
     def _accounting(self, standing: StudySnapshot, names: Sequence[str]) -> dict[str, Any]:
         row, spec = standing.row, standing.spec
-        with self._lock:
-            known = self._records.get(row.number)
-        if known is None or known[0] != row.generation:
-            known = row.generation, read_record(self._store, row.number, row.round - 1)
-            with self._lock:
-                self._records[row.number] = known
-        record = known[1]
+        record = standing.compute_once("senders", lambda: read_record(self._store, row.number, row.round - 1))
         shown = self._ledger(row.number).shown(names, [column.name for column in spec.columns], record)
         return {**shown, "departures": [] if record is None else describe_departures(spec, record, names)}
 
@@ -226,7 +202,7 @@ class ReportBuilder:
 
     def _fresh(self, standing: StudySnapshot) -> tuple[dict[str, Any], tuple[str, ...]]:
         row, hard = standing.row, standing.spec.objective.hard
-        details = StudyState.from_text(row.details)
+        details = standing.state
         found: dict[str, Any] = {
             "rounds_learned": 0,
             "blend": None,
@@ -237,10 +213,9 @@ class ReportBuilder:
             "policy": [],
             "history": [],
         }
-        saved = self._store.learner(row.number) if row.version else None
-        if saved is None:
+        study = standing.study
+        if study is None:
             return found, ()
-        study = load_update(saved).study
         names = tuple(study.candidates.names)
         found["rounds_learned"] = study.rounds
         found["policy"] = [
@@ -249,13 +224,13 @@ class ReportBuilder:
             if share > 0
         ]
         try:
-            found["blend"] = with_joint_bound(blend_document(study.blend()), hard)
+            found["blend"] = with_joint_bound(blend_document(standing.blend), hard)
         except NotFittedError:
             found["problem"] = "no round has been learned yet"
         except (PastoError, ArithmeticError) as error:
             found["problem"] = f"the answer could not be computed: {type(error).__name__}: {error}"
         first = max(0, row.round - 1 - HISTORY)
         found["history"] = [
-            close_summary(close) for close in self._store.closes(row.number, after=first, limit=HISTORY + 1)
+            close_summary(close) for close in self._store.list_closes(row.number, after=first, limit=HISTORY + 1)
         ]
         return found, names

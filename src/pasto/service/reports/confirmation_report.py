@@ -84,13 +84,13 @@ def _judge_goal(spec: StudySpec, measured: Mapping[str, Mapping[str, Any]]) -> d
 
 def _judge_rail(spec: StudySpec, rail: GuardrailSpec, measured: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     interval = _interval(spec, rail, rail.at, measured)
-    above_floor = _interval(spec, rail, rail.floor, measured)
+    above_floor = _interval(spec, rail, rail.stop_at, measured)
     state = "unmeasured"
     if interval is not None and is_within(rail.at, rail.lower, interval):
         state = "holds"
     elif interval is not None:
         state = "broken" if is_beyond(rail.at, rail.lower, interval) else "unclear"
-    clear = state == "holds" or (above_floor is not None and is_within(rail.floor, rail.lower, above_floor))
+    clear = state == "holds" or (above_floor is not None and is_within(rail.stop_at, rail.lower, above_floor))
     return {
         "name": rail.name,
         "side": "at_least" if rail.lower else "at_most",
@@ -99,7 +99,7 @@ def _judge_rail(spec: StudySpec, rail: GuardrailSpec, measured: Mapping[str, Map
         "relative": rail.at.relative,
         "measured": interval,
         "state": state,
-        "floor": rail.floor.written(),
+        "floor": rail.stop_at.written(),
         "clear_of_floor": clear and state != "unmeasured",
     }
 

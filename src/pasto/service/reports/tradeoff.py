@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,8 @@ from pasto.objective import Objective, Ratio
 from pasto.optimize import solve, summarize_blend
 from pasto.records import Blend
 from pasto.service.policy_cache import StudySnapshot
-from pasto.service.study_state import StudyState, blend_document
+from pasto.service.study_state import blend_document
 from pasto.store import Store
-from pasto.study import Study
 
 STEPS = 24
 """Limits that a curve tries."""
@@ -46,44 +43,34 @@ class TradeoffCache:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[int, PosteriorSamples] = {}
-        self._lock = Lock()
 
     def belief(self, standing: StudySnapshot) -> PosteriorSamples | None:
         """What is believed of a study's candidates; None before anything was learned."""
-        row = standing.row
-        with self._lock:
-            known = self._known.get(row.number)
-        if known is not None and known.generation == row.generation:
-            return known
-        saved = self._store.learner(row.number) if row.version else None
-        frozen = StudyState.from_text(row.details).frozen
-        fixed = None if frozen is None else dict(frozen.answer["probabilities"])
-        found = None if saved is None else _believed(row.generation, saved, fixed)
-        if found is not None:
-            with self._lock:
-                self._known[row.number] = found
-        return found
+        return standing.compute_once("posterior samples", lambda: _believed(standing))
 
 
-def _believed(generation: int, saved: str, frozen: Mapping[str, float] | None) -> PosteriorSamples | None:
-    state = json.loads(saved)
-    study = Study.from_state(state)
+def _believed(standing: StudySnapshot) -> PosteriorSamples | None:
+    study, frozen = standing.study, standing.state.frozen
+    if study is None:
+        return None
     try:
         means = study.truths()[0]
     except (NotFittedError, AttributeError):
         return None
-    left = [k for k in range(len(study.candidates.names)) if k not in set(state["retired"])]
+    retired = set(study.state()["retired"])
+    left = [k for k in range(len(study.candidates.names)) if k not in retired]
     baseline = left.index(study.baseline) if study.baseline in left else None
     names = tuple(study.candidates.names[k] for k in left)
-    current = _current(study) if frozen is None else frozen
-    return PosteriorSamples(generation, names, np.asarray(means)[:, left], baseline, study.objective, current)
+    current = _current(standing) if frozen is None else dict(frozen.answer["probabilities"])
+    return PosteriorSamples(
+        standing.row.generation, names, np.asarray(means)[:, left], baseline, study.objective, current
+    )
 
 
-def _current(study: Study) -> dict[str, float]:
-    """The answer so far; nothing where it cannot be computed, for the rest can be shown without it."""
+def _current(standing: StudySnapshot) -> dict[str, float]:
+    """Return the answer so far; nothing if it cannot be computed, because the rest is useful without it."""
     try:
-        answer = study.blend()
+        answer = standing.blend
     except (PastoError, ArithmeticError):
         return {}
     return {answer.names[k]: answer.probabilities[k] for k in answer.support}

@@ -149,7 +149,7 @@ def prepare_close(
         round=row.round,
         version=row.version,
         high_water=seen.high_water,
-        observed=_close_record(
+        record=_close_record(
             seen,
             stay,
             state=row.state,
@@ -255,7 +255,7 @@ def _first(store: Store, spec: StudySpec, row: StudyRow, terms: NextPhase, *, no
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=terms.state, round=1, version=1, opened_at=now)
     learned = stepped.study.policy.version
-    written = PolicyRow(1, 1, learned, policy.text, policy.checksum, store.high_water(row.number), now)
+    written = PolicyRow(1, 1, learned, policy.text, policy.checksum, store.read_high_water(row.number), now)
     return StudyTransition(after, written, None, stepped.text, published=policy)
 
 

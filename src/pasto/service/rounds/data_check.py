@@ -123,8 +123,8 @@ def _earlier_rounds(store: Store, columns: Sequence[Column], study: int, last: i
     until = last
     while until > max(0, last - MAX_CLOSES) and len(found) < MAX_EARLIER_ROUNDS:
         first = max(1, until - MAX_EARLIER_ROUNDS + 1)
-        for close in reversed(store.closes(study, after=first - 1, limit=until - first + 1)):
-            record = CloseRecord.from_text(close.observed)
+        for close in reversed(store.list_closes(study, after=first - 1, limit=until - first + 1)):
+            record = CloseRecord.from_text(close.record)
             for entry in record.corrected:
                 if entry.round not in corrected:
                     corrected[entry.round] = _totals(entry.cells.table(), columns)

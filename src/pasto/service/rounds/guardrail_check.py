@@ -16,10 +16,11 @@ from pasto.inference.change_detection import MIXTURE
 from pasto.inference.comparison import WARM
 from pasto.inference.guardrail_evidence import StopLevel
 from pasto.inference.guardrail_monitor import GuardrailMonitor, GuardrailVerdict
-from pasto.inference.round_data import CellMoments, CellTable, MeasuredCell, MeasuredRound, RoundRecord, record_rounds
+from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
+from pasto.service.round_history import join_arms, judged_round
 from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.rounds.round_clock import PHASES
 from pasto.service.study_file import StudySpec
@@ -37,11 +38,6 @@ SERVED = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed
 
 GROWING = ("sum", "count", "any", "max")
 """What makes a unit's number grow with the time it is watched."""
-
-
-def judged_round(number: int, measured: Sequence[MeasuredCell], seconds: float | None = None) -> MeasuredRound:
-    """A round as the breaker sees it: its control, and all that the learner served as one cell."""
-    return MeasuredRound(number, {}, _wholes(("control", "learner"), measured), seconds)
 
 
 def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdict]:
@@ -62,7 +58,7 @@ def judge_phase(
     the phase, so a floor in the metric's own units is taken as the change against the control that it allowed while
     the study learned: `allowed`, by guardrail.
     """
-    cells = _wholes(("control", *SERVED[state]), measured.cells)
+    cells = join_arms(("control", *SERVED[state]), measured.cells)
     arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
@@ -115,8 +111,8 @@ def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
         rail = rails[verdict.name]
         way = "fell below" if rail.lower else "rose above"
         when = f", most likely since round {verdict.since}" if verdict.arm == "learner" else ""
-        against = " of the control" if rail.floor.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
-        parts.append(f"{rail.name} {way} its floor {rail.floor.written()}{against} in the arm {verdict.arm}{when}")
+        against = " of the control" if rail.stop_at.relative else f" (judged {BASIS_TEXT[verdict.judged]})"
+        parts.append(f"{rail.name} {way} its floor {rail.stop_at.written()}{against} in the arm {verdict.arm}{when}")
     return "breaker: " + "; ".join(parts)
 
 
@@ -150,7 +146,7 @@ def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapp
 def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
     """Return whether a unit's number grows with the phase."""
     column = metric.numerator
-    growing = metric.denominator is None and column.per_unit in GROWING and column.window is None
+    growing = metric.denominator is None and column.aggregate in GROWING and column.window is None
     return growing and spec.unit != "request"
 
 
@@ -191,12 +187,6 @@ def _gap(told: Comparison, floor: StopLevel) -> tuple[float, float]:
     factor = 1.0 + floor.value
     variance = float(told.treated_variance) + factor**2 * float(told.control_variance)
     return sign * (factor * float(told.control) - float(told.treated)), variance
-
-
-def _wholes(arms: Sequence[str], measured: Sequence[MeasuredCell]) -> list[CellMoments]:
-    """Each arm's units as one cell; arms that had none are left out."""
-    table = measured if isinstance(measured, CellTable) else CellTable.of(measured)
-    return [cell for arm in arms if (cell := table.whole(arm)) is not None]
 
 
 def _arm_verdict(verdict: GuardrailVerdict) -> ArmVerdict:
@@ -259,7 +249,7 @@ def lengthened(spec: StudySpec, elapsed: float) -> StudySpec:
 
 
 def _lengthened(column: Column, elapsed: float) -> Column:
-    if column.window is not None or column.per_unit not in ("sum", "count"):
+    if column.window is not None or column.aggregate not in ("sum", "count"):
         return column
     low = column.low if column.low is None or column.low > 0 else column.low * elapsed
     return replace(column, low=low, high=None if column.high is None else column.high * elapsed)

@@ -80,21 +80,21 @@ def read_close_inputs(
     store: Store, spec: StudySpec, row: StudyRow, details: StudyState, *, learning: bool, phase: bool, now: float
 ) -> CloseInputs:
     """Read and measure what a close needs: where it learns, what matured or was corrected; in a phase, its course."""
-    serving = store.policy(row.number, row.version)
+    serving = store.read_policy(row.number, row.version)
     if serving is None:
         raise StoreError(f"policy {row.version} of study {row.name!r} is missing; run `pasto store check`")
-    saved = store.learner(row.number)
+    saved = store.read_learner_state(row.number)
     if saved is None:
         raise StoreError(f"what study {row.name!r} learned is missing; run `pasto store check`")
-    high_water = store.high_water(row.number)
+    high_water = store.read_high_water(row.number)
 
     def measured(one: MaturingRound) -> tuple[Moments, ...]:
         return moments_of(store, spec, row.number, one, high_water)
 
     waiting = details.waiting
-    if row.state == "learning" and serving.learned is not None:
+    if row.state == "learning" and serving.learner_version is not None:
         seconds = max(0.0, now - serving.published_at)
-        waiting = (*waiting, MaturingRound(row.round, serving.learned, serving.after, now, seconds))
+        waiting = (*waiting, MaturingRound(row.round, serving.learner_version, serving.after_sequence, now, seconds))
     checked, problems = CheckedRounds(), []
     late = LateCorrections(details.correctable)
     if learning:
@@ -109,7 +109,7 @@ def read_close_inputs(
         waiting = tuple(held.get(one.round, one) for one in waiting if one not in matured or one.round in held)
         problems += [describe_held(number, one.missing.findings) for number, one in held.items() if one.missing]
     look = None
-    whole = MaturingRound(row.version, 0, serving.after, now)
+    whole = MaturingRound(row.version, 0, serving.after_sequence, now)
     if phase:
         elapsed = look_elapsed(spec, serving.published_at, now)
         look = Look(elapsed, moments_of(store, lengthened(spec, elapsed), row.number, whole, high_water))
@@ -141,13 +141,15 @@ def moments_of(
     """What a round measured, as far as events had come; covariates stand behind the study's own columns."""
     columns = spec.measured if covariates else spec.columns
     if spec.source is not None:
-        policy = store.policy(study, one.round)
+        policy = store.read_policy(study, one.round)
         if policy is None:
             raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
         since = first_assignments(store, study, one.round).version if spec.covariates else None
-        return measure_there(spec.source, PublishedPolicy.from_text(policy.text, policy.checksum), columns, since=since)
+        return measure_there(
+            spec.source, PublishedPolicy.from_text(policy.document, policy.checksum), columns, since=since
+        )
     before = covariate_window(store, spec, study, one.round) if covariates else None
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         return measure(
             connection,
             store.dialect,

@@ -46,7 +46,7 @@ class LateCorrections:
         if not learning:
             return {one.waiting.round for one in self.known}
         learned = [*(known.waiting for known in self.known), *due]
-        window = spec.rounds.maturity + spec.rounds.late
+        window = spec.rounds.maturity + spec.rounds.accept_late
         # Rounds are final in the order in which they were learned. One that was held back is learned after younger
         # ones, and stays open as long as they do.
         first = next((place for place, one in enumerate(learned) if one.closed_at + window > now), len(learned))
@@ -92,7 +92,7 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
     if not rounds or since >= until:
         return set()
     statement = _STIRRED.replace("?", "%s") if store.dialect == "postgres" else _STIRRED
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
             cursor.execute(statement, (study, since, until, min(rounds), max(rounds)))
@@ -103,8 +103,8 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
 
 def recorded(store: Store, study: int, one: CorrectableRound) -> tuple[Moments, ...]:
     """What a round is known to have measured, as the close that told it last wrote it down."""
-    for close in store.closes(study, after=one.recorded_by - 1, limit=1):
-        record = CloseRecord.from_text(close.observed)
+    for close in store.list_closes(study, after=one.recorded_by - 1, limit=1):
+        record = CloseRecord.from_text(close.record)
         for entry in (*record.corrected, *record.rounds):
             if entry.round == one.waiting.round:
                 return entry.cells.moments()

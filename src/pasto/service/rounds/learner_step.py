@@ -77,7 +77,7 @@ def update_learner(text: str, lessons: Sequence[RoundObservations], revision: Co
     >>> from pasto.records import Observation
     >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7)
     >>> seen = [Observation(0, k, units=100, mean=(float(k),), covariance=((0.01,),)) for k in (0, 1)]
-    >>> after = update_learner(json.dumps(study.state()), [RoundObservations(1, tuple(seen)), Lesson(2, ())])
+    >>> after = update_learner(json.dumps(study.state()), [RoundObservations(1, tuple(seen)), RoundObservations(2, ())])
     >>> after.study.rounds, after.problems
     (1, ('round 2 had no units of the learner, so it taught nothing',))
     """

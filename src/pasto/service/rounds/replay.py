@@ -34,6 +34,7 @@ from pasto.service.rounds.replay_measurement import RoundRemeasurer
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import FrozenBlend, GuardrailStatus, MaturingRound, identity_of
 from pasto.store import CloseRow, PolicyRow, Store, StudyRow
+from pasto_sdk.policy_document import has_checksum, remove_checksum
 
 if TYPE_CHECKING:
     from pasto.service.archive import Archive
@@ -170,8 +171,10 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     """
     if not row.version:
         return _told(0, None)
-    closes = _pages(lambda after: store.closes(row.number, after=after, limit=PAGE), lambda close: close.round)
-    policies = _pages(lambda after: store.policies(row.number, after=after, limit=PAGE), lambda policy: policy.version)
+    closes = _pages(lambda after: store.list_closes(row.number, after=after, limit=PAGE), lambda close: close.round)
+    policies = _pages(
+        lambda after: store.list_policies(row.number, after=after, limit=PAGE), lambda policy: policy.version
+    )
     first = next(policies, None)
     if first is None or first.version != 1:
         return _told(0, {"round": 1, "what": "policy", "problem": "the first policy is missing from the log"})
@@ -181,12 +184,12 @@ def replay_study(store: Store, spec: StudySpec, row: StudyRow, archive: Archive 
     _, again = publication(
         spec, stepped, NextPhase("learning"), None, version=1, at=first.published_at, identity=identity
     )
-    if again is None or again.text != first.text:
+    if again is None or not _is_published(again.text, first.document):
         return _told(0, _difference(1, "policy", first.checksum, None if again is None else again.checksum))
-    served = {1: MaturingRound(1, stepped.study.policy.version, first.after, 0.0)}
+    served = {1: MaturingRound(1, stepped.study.policy.version, first.after_sequence, 0.0)}
     done, measuring = 0, RoundRemeasurer(store, spec, row, archive)
     open_ = CorrectionReplay(store, spec, row, measuring)
-    rejudged = GuardrailReplay(spec, measuring, first.after, first.published_at)
+    rejudged = GuardrailReplay(spec, measuring, first.after_sequence, first.published_at)
     for close in closes:
         if close.round != done + 1:
             return _told(done, _difference(done + 1, "close", "missing", None))
@@ -217,7 +220,7 @@ def _again(
     identity: str,
 ) -> tuple[LearnerUpdate, FrozenBlend | None, dict[str, Any] | None]:
     """One close once more; `served` learns what the next round serves."""
-    record = CloseRecord.from_text(close.observed)
+    record = CloseRecord.from_text(close.record)
     rounds: list[tuple[int, Sequence[Moments]]] = []
     if record.learns:
         if not open_.measure(close, record):
@@ -247,7 +250,7 @@ def _again(
     frozen, again = publication(
         spec, stepped, terms, frozen, version=policy.version, at=policy.published_at, identity=identity
     )
-    if again is None or again.text != policy.text:
+    if again is None or not _is_published(again.text, policy.document):
         found = None if again is None else again.checksum
         return stepped, frozen, _difference(close.round, "policy", policy.checksum, found)
     rejudged.serving(close.high_water, policy.published_at)
@@ -255,6 +258,11 @@ def _again(
         learned = stepped.study.policy.version
         served[policy.version] = MaturingRound(policy.round, learned, close.high_water, 0.0)
     return stepped, frozen, None
+
+
+def _is_published(computed: str, stored: str) -> bool:
+    """Return whether a document is the stored one; one that carries no checksum of its own is compared without it."""
+    return stored == (computed if has_checksum(stored.encode()) else remove_checksum(computed))
 
 
 def _pages(read: Callable[[int], list[Row]], number: Callable[[Row], int]) -> Iterator[Row]:

@@ -103,7 +103,7 @@ class RoundRemeasurer:
 
     def _missing(self, one: MaturingRound, until: int) -> int:
         """Return how many events of a round are no longer in the store: archived, or of a unit that was forgotten."""
-        deleted = self._store.archived_events(self._row.number, one.after, until)
+        deleted = self._store.list_archived_spans(self._row.number, one.after, until)
         archived = sum(row.events for row in deleted if row.version == one.round)
         return archived + self._count(_FORGOTTEN, (self._row.number, one.round, one.after, until))
 
@@ -116,7 +116,7 @@ class RoundRemeasurer:
         return self._archive.measure_with_past(self._store, self._row, one.round, one.after, until, spec.measured, past)
 
     def _count(self, query: str, bound: tuple[int, ...]) -> int:
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             found = connection.execute(
                 query.replace("?", "%s") if self._store.dialect == "postgres" else query, bound
             ).fetchone()
@@ -153,7 +153,7 @@ def _forgotten(store: Store, row: StudyRow) -> tuple[Counter[int], Counter[int],
     units: Counter[int] = Counter()
     events: Counter[int] = Counter()
     deleted, after = 0, 0
-    while lines := store.audit(row.number, after=after):
+    while lines := store.read_audit_log(row.number, after=after):
         after = lines[-1].sequence
         for line in lines:
             if line.action == "forget":

@@ -117,8 +117,8 @@ class RoundDueCheck:
             _, count, seen, at = known
             if last - seen < wanted - count and now - at < RECOUNT:
                 return False
-        policy = self._store.policy(row.number, row.version)
-        after = 0 if policy is None else policy.after
+        policy = self._store.read_policy(row.number, row.version)
+        after = 0 if policy is None else policy.after_sequence
         count = exposures(self._store, row.number, row.version, after, wanted)
         self._counted[row.number] = (row.version, count, last, now)
         return count >= wanted

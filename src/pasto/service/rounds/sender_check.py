@@ -27,8 +27,8 @@ MAX_SENDERS = 40
 
 def read_record(store: Store, study: int, closed: int) -> SenderRecord | None:
     """Return the record that the close of a round wrote; None if it wrote none."""
-    for close in store.closes(study, after=closed - 1, limit=1) if closed > 0 else ():
-        return CloseRecord.from_text(close.observed).senders
+    for close in store.list_closes(study, after=closed - 1, limit=1) if closed > 0 else ():
+        return CloseRecord.from_text(close.record).senders
     return None
 
 
@@ -50,12 +50,12 @@ def add_round(
     one, moments = measured
     if spec.source is not None or store.dialect not in STORES or not moments:
         return record
-    row = store.policy(study, one.round)
+    row = store.read_policy(study, one.round)
     if row is None:
         raise StoreError(f"policy {one.round} of study {spec.name!r} is missing; run `pasto store check`")
-    policy = PublishedPolicy.from_text(row.text, row.checksum)
+    policy = PublishedPolicy.from_text(row.document, row.checksum)
     width = len(spec.columns)
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         found = measure_by_sender(
             connection,
             store.dialect,

@@ -5,6 +5,7 @@ from pasto.service.study_file.loader import EXAMPLE, load_spec, read_document, r
 from pasto.service.study_file.parser import parse_spec
 from pasto.service.study_file.schema import FIELDS
 from pasto.service.study_file.spec import GuardrailSpec, RoundsSpec, StudySpec, TrafficSpec
+from pasto.service.study_file.upgrade import upgrade_document
 
 __all__ = [
     "EXAMPLE",
@@ -18,4 +19,5 @@ __all__ = [
     "parse_spec",
     "read_document",
     "read_spec",
+    "upgrade_document",
 ]

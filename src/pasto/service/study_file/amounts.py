@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,400})?|\.\d{1,400})\s*%")
 class GuardrailLevel(NamedTuple):
     """A place on a metric's scale: in its own units, or in percent over the baseline.
 
-    >>> GuardrailLevel(-2.0, True).written(), Level(0.03, False).written()
+    >>> GuardrailLevel(-2.0, True).written(), GuardrailLevel(0.03, False).written()
     ('-2%', 0.03)
     """
 
@@ -25,7 +25,7 @@ class GuardrailLevel(NamedTuple):
         """Another level, as far away as a person would reckon it.
 
         >>> GuardrailLevel(-0.3, True).moved(-0.1)
-        Level(number=-0.4, relative=True)
+        GuardrailLevel(number=-0.4, relative=True)
         """
         return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pasto.errors import InputError
 from pasto.records import Value
-from pasto.service.study_file.schema import inside
+from pasto.service.study_file.schema import inside, old_names
 from pasto.space import Candidates, Choice, Integer, Real, Space, grid
 from pasto.space.parameters import Parameter, text
 from pasto.validation import ProblemList, nearest_name, show_value, within
@@ -123,35 +123,35 @@ def _ranges(problems: ProblemList, given: object, texts: list[str]) -> Found | N
             for options in _lists(problems, "ranges", {name: range_}).values():
                 parameters[name], written[name] = Choice(options), list(options)
         elif (found := _range(problems, within("ranges", name), range_)) is not None:
-            ends = {"from": found.low, "to": found.high}
-            parameters[name], written[name] = found, {**ends, "whole": True} if isinstance(found, Integer) else ends
+            ends = {"low": found.low, "high": found.high}
+            parameters[name], written[name] = found, {**ends, "integer": True} if isinstance(found, Integer) else ends
     return None if problems.found else (Space(parameters, *texts), written)
 
 
 def _range(problems: ProblemList, path: str, given: object) -> Real | Integer | None:
-    fields = problems.fields(path, given, inside("ranges.NAME"))
+    fields = problems.fields(path, given, inside("ranges.NAME"), old_names("ranges.NAME"))
     if not isinstance(given, Mapping):
         return None
     ends: list[float] = []
-    for end in ("from", "to"):
+    for end in ("low", "high"):
         if end not in fields:
             problems.add(
-                within(path, end), "is missing; a range is written {from: 0, to: 2}, a choice as a list of options"
+                within(path, end), "is missing; a range is written {low: 0, high: 2}, a choice as a list of options"
             )
         elif (number := problems.number(within(path, end), fields[end])) is not None:
             ends.append(number)
-    whole = fields.get("whole", False)
-    if not isinstance(whole, bool):
-        problems.add(within(path, "whole"), f"must be true or false, got {show_value(whole)}")
+    is_integer = fields.get("integer", False)
+    if not isinstance(is_integer, bool):
+        problems.add(within(path, "integer"), f"must be true or false, got {show_value(is_integer)}")
     if len(ends) < 2:
         return None
     low, high = ends
     if not low < high:
         problems.add(path, f"must go from a lower number to a higher, got {low:g} to {high:g}")
-    elif whole and not (low.is_integer() and high.is_integer()):
+    elif is_integer and not (low.is_integer() and high.is_integer()):
         problems.add(path, f"must go from a whole number to a whole number, got {low:g} to {high:g}")
     else:
-        return Integer(int(low), int(high)) if whole else Real(low, high)
+        return Integer(int(low), int(high)) if is_integer else Real(low, high)
     return None
 
 

@@ -70,9 +70,9 @@ def _rail(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) 
             f"{path}.at_least is {rail.at.number:g}, which cannot fail unless {metric.name} can be negative; for a "
             f"change against the baseline write '{likely_percentage(rail.at.number)}', or declare a range"
         )
-    if not rail.floor.relative and not spec.traffic.control:
+    if not rail.stop_at.relative and not spec.traffic.control:
         yield (
-            f"{path}.floor is a number and traffic.control is 0: it is judged over whole days, so harm shows after a "
+            f"{path}.stop_at is a number and traffic.control is 0: it is judged over whole days, so harm shows after a "
             "day at the earliest; hold a share such as 10% as a control"
         )
     if metric.lower_is_better == rail.lower:
@@ -80,10 +80,10 @@ def _rail(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) 
         yield f"{path} keeps {metric.name} {side} {rail.at.written()}, of which {better} is better; is the side right?"
     if rail.penalty is None:
         return
-    if rail.floor == rail.at:
+    if rail.stop_at == rail.at:
         yield (
-            f"{path}.floor is the target itself, and a soft guardrail settles a little beyond its target by design: "
-            "the breaker would trip; name a floor or a tolerance"
+            f"{path}.stop_at is the target itself, and a soft guardrail settles a little beyond its target by design: "
+            "the study would stop. Write stop_at beyond the target, or a tolerance"
         )
     most = _worst_cost(rail, metric)
     span = 100.0 if rail.at.relative else _span(goals)

@@ -11,7 +11,7 @@ from pasto.metrics import Metric
 from pasto.objective import Objective, Ratio, maximize, minimize
 from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss
 from pasto.service.study_file.guardrail_bounds import find_useless_bound
-from pasto.service.study_file.schema import inside
+from pasto.service.study_file.schema import inside, old_names
 from pasto.service.study_file.spec import GuardrailSpec
 from pasto.validation import ProblemList, nearest_name, show_value, within
 
@@ -34,7 +34,7 @@ def read_goals(
     rails = []
     for place, row in enumerate(given):
         path = f"guardrails[{place}]"
-        fields = problems.fields(path, row, inside("guardrails"))
+        fields = problems.fields(path, row, inside("guardrails"), old_names("guardrails"))
         rail = _rail(problems, path, fields, metrics) if isinstance(row, Mapping) else None
         if rail is None:
             continue
@@ -74,12 +74,12 @@ def goal_document(objective: Objective) -> dict[str, Any]:
 def rail_document(rail: GuardrailSpec) -> dict[str, Any]:
     """A guardrail as a study file writes it."""
     percent = rail.at.relative
-    written: dict[str, Any] = {"keep": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
+    written: dict[str, Any] = {"metric": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
     if rail.penalty is not None:
         written["penalty"] = rail.penalty
-    if rail.budget is not None:
-        written["budget"] = f"{plain(rail.budget)}%" if percent else rail.budget
-    written["floor"] = rail.floor.written()
+    if rail.loss_budget is not None:
+        written["loss_budget"] = f"{plain(rail.loss_budget)}%" if percent else rail.loss_budget
+    written["stop_at"] = rail.stop_at.written()
     written["tolerance"] = f"{plain(rail.tolerance)}%" if percent else rail.tolerance
     return written
 
@@ -122,10 +122,10 @@ def _goal(problems: ProblemList, document: Mapping[str, object], metrics: Mappin
 def _rail(
     problems: ProblemList, path: str, fields: Mapping[str, object], metrics: Mapping[str, Metric]
 ) -> GuardrailSpec | None:
-    if "keep" not in fields:
-        problems.add(within(path, "keep"), "is missing; name the metric, as in {keep: like_rate, at_least: -2%}")
+    if "metric" not in fields:
+        problems.add(within(path, "metric"), "is missing; name the metric, as in {metric: like_rate, at_least: -2%}")
         return None
-    metric = _metric(problems, within(path, "keep"), fields["keep"], metrics)
+    metric = _metric(problems, within(path, "metric"), fields["metric"], metrics)
     sides = [side for side in ("at_least", "at_most") if side in fields]
     if len(sides) != 1:
         problems.add(path, "needs either at_least or at_most, one of them only")
@@ -144,26 +144,26 @@ def _rail(
         return None
     losses = {
         name: read_loss(problems, within(path, name), fields[name], relative=at.relative) if name in fields else None
-        for name in ("budget", "tolerance")
+        for name in ("loss_budget", "tolerance")
     }
     tolerance = losses["tolerance"]
     if tolerance is None:
         tolerance = 0.0 if penalty is None else _allowance(at)
-    floor: GuardrailLevel | None = at.moved(-tolerance if lower else tolerance)
-    if "floor" in fields:
-        floor = read_level(problems, within(path, "floor"), fields["floor"])
-    if floor is None:
+    stop_at: GuardrailLevel | None = at.moved(-tolerance if lower else tolerance)
+    if "stop_at" in fields:
+        stop_at = read_level(problems, within(path, "stop_at"), fields["stop_at"])
+    if stop_at is None:
         return None
-    wrong = floor.number > at.number if lower else floor.number < at.number
-    if floor.relative == at.relative and wrong:
+    is_before = stop_at.number > at.number if lower else stop_at.number < at.number
+    if stop_at.relative == at.relative and is_before:
         side, word = ("above", "below") if lower else ("below", "above")
         problems.add(
-            within(path, "floor"),
-            f"is {floor.written()}, {side} what is kept ({sides[0]}: {at.written()}): the breaker would stop a study "
-            f"that does as it is told; put it at or {word} {at.written()}",
+            within(path, "stop_at"),
+            f"is {stop_at.written()}, {side} the threshold ({sides[0]}: {at.written()}): the study would stop while it "
+            f"meets its guardrail. Put it at or {word} {at.written()}",
         )
         return None
-    return GuardrailSpec("", metric.name, at, lower, penalty, losses["budget"], floor, tolerance)
+    return GuardrailSpec("", metric.name, at, lower, penalty, losses["loss_budget"], stop_at, tolerance)
 
 
 def _allowance(at: GuardrailLevel) -> float:

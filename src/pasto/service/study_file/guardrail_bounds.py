@@ -14,11 +14,11 @@ def find_useless_bound(rail: GuardrailSpec, metric: Metric) -> tuple[str, str] |
     if (problem := bound_problem(metric, rail.at, lower=rail.lower)) is not None:
         return side, problem
     near = metric.reach[0 if rail.lower else 1]
-    if near is None or rail.floor == rail.at or not _beyond(rail.floor, near, lower=rail.lower):
+    if near is None or rail.stop_at == rail.at or not _beyond(rail.stop_at, near, lower=rail.lower):
         return None
-    return "floor", (
-        f"is {_shown(rail.floor)}, and {metric.name} is never {'below' if rail.lower else 'above'} {near:g}, so the "
-        f"breaker cannot stop the study. Put it between {near:g} and {side} ({_shown(rail.at)}), or name a smaller "
+    return "stop_at", (
+        f"is {_shown(rail.stop_at)}, and {metric.name} is never {'below' if rail.lower else 'above'} {near:g}, so it "
+        f"cannot stop the study. Put it between {near:g} and {side} ({_shown(rail.at)}), or name a smaller "
         "tolerance"
     )
 
@@ -27,7 +27,7 @@ def bound_problem(metric: Metric, bound: GuardrailLevel, *, lower: bool) -> str 
     """Return what is wrong with a bound that lies outside of what its metric can be, or None.
 
     >>> from pasto.metrics import parse_metrics
-    >>> likes = parse_metrics({"likes": {"event": "like", "per_unit": "count"}})["likes"]
+    >>> likes = parse_metrics({"likes": {"event": "like", "aggregate": "count"}})["likes"]
     >>> bound_problem(likes, GuardrailLevel(-0.02, False), lower=True)
     "is -0.02, and likes is never below 0, so the guardrail cannot fail. For a change against the baseline write '-2%'"
     >>> bound_problem(likes, GuardrailLevel(-2.0, True), lower=True) is None

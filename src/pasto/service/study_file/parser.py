@@ -20,9 +20,10 @@ from pasto.service.study_file.amounts import read_share
 from pasto.service.study_file.candidates import read_candidates
 from pasto.service.study_file.checks import check_times, warnings_of
 from pasto.service.study_file.goals import goal_document, rail_document, read_goals
-from pasto.service.study_file.schema import inside, learner_settings
+from pasto.service.study_file.schema import inside, learner_settings, old_names
 from pasto.service.study_file.sources import read_source
 from pasto.service.study_file.spec import RoundsSpec, StudySpec, TrafficSpec
+from pasto.service.study_file.upgrade import upgrade_document
 from pasto.space import Candidates, Space
 from pasto.study.study import MOST_POINTS
 from pasto.validation import ProblemList, nearest_name, show_value, within
@@ -35,24 +36,30 @@ MOST_EXPOSURES = 10**12
 
 def read_traffic(problems: ProblemList, given: object) -> TrafficSpec:
     """Shares of traffic; what is not said takes its default."""
-    fields = problems.fields("traffic", given, inside("traffic"))
-    ends = {"control": "high", "explore": "low", "floor": "high", "cap": "low", "entry": "low"}
+    fields = problems.fields("traffic", given, inside("traffic"), old_names("traffic"))
+    ends = {
+        "control": "high",
+        "explore": "low",
+        "min_share": "high",
+        "max_share": "low",
+        "new_candidate_share": "low",
+    }
     read = {
         name: read_share(problems, f"traffic.{name}", value, open_ends=ends[name])
         for name, value in fields.items()
-        if not (value is None and name in ("cap", "entry"))
+        if not (value is None and name in ("max_share", "new_candidate_share"))
     }
     return TrafficSpec(**{name: share for name, share in read.items() if share is not None})
 
 
 def read_rounds(problems: ProblemList, given: object) -> RoundsSpec:
     """When rounds end; what is not said takes its default."""
-    fields = problems.fields("rounds", given, inside("rounds"))
+    fields = problems.fields("rounds", given, inside("rounds"), old_names("rounds"))
     maturity = read_duration(problems, "rounds.maturity", fields.get("maturity", 0.0)) or 0.0
-    late = read_duration(problems, "rounds.late", fields.get("late", 0.0)) or 0.0
+    accept_late = read_duration(problems, "rounds.accept_late", fields.get("accept_late", 0.0)) or 0.0
     if "exposures" not in fields:
         every = read_duration(problems, "rounds.every", fields.get("every", 3600.0), low=SHORTEST)
-        return RoundsSpec(every=every, maturity=maturity, late=late)
+        return RoundsSpec(every=every, maturity=maturity, accept_late=accept_late)
     exposures = fields["exposures"]
     if "every" in fields:
         problems.add("rounds.exposures", "stands beside every; a round ends by time or by exposures, so keep one")
@@ -61,7 +68,7 @@ def read_rounds(problems: ProblemList, given: object) -> RoundsSpec:
             "rounds.exposures", f"must be a whole number from 1 to {MOST_EXPOSURES:,}, got {show_value(exposures)}"
         )
         exposures = None
-    return RoundsSpec(every=None, exposures=exposures, maturity=maturity, late=late)
+    return RoundsSpec(every=None, exposures=exposures, maturity=maturity, accept_late=accept_late)
 
 
 MOST_CONTRASTED = 500
@@ -86,24 +93,24 @@ def read_learner(
         return None
     before = len(problems.found)
     if "floor" in settings:
-        problems.add("learner.floor", "is a share of traffic; write it as traffic.floor")
+        problems.add("learner.floor", "is a share of traffic; write it as traffic.min_share")
         settings.pop("floor")
     settings = problems.fields("learner", settings, learner_settings(name))
     for setting, value in settings.items():
         _check(problems, within("learner", setting), setting, value)
     if len(problems.found) > before:
         return None
-    said_floor = isinstance(document.get("traffic"), Mapping) and "floor" in document["traffic"]  # type: ignore[operator]
+    has_min_share = "min_share" in _mapping(document.get("traffic"))
     options: dict[str, Any] = dict(settings)
     if name == "thompson":
-        options["floor"] = traffic.floor
+        options["floor"] = traffic.min_share
         if isinstance(candidates, Space):
             options.setdefault("structure", "process")
         elif "contrast" not in options:
             few = candidates is not None and len(candidates) <= MOST_CONTRASTED
             options["contrast"] = "auto" if traffic.control > 0 and few else None
-    elif said_floor:
-        options["floor"] = constant(traffic.floor)
+    elif has_min_share:
+        options["floor"] = constant(traffic.min_share)
     try:
         built = LEARNERS[name](**options)
     except PastoError as error:
@@ -143,8 +150,8 @@ DAY = 86_400.0
 def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpec:
     """Check a study file's document and make it a Spec; raises BadSpec with every problem, by field.
 
-    With `stored`, the document is one that the store holds: a guardrail that cannot fail is then a warning, because a
-    study that runs must go on.
+    With `stored`, the document is one that the store holds. It may have the words of an earlier version. A guardrail
+    that cannot fail is then a warning, because a study that runs must go on.
 
     >>> parse_spec({"name": "Feed", "gaol": {"maximize": "likes"}})
     Traceback (most recent call last):
@@ -152,6 +159,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
     pasto.errors.StudyFileError: gaol is no field here; did you mean 'goal'?; name must be ...
     """
     problems = ProblemList()
+    if stored:
+        document = upgrade_document(document)
     fields = problems.fields("", document, inside(""))
     name = _word(problems, "name", fields.get("name"), _NAME, "up to 63 of a-z, 0-9, _ and -, such as home-feed")
     unit = _word(problems, "unit", fields.get("unit", "user"), _UNIT, "one word, such as user, session or request")
@@ -173,8 +182,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
     check_times(problems, metrics, rounds.maturity, source)
     confidence = read_share(problems, "confidence", fields.get("confidence", 0.95), low=0.5, open_ends="high")
     expires_after = read_duration(problems, "expires_after", fields.get("expires_after", DAY), low=1.0)
-    if settings is not None and isinstance(settings.candidates, Candidates) and traffic.cap is not None:
-        _room(problems, traffic.cap, len(settings.candidates))
+    if settings is not None and isinstance(settings.candidates, Candidates) and traffic.max_share is not None:
+        _room(problems, traffic.max_share, len(settings.candidates))
     problems.refuse()
     # Whatever is None by now has been refused.
     assert name and unit and settings and aims and learner and confidence and expires_after  # noqa: S101, PT018
@@ -197,8 +206,8 @@ def parse_spec(document: Mapping[str, Any], *, stored: bool = False) -> StudySpe
         written["source"] = source.document()
     if signed:
         written["exposures"] = {"signed": True}
-    if "floor" not in _mapping(fields.get("traffic")) and learner[0].name != "thompson":
-        written["traffic"].pop("floor")  # the paper's learners have a schedule of their own where none is named
+    if "min_share" not in _mapping(fields.get("traffic")) and learner[0].name != "thompson":
+        written["traffic"].pop("min_share")  # the paper's learners have a schedule of their own where none is named
     spec = StudySpec(
         name=name,
         unit=unit,
@@ -231,7 +240,7 @@ def _word(problems: ProblemList, path: str, given: object, pattern: re.Pattern[s
 
 def _metrics(problems: ProblemList, fields: Mapping[str, object]) -> dict[str, Metric]:
     if "metrics" not in fields:
-        problems.add("metrics", "is missing; define what is measured, such as {likes: {event: like, per_unit: count}}")
+        problems.add("metrics", "is missing; define what is measured, such as {likes: {event: like, aggregate: count}}")
         return {}
     try:
         return parse_metrics(fields["metrics"])  # type: ignore[arg-type]  # it refuses what is no mapping
@@ -253,7 +262,7 @@ def _signed(problems: ProblemList, given: object, *, has_source: bool) -> bool:
 def _room(problems: ProblemList, cap: float, count: int) -> None:
     if cap * count < 1 - 1e-9:
         problems.add(
-            "traffic.cap",
+            "traffic.max_share",
             f"of {cap:g} on {count} candidates leaves traffic that always falls back on the baseline, whatever is "
             f"learned; raise it to at least {math.ceil(1e4 / count) / 1e4:g}, or leave it out",
         )
@@ -282,12 +291,12 @@ def _possible(spec: StudySpec) -> None:
                 f"{kept} policies for waiting rounds; shorten it to {(kept - 1) * every:g} s, or make rounds longer"
             }
         )
-    if every is not None and (correctable := math.ceil(spec.rounds.late / every) + 1) > kept:
+    if every is not None and (correctable := math.ceil(spec.rounds.accept_late / every) + 1) > kept:
         raise StudyFileError(
             {
-                "rounds.late": f"leaves {correctable:,} rounds open to correction at once, and a study of {count:,} "
-                f"candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or make rounds "
-                "longer"
+                "rounds.accept_late": f"leaves {correctable:,} rounds open to correction at once, and a study of "
+                f"{count:,} candidates keeps {kept} policies for them; shorten it to {(kept - 1) * every:g} s, or "
+                "make rounds longer"
             }
         )
 

@@ -36,7 +36,7 @@ def floors(spec: StudySpec) -> tuple[StopLevel, ...]:
     found = []
     for rail in spec.guardrails:
         metric = spec.metrics[rail.metric]
-        level = rail.floor
+        level = rail.stop_at
         found.append(
             StopLevel(
                 name=rail.name,
@@ -59,15 +59,15 @@ def floor_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
     there whole days are judged, as in a study without a control.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> for text in (EXAMPLE, EXAMPLE.replace("floor: -5%", "floor: 0.01")):
+    >>> for text in (EXAMPLE, EXAMPLE.replace("stop_at: -5%", "stop_at: 0.01")):
     ...     spec = read_spec(text, "yaml")
     ...     print(floor_basis(spec, spec.guardrails[0]))
     None
     control
     """
-    if rail.floor.relative:
+    if rail.stop_at.relative:
         return None
-    return "control" if spec.traffic.control > 0 and rail.floor.number > 0 else "days"
+    return "control" if spec.traffic.control > 0 and rail.stop_at.number > 0 else "days"
 
 
 def _range(column: Column) -> ValueRange | None:

@@ -15,17 +15,20 @@ class Field(NamedTuple):
     """As the file would write it; "required" where there is none, "—" where leaving it out means none."""
     meaning: str
     example: str
+    old_name: str = ""
+    """Name of the field in files of earlier versions; it is refused with a hint at today's name."""
 
 
 _COLUMN = (
     ("event", "text", "required", "The event it reads", "watch"),
     ("value", "text", "—", "The event's field that holds its number; for `sum`, `mean`, `max` and `last`", "seconds"),
     (
-        "per_unit",
+        "aggregate",
         "`sum`, `count`, `mean`, `any`, `max` or `last`",
         "`sum` with a value, else `count`",
         "What is made of one unit's events; a unit without any counts 0",
         "sum",
+        "per_unit",
     ),
     ("cap", "number", "—", "A unit's number is cut down to it: short for `range: [0, cap]`", "7200"),
     ("range", "two numbers", "—", "Between which a unit's number lies, 0 among them; beyond, it is cut", "[-50, 50]"),
@@ -78,11 +81,11 @@ FIELDS = (
         "mapping",
         "one of three",
         "A continuous space: each parameter a range, or a list of options; new settings are found as it learns",
-        "{weight: {from: 0, to: 2}}",
+        "{weight: {low: 0, high: 2}}",
     ),
-    Field("ranges.NAME.from", "number", "required", "Where a range begins", "0"),
-    Field("ranges.NAME.to", "number", "required", "Where it ends", "2"),
-    Field("ranges.NAME.whole", "bool", "false", "Whether only whole numbers are meant", "true"),
+    Field("ranges.NAME.low", "number", "required", "Lowest value", "0", "from"),
+    Field("ranges.NAME.high", "number", "required", "Highest value", "2", "to"),
+    Field("ranges.NAME.integer", "bool", "false", "`true`: only integers are tried", "true", "whole"),
     Field(
         "constraints",
         "list of texts",
@@ -119,8 +122,8 @@ FIELDS = (
         "{watch_time: 1, comments: 0.3}",
     ),
     Field("goal.minimize", "text or mapping", "—", "A metric to lower, or weights by metric", "load_time"),
-    Field("guardrails", "list", "[]", "What must hold meanwhile, up to 64", "[{keep: like_rate, at_least: -2%}]"),
-    Field("guardrails.keep", "text", "required", "The metric", "like_rate"),
+    Field("guardrails", "list", "[]", "What must hold meanwhile, up to 64", "[{metric: like_rate, at_least: -2%}]"),
+    Field("guardrails.metric", "text", "required", "The metric", "like_rate", "keep"),
     Field(
         "guardrails.at_least",
         "number or percentage",
@@ -138,42 +141,65 @@ FIELDS = (
         "5",
     ),
     Field(
-        "guardrails.budget",
+        "guardrails.loss_budget",
         "number or percentage",
         "—",
         "By how much the served policy may miss it while learning, in the guardrail's own terms",
         "1%",
+        "budget",
     ),
     Field(
-        "guardrails.floor",
+        "guardrails.stop_at",
         "number or percentage",
         "`at_least` less the tolerance (`at_most` plus it)",
-        "The breaker's: when the metric is surely beyond it, traffic is pulled; a number is judged against the "
-        "control, or over whole days if there is no control",
+        "Level at which the study stops: when the metric is surely beyond it, traffic is pulled; a number is judged "
+        "against the control, or over whole days if there is no control",
         "-5%",
+        "floor",
     ),
     Field(
         "guardrails.tolerance",
         "number or percentage",
         "hard: 0; soft: a tenth of the target, or as much again and at least 1% where relative",
-        "How far beyond the threshold the floor lies where none is named",
+        "How far beyond the threshold `stop_at` lies if it is left out",
         "3%",
     ),
-    Field("traffic", "mapping", "{}", "Who may be served what, as shares", "{control: 10%, cap: 30%}"),
+    Field("traffic", "mapping", "{}", "Who may be served what, as shares", "{control: 10%, max_share: 30%}"),
     Field("traffic.control", "share", "10%", "Of all units: held on the baseline, to compare with", "5%"),
     Field(
         "traffic.explore", "share", "100%", "Of the others: steered by the learner; the rest gets the baseline", "20%"
     ),
-    Field("traffic.floor", "share", "1%", "Of the learner's units: spread evenly over all candidates", "2%"),
     Field(
-        "traffic.cap", "share", "—", "The most that any candidate but the baseline gets of the learner's units", "30%"
+        "traffic.min_share", "share", "1%", "Of the learner's units: spread evenly over all candidates", "2%", "floor"
     ),
-    Field("traffic.entry", "share", "—", "The most that a candidate nobody has measured yet gets of them", "1%"),
+    Field(
+        "traffic.max_share",
+        "share",
+        "—",
+        "The most that any candidate except the baseline gets of the learner's units",
+        "30%",
+        "cap",
+    ),
+    Field(
+        "traffic.new_candidate_share",
+        "share",
+        "—",
+        "The most that a candidate without any measurement gets of them",
+        "1%",
+        "entry",
+    ),
     Field("rounds", "mapping", "{every: 1h}", "When a round ends, and when it is learned from", "{every: 1h}"),
-    Field("rounds.every", "time", "1h", "How long a round lasts", "30m"),
+    Field("rounds.every", "time", "1h", "How long a round lasts", "30min"),
     Field("rounds.exposures", "whole number", "—", "Instead of `every`: end it after so many exposures", "50000"),
     Field("rounds.maturity", "time", "0s", "How long late events are waited for before a round is learned", "2h"),
-    Field("rounds.late", "time", "0s", "How long after that a learned round is still corrected by late events", "2d"),
+    Field(
+        "rounds.accept_late",
+        "time",
+        "0s",
+        "How long after that a learned round is still corrected by late events",
+        "2d",
+        "late",
+    ),
     Field("exposures", "mapping", "{}", "What is required of exposures that are sent", "{signed: true}"),
     Field(
         "exposures.signed",
@@ -241,7 +267,7 @@ FIELDS = (
         "confidence",
         "share",
         "95%",
-        "With which each hard guardrail and each budget holds, from 50% to below 100%",
+        "With which each hard guardrail and each loss budget holds, from 50% to below 100%",
         "99%",
     ),
     Field("expires_after", "time", "1d", "How long a caller that hears nothing new goes on before the baseline", "6h"),
@@ -258,7 +284,7 @@ def inside(path: str) -> tuple[str, ...]:
     """The names of the fields directly inside a section; of the whole file for the empty path.
 
     >>> inside("rounds")
-    ('every', 'exposures', 'maturity', 'late')
+    ('every', 'exposures', 'maturity', 'accept_late')
     """
     prefix = f"{path}." if path else ""
     return tuple(
@@ -266,6 +292,19 @@ def inside(path: str) -> tuple[str, ...]:
         for field in FIELDS
         if field.path.startswith(prefix) and "." not in field.path[len(prefix) :]
     )
+
+
+def old_names(section: str) -> dict[str, str]:
+    """Return today's names of the renamed fields of a section, by their former names.
+
+    >>> old_names("rounds")
+    {'late': 'accept_late'}
+    """
+    return {
+        field.old_name: field.path.rpartition(".")[2]
+        for field in FIELDS
+        if field.old_name and field.path.rpartition(".")[0] == section
+    }
 
 
 def learner_settings(name: str) -> tuple[str, ...]:

@@ -30,12 +30,12 @@ class GuardrailSpec:
     """True for at_least, False for at_most."""
     penalty: float | None
     """None makes it hard."""
-    budget: float | None
+    loss_budget: float | None
     """How far the served policy may miss it while learning, in percent or in the metric's units as `at` is."""
-    floor: GuardrailLevel
-    """The breaker's: a metric surely on the wrong side of it stops the study."""
+    stop_at: GuardrailLevel
+    """Level at which the study stops: the metric is surely on the wrong side of it."""
     tolerance: float
-    """How far beyond `at` the floor lies where the file names none."""
+    """How far beyond `at` the stop level lies if the file names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class TrafficSpec:
     """Of all units, held on the baseline to compare with."""
     explore: float = 1.0
     """Of the units not in control, those that the learner may steer; the others get the baseline."""
-    floor: float = 0.01
+    min_share: float = 0.01
     """Of the learner's units, spread evenly over all candidates."""
-    cap: float | None = None
+    max_share: float | None = None
     """The most that any candidate but the baseline may get of the learner's units."""
-    entry: float | None = None
+    new_candidate_share: float | None = None
     """The most that a candidate nobody has measured may get of them."""
 
 
@@ -66,7 +66,7 @@ class RoundsSpec:
     exposures: int | None = None
     maturity: float = 0.0
     """Seconds that late events are waited for after a round's end."""
-    late: float = 0.0
+    accept_late: float = 0.0
     """Seconds after that in which a learned round is still corrected by what comes."""
 
     @property
@@ -151,8 +151,8 @@ class StudySpec:
             seed=seed,
             baseline=self.baseline,
             control=self.traffic.control,
-            budget={rail.name: rail.budget for rail in self.guardrails if rail.budget is not None} or None,
+            budget={rail.name: rail.loss_budget for rail in self.guardrails if rail.loss_budget is not None} or None,
             confidence=self.confidence,
-            cap=self.traffic.cap,
-            entry=self.traffic.entry,
+            cap=self.traffic.max_share,
+            entry=self.traffic.new_candidate_share,
         )
