@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     from pasto.inference.power import PowerPlan
+    from pasto.report.records import MetricSpread, Report
 
 
 @click.command(
@@ -74,8 +75,8 @@ def plan(
     if study is not None:
         with open_api(store, url, key) as desk:
             known = _measured(desk.report(study), metric)
-        units, mean, deviation = units or known["units"], known["mean"], deviation or known["deviation"]
-        share = known["control"]
+        units, mean, deviation = units or known.units, known.mean, deviation or known.deviation
+        share = known.control
     if units is None or deviation is None:
         raise OptionError("a plan needs --units and --deviation, or --study to take them from")
     size = _effect(effect, mean)
@@ -165,15 +166,15 @@ def _effect(text: str, mean: float | None) -> float:
     return abs(size * mean)
 
 
-def _measured(report: dict[str, Any], metric: str | None) -> dict[str, float]:
-    """What a plan needs of a study: units a round, the control's mean and deviation, and its share."""
-    known: dict[str, dict[str, float]] = report.get("spreads") or {}
-    if not known:
-        raise OptionError(f"study {report['name']!r} has measured no round yet; give --units and --deviation")
-    name = next(iter(known)) if metric is None else metric
-    if name not in known:
-        raise OptionError(f"study {report['name']!r} has no metric {name!r}; it measures {', '.join(known)}")
-    return known[name]
+def _measured(report: Report, metric: str | None) -> MetricSpread:
+    """Return the traffic and spread of a study's metric, from which a plan is made."""
+    spreads = report.spreads
+    if not spreads:
+        raise OptionError(f"study {report.name!r} has measured no round yet; give --units and --deviation")
+    name = next(iter(spreads)) if metric is None else metric
+    if name not in spreads:
+        raise OptionError(f"study {report.name!r} has no metric {name!r}; it measures {', '.join(spreads)}")
+    return spreads[name]
 
 
 def _rounds(found: int | None, most: int) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pasto.cli.connection import desk_options, open_api
 from pasto.cli.output import echo, print_json
 from pasto.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from pasto.report.records import Report, WhatIfAnswer
 
 
 @click.command(
@@ -61,22 +64,34 @@ def report(
     if asking and html is not None:
         raise OptionError("--html writes the report; another question is answered in text or with --json")
     with open_api(store, url, key) as desk:
-        found: dict[str, Any] = desk.what_if(name, **asking) if asking else desk.report(name)
+        if asking:
+            _print_what_if(desk.what_if(name, **asking), as_json)
+            return
+        found = desk.report(name)
     if html is not None:
         _write(html, found)
     if as_json:
-        print_json(found)
-    elif asking:
-        from pasto.report.text import render_what_if
+        from pasto.report.records import write_report
 
-        echo(render_what_if(found), nl=False)
+        print_json(write_report(found))
     elif html is None:
         from pasto.report.text import render_text
 
         echo(render_text(found), nl=False)
 
 
-def _write(file: Path, found: dict[str, Any]) -> None:
+def _print_what_if(answer: WhatIfAnswer, as_json: bool) -> None:
+    if as_json:
+        from pasto.report.records import write_report
+
+        print_json(write_report(answer))
+    else:
+        from pasto.report.text import render_what_if
+
+        echo(render_what_if(answer), nl=False)
+
+
+def _write(file: Path, found: Report) -> None:
     from pasto.report.html import render_html
 
     try:

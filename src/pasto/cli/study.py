@@ -18,6 +18,7 @@ from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
+from pasto.report.records import read_verdict
 from pasto.report.replay_text import describe_exceptions
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
@@ -325,7 +326,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         return
     screen = console()
     screen.print(f"{found['name']}: {found['state']}", style="bold")
-    for sentence in verdict_text(found["confirmation"]) if found.get("confirmation") else ():
+    for sentence in verdict_text(read_verdict(found["confirmation"])) if found.get("confirmation") else ():
         screen.print(f"  {sentence}")
     print_facts(screen, _facts(found))
     shares = found.get("policy", {}).get("shares", [])

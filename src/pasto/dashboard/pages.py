@@ -14,7 +14,7 @@ from pasto.dashboard.sessions import Session, Sessions
 from pasto.report.html import render_html as told_page
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.reports.tradeoff import TradeoffCache, compute_tradeoff
+from pasto.service.reports.tradeoff import chart_tradeoff, read_posterior_means
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
 
@@ -32,7 +32,6 @@ class Pages:
         self._clock = clock
         self._logbook = AuditLogReader(service.store)
         self._samples = RoundSamples(service.store)
-        self._tradeoffs = TradeoffCache(service.store)
 
     async def studies(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The front page."""
@@ -68,12 +67,12 @@ class Pages:
         def work() -> dict[str, Any]:
             report = self._service.report(name)
             shown = self._service.show(name)
-            books = report["accounting"] or {}
-            lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
+            candidates = () if report.accounting is None else report.accounting.candidates
+            lines = sorted(candidates, key=lambda candidate: -candidate.logged)
             return {
                 "study": shown,
                 "report": report,
-                "blend": report["frozen"] or report["blend"],
+                "blend": report.answer,
                 "parts": _parts(self._service.board.standing(name).spec),
                 "lines": lines[:MOST_CANDIDATES],
                 "left_out": max(0, len(lines) - MOST_CANDIDATES),
@@ -115,10 +114,9 @@ class Pages:
         name = call.path("name")
 
         def work() -> HttpResponse:
-            belief = self._tradeoffs.belief(self._service.board.reread(name))
-            return json_response(
-                {"tradeoff": None if belief is None else compute_tradeoff(belief, limits, across)}, headers=NO_STORE
-            )
+            posterior = read_posterior_means(self._service.board.reread(name))
+            chart = None if posterior is None else chart_tradeoff(posterior, limits, across)
+            return json_response({"tradeoff": chart}, headers=NO_STORE)
 
         return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
 

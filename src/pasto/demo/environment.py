@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from pasto.errors import StoreError
+from pasto.report.records import Report
 from pasto.service.http_client import HttpStudyApi
 from pasto.service.service import Service
 from pasto.store import Store, open_store
@@ -52,7 +53,7 @@ class Environment(Protocol):
     def show(self, study: str) -> dict[str, Any]:
         """A study as it stands."""
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         """A study's report."""
 
     @contextmanager
@@ -103,7 +104,7 @@ class InProcessEnvironment:
         """A study as it stands."""
         return self._service.show(study)
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         """A study's report."""
         return self._service.report(study)
 
@@ -194,7 +195,7 @@ class ServiceEnvironment:
         """A study as it stands."""
         return self._remote.show(study)
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         """A study's report."""
         return self._remote.report(study)
 

@@ -16,6 +16,7 @@ from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
+from pasto.report.records import Report, write_report
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_file.quantities import quantities
@@ -129,7 +130,7 @@ class DemoResult:
     standings: tuple[DemoState, ...]
     """In truth: baseline, best single setting, the blend, and the best blend there is."""
     checks: tuple[Check, ...]
-    report: Mapping[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     """The service's own."""
 
     @property
@@ -204,7 +205,7 @@ def _update(
 ) -> DemoUpdate:
     name = crowd.application.name
     shown = stage.show(name)
-    blend = shown.get("frozen") or stage.report(name).get("blend")
+    blend = shown.get("frozen") or write_report(stage.report(name))["blend"]
     return DemoUpdate(
         phase=phase,
         round=round,
@@ -225,7 +226,7 @@ def _result(
     frozen: Mapping[str, Any],
     lifts: tuple[Lift, ...],
     truth: KnownMeans,
-    told: Mapping[str, Any],
+    told: Report,
 ) -> DemoResult:
     names = application.candidates.names
     shares = _shares(application, frozen["probabilities"])

@@ -114,8 +114,8 @@ def _draw_tradeoff(report: Report) -> Figure | None:
     blends = sorted((point.x, point.y) for point in trade_off.blends)
     singles = trade_off.singles
     draw_curve(panel, [x for x, _ in blends], [y for _, y in blends], name="blends", colour=COLOURS[0])
-    style = {"color": COLOURS[1], "label": "single candidates"}
-    panel.plot([single.x for single in singles], [single.y for single in singles], "o", **style)
+    single_x, single_y = [single.x for single in singles], [single.y for single in singles]
+    panel.plot(single_x, single_y, "o", color=COLOURS[1], label="single candidates")
     if trade_off.answer is not None:
         panel.plot([trade_off.answer.x], [trade_off.answer.y], "*", markersize=14, color=COLOURS[2], label="answer")
     label_axes(panel, title="What can be had of both", x=trade_off.x, y=trade_off.y)

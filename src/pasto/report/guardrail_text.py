@@ -12,7 +12,6 @@ from pasto.report.records import (
     ConfirmationVerdict,
     ConfirmedGuardrail,
     ContradictionReport,
-    GoalVerdict,
     GuardrailReport,
     MeasuredInterval,
 )

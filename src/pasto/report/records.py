@@ -738,7 +738,7 @@ def write_report(report: Report | WhatIfAnswer | ConfirmationVerdict) -> dict[st
     """
     import msgspec
 
-    document: dict[str, Any] = msgspec.to_builtins(report)
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
     return document
 
 
@@ -752,6 +752,13 @@ def read_report(document: Mapping[str, Any]) -> Report:
     import msgspec
 
     return msgspec.convert(document, Report)
+
+
+def read_blend(document: Mapping[str, Any]) -> BlendRecord:
+    """Read a blend from its JSON, as a study's state holds it."""
+    import msgspec
+
+    return msgspec.convert(document, BlendRecord)
 
 
 def read_what_if(document: Mapping[str, Any]) -> WhatIfAnswer:

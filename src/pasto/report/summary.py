@@ -12,6 +12,11 @@ from pasto.inference.sample_ratio import SampleRatioCheck
 
 NOTHING_MEASURED = "Nothing was measured yet, and nothing can be claimed."
 TOO_FEW_UNITS = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
+WHAT_IF_ASSUMPTIONS = (
+    "Computed from what the study believes now, without new traffic: candidates are taken to stay as they were "
+    "measured, hard guardrails are met by the expected means and not with a stated confidence, and a blend's metrics "
+    "are taken to be the shares' average of its candidates'. Confirm before you rely on it."
+)
 NOTHING_CONFIRMED = "No unit has been measured in this confirmation yet."
 
 

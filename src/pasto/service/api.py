@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from pasto.report.records import Report, WhatIfAnswer
+
 
 class StudyApi(Protocol):
     """The control plane in plain values: the service itself answers it, and so does `Remote` over HTTP."""
@@ -53,8 +55,8 @@ class StudyApi(Protocol):
         """Who did what, and why."""
         ...
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The answer so far, and the books."""
+    def report(self, name: str) -> Report:
+        """Report on a study: its blend, its lifts and the quality of its data."""
         ...
 
     def what_if(
@@ -66,8 +68,8 @@ class StudyApi(Protocol):
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Another question, answered from what was learned."""
+    ) -> WhatIfAnswer:
+        """Answer another question from what was learned."""
         ...
 
     def replay(self, name: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pasto.errors import (
     TextError,
     UnknownStudyError,
 )
+from pasto.report.records import Report, WhatIfAnswer, read_report, read_what_if
 
 PATIENCE = 60.0
 """Seconds to wait for an answer; a replay may take minutes."""
@@ -119,9 +120,9 @@ class HttpStudyApi:
         found: list[dict[str, Any]] = self._ask("GET", _path(name, f"audit?after={after}&limit={limit}"))["audit"]
         return found
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The answer so far, and the books."""
-        return self._ask("GET", _path(name, "report"))
+    def report(self, name: str) -> Report:
+        """Report on a study: its blend, its lifts and the quality of its data."""
+        return read_report(self._ask("GET", _path(name, "report")))
 
     def what_if(
         self,
@@ -132,10 +133,11 @@ class HttpStudyApi:
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Another question, answered from what was learned."""
+    ) -> WhatIfAnswer:
+        """Answer another question from what was learned."""
         parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
-        return self._ask("POST", _path(name, "what-if"), {part: list(words) for part, words in parts.items() if words})
+        question = {part: list(words) for part, words in parts.items() if words}
+        return read_what_if(self._ask("POST", _path(name, "what-if"), question))
 
     def replay(self, name: str) -> dict[str, Any]:
         """Compute every policy again from the log, and compare."""

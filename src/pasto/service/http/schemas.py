@@ -208,20 +208,6 @@ class AuditLog(Struct):
     audit: list[AuditEntry]
 
 
-class WhatIfAnswer(Struct):
-    """The answer to another question; more fields follow."""
-
-    name: str
-    objective: str
-
-
-class Report(Struct):
-    """The answer so far, and the books; more fields follow."""
-
-    name: str
-    state: str
-
-
 class Replay(Struct):
     """Whether the log alone leads to the same policies."""
 

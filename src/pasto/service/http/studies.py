@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -144,7 +145,9 @@ async def report(call: HttpRequest) -> HttpResponse:
 
     def work() -> HttpResponse:
         found = call.service.report(name)
-        found["quality"]["duplicates"] = call.context.meters.duplicates(name)
+        if found.quality is not None:
+            quality = replace(found.quality, duplicates=call.context.meters.duplicates(name))
+            found = replace(found, quality=quality)
         if form == "json":
             return json_response(found)
         from pasto.report.html import render_html

@@ -12,6 +12,7 @@ from pasto.inference.guardrail_monitor import METHOD
 from pasto.metrics import Moments, covariances
 from pasto.records import Observation
 from pasto.report.guardrail_text import verdict_text
+from pasto.report.records import ConfirmationVerdict
 from pasto.service.close_record import (
     OWN_TABLES,
     CloseRecord,
@@ -24,7 +25,7 @@ from pasto.service.close_record import (
 )
 from pasto.service.lifecycle import UNCONFIRMED
 from pasto.service.publisher import build_policy, freeze_blend, hold_policy
-from pasto.service.reports.confirmation_report import ENOUGH, has_enough_data
+from pasto.service.reports.confirmation_report import MIN_UNITS_PER_ARM, has_enough_data
 from pasto.service.rounds.guardrail_check import (
     Past,
     after_close,
@@ -384,7 +385,7 @@ def _moment(given: Any) -> float:
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def check_confirmed(name: str, turned: StudyTransition, verdict: Mapping[str, Any]) -> None:
+def check_confirmed(name: str, turned: StudyTransition, verdict: ConfirmationVerdict) -> None:
     """Refuse to deploy what its confirmation has not confirmed."""
     units: dict[str, int] = {}
     for cell in () if turned.look is None else turned.look.moments:
@@ -392,10 +393,10 @@ def check_confirmed(name: str, turned: StudyTransition, verdict: Mapping[str, An
     if not has_enough_data(units):
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
         raise LifecycleError(
-            f"the confirmation of study {name!r} has too few units to say anything (needed: {ENOUGH} in the control "
-            f"and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
+            f"the confirmation of study {name!r} has too few units to say anything (needed: {MIN_UNITS_PER_ARM} in "
+            f"the control and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
         )
-    if verdict["state"] != "confirmed":
+    if verdict.state != "confirmed":
         raise LifecycleError(
             f"study {name!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
             + UNCONFIRMED
