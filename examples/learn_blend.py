@@ -35,7 +35,7 @@ def learn(study: pasto.Study, rounds: int) -> None:
         assignments = study.ask(parallel=20)
         # The platform serves each assignment to some users and averages what they did.
         seen = [means[:, a.candidate] + platform.normal(0, 1, 3) for a in assignments]
-        study.tell(assignments, seen, errors=np.ones((len(assignments), 3)))
+        study.tell(assignments, seen, standard_errors=np.ones((len(assignments), 3)))
 
 
 study = pasto.Study(candidates, objective, seed=7)
@@ -58,4 +58,4 @@ if blend.certificate and blend.outlook:  # learners of the paper's kind give nei
 watch_time, likes, shares = means @ np.array(blend.probabilities)
 exact = pasto.solve(means, objective, names=candidates.names)
 print(f"in truth the blend has likes {likes:.2f}, shares {shares:.2f}")
-print(f"in truth watch_time {watch_time:.2f}; best single {exact.single_value:.2f}, best blend {exact.value:.2f}")
+print(f"in truth watch_time {watch_time:.2f}; best single {exact.best_single_value:.2f}, best blend {exact.value:.2f}")

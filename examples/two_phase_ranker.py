@@ -63,7 +63,7 @@ for _ in range(ROUNDS):
     counts = serve(predict(rng), np.repeat([a.candidate for a in assignments], each), rng)
     # One deviation for all: taken from each assignment's own few requests, it would go down whenever its mean does.
     errors = np.tile(counts.std(axis=0) / np.sqrt(each), (PARALLEL, 1))
-    study.tell(assignments, counts.reshape(PARALLEL, each, -1).mean(axis=1), errors=errors)
+    study.tell(assignments, counts.reshape(PARALLEL, each, -1).mean(axis=1), standard_errors=errors)
 blend = study.blend()
 print(objective)
 for k in blend.support:

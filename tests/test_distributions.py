@@ -24,7 +24,7 @@ policy = publish_policy(
 )
 service = FakeService(policy)
 with Client("http://127.0.0.1:9", study="feed", transport=service, cache=None, background=False) as client:
-    client.ready()
+    client.wait_until_ready()
     names = {client.assign(unit).name for unit in range(100)}
 print(sorted(names), "pasto" in sys.modules, "numpy" in sys.modules)
 """

@@ -67,7 +67,7 @@ def files_of_the_repository() -> Iterator[Path]:
     ignored = {line.strip("/") for line in lines if line.endswith("/")}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name != ".git" and name not in ignored]
-        yield from (Path(folder, name) for name in files)
+        yield from (Path(folder, name) for name in files if name != ".git")  # a file in a work tree of git
 
 
 def test_every_command_is_in_the_reference() -> None:

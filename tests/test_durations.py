@@ -124,7 +124,7 @@ def test_whole_seconds_are_needed_by_some_settings() -> None:
 
 @pytest.mark.parametrize(
     ("group", "command", "option"),
-    [(key, "create", "expires_in"), (key, "rotate", "grace"), (store, "archive", "delete_older")],
+    [(key, "create", "expires_in"), (key, "rotate", "grace"), (store, "archive", "delete_older_than")],
 )
 def test_30min_in_command_line_options(group: click.Group, command: str, option: str) -> None:
     options = {parameter.name: parameter for parameter in group.commands[command].params}

@@ -13,9 +13,12 @@ import pytest
 import pasto
 
 PUBLIC = [
+    "Assignment",
+    "Blend",
     "Candidates",
     "Choice",
     "Integer",
+    "Objective",
     "Observation",
     "PastoError",
     "Real",

@@ -8,7 +8,7 @@ import click
 
 from pasto.cli.extras import missing_extra
 from pasto.cli.output import console, print_json, print_table, progress_bar
-from pasto.cli.threads import one_thread
+from pasto.cli.threads import use_one_thread
 from pasto.formatting import format_number
 
 
@@ -33,7 +33,7 @@ class Listing(click.Command):
 
 @click.command(
     cls=Listing,
-    short_help="Measurements beside other ways of doing the work.",
+    short_help="Measure PASTO next to other ways of doing the same work.",
     epilog="""\b
 Examples:
   pasto bench
@@ -42,15 +42,15 @@ Examples:
 """,
 )
 @click.argument("name", default="list")
-@click.option("--quick", is_flag=True, help="Smaller: about a minute, with rougher numbers.")
+@click.option("--quick", is_flag=True, help="Run a smaller size: about a minute, with less precise numbers.")
 @click.option("--out", type=click.Path(file_okay=False), help="Write JSON and figures (PNG, SVG) into this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
-    """Measure PASTO beside other ways of doing the same work, in the same run on this machine.
+    """Measure PASTO and other ways of doing the same work, in the same run on this machine.
 
     NAME is one of the benchmarks below, "all" for every one of them, or "list" (or nothing) to list them.
     """
-    one_thread()
+    use_one_thread()
     from pasto_research.bench import BENCHMARKS, run, write
 
     if name == "list":

@@ -33,7 +33,7 @@ class Listing(click.Command):
 
 @click.command(
     cls=Listing,
-    short_help="The paper's experiments: claimed beside measured.",
+    short_help="Reproduce the paper's tables and figures.",
     epilog="""\b
 Examples:
   pasto paper
@@ -44,30 +44,36 @@ Examples:
 )
 @click.argument("name", default="list")
 @click.option(
-    "--runs", type=click.IntRange(min=1), metavar="N", help="Independent runs, instead of the experiment's own number."
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Independent runs; by default, the number of the experiment.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds in each run, likewise.")
 @click.option(
-    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
+    "--rounds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rounds in each run; by default, the number of the experiment.",
 )
-@click.option("--quick", is_flag=True, help="A smaller size: less than a minute, or a few minutes on real data.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Random seed.")
+@click.option("--quick", is_flag=True, help="Run a smaller size: less than a minute, or a few minutes on real data.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write figures (PNG, SVG), tables (Markdown) and numbers (JSON) there.",
+    help="Write figures (PNG, SVG), tables (Markdown) and numbers (JSON) to this directory.",
 )
 @click.option(
     "--data",
     type=click.Path(exists=True, path_type=Path),
     metavar="DIR",
-    help="The data sets, for experiments on real data: the directory of one, or one above several.",
+    help="Directory of a data set, or of several, for experiments on real data.",
 )
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep trained models there, and go on from them the next time.",
+    help="Store trained models in this directory, and reuse them in the next run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def paper(
@@ -81,10 +87,10 @@ def paper(
     cache: Path | None,
     as_json: bool,
 ) -> None:
-    """Run an experiment of the paper and print what it claims beside what was measured.
+    """Run an experiment of the paper, and print the claims of the paper with the measured values.
 
-    NAME is one of the experiments below, "all" for every one whose data is there, or "list" (or nothing) to list
-    them. With --out, an index.md leads from each claim of the paper to its tables and figures.
+    NAME is one of the experiments below, "all" for every one whose data is available, or "list" (or nothing) to list
+    them. With --out, the file index.md links each claim of the paper to its tables and figures.
     """
     from pasto_research.paper import EXPERIMENTS, run, saved, write, write_index
 

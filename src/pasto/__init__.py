@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pasto import sdk as sdk
     from pasto.errors import PastoError
-    from pasto.objective import maximize, minimize, ratio, utility
+    from pasto.objective import Objective, maximize, minimize, ratio, utility
     from pasto.optimize import solve
-    from pasto.records import Observation
+    from pasto.records import Assignment, Blend, Observation
     from pasto.space import Candidates, Choice, Integer, Real, Space, grid, sobol
     from pasto.study import Study
 
-_HOMES = {
+_MODULES = {
+    "Assignment": "pasto.records",
+    "Blend": "pasto.records",
     "Candidates": "pasto.space",
     "Choice": "pasto.space",
     "Integer": "pasto.space",
+    "Objective": "pasto.objective",
     "Observation": "pasto.records",
     "PastoError": "pasto.errors",
     "Real": "pasto.space",
@@ -33,9 +36,12 @@ _HOMES = {
 }
 __version__ = "0.1.0"
 __all__ = [
+    "Assignment",
+    "Blend",
     "Candidates",
     "Choice",
     "Integer",
+    "Objective",
     "Observation",
     "PastoError",
     "Real",
@@ -52,12 +58,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its room the first time it is used, or the room of the SDK."""
+    """Import the module of a public name, or of the SDK, at its first use."""
     if name == "sdk":
         return importlib.import_module("pasto.sdk")
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'pasto' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pasto.validation import LARGEST, ProblemList, show_value
+from pasto.validation import LARGEST, FieldKind, ProblemList, show_value
 
 _UNIT_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -70,3 +70,13 @@ def format_duration(seconds: float) -> str:
         if seconds and seconds % _UNIT_SECONDS[unit] == 0:
             return f"{seconds / _UNIT_SECONDS[unit]:.15g}{unit}"
     return f"{seconds:.15g}s"
+
+
+def duration_kind(low: float = 0.0, high: float = YEAR_SECONDS) -> FieldKind:
+    """Return the kind of fields that hold a duration in a range."""
+    number = {"type": "number", "minimum": low, "maximum": high}
+    return FieldKind(
+        "duration",
+        {"anyOf": [number, {"type": "string", "pattern": DURATION_PATTERN}]},
+        lambda problems, path, given: read_duration(problems, path, given, low=low, high=high),
+    )

@@ -172,3 +172,16 @@ class MissingExtraError(PastoError, ImportError):
 
 class PastoWarning(UserWarning):
     """The input is usable, but probably not what was meant."""
+
+
+def refuse_renamed_options(function: str, given: Mapping[str, object], new_names: Mapping[str, str]) -> None:
+    """Raise OptionError for an option that has another name now, and TypeError for one that never existed.
+
+    >>> refuse_renamed_options("Study", {"cap": 0.3}, {"cap": "max_share"})
+    Traceback (most recent call last):
+    pasto_sdk.errors.OptionError: Study() has no option cap=; it is called max_share= now
+    """
+    for name in given:
+        if name in new_names:
+            raise OptionError(f"{function}() has no option {name}=; it is called {new_names[name]}= now")
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

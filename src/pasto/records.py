@@ -14,7 +14,7 @@ from pasto_sdk.policy_document import Value as Value
 class Assignment:
     """One unit's candidate, with the probability it was drawn with.
 
-    >>> Assignment(id="0/0", round=0, version=0, candidate=1, name="b", values={"weight": 2}, probability=0.5).name
+    >>> Assignment(id="0/0", round=0, version=0, candidate=1, name="b", values={"weight": 2}, propensity=0.5).name
     'b'
     """
 
@@ -26,10 +26,10 @@ class Assignment:
     candidate: int
     name: str
     values: Mapping[str, Value]
-    probability: float
-    """The propensity: what the draw really used, and what every estimator must use."""
+    propensity: float
+    """The probability that the draw really used; every estimator must use it."""
     control: bool = False
-    """Held on the baseline by design; its probability is then the control's share."""
+    """Held on the baseline by design; its propensity is then the control's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ class Blend:
     """The candidates that take part."""
     names: tuple[str, ...]
     """Every candidate's name."""
-    single: int | None
+    best_single: int | None
     """The best single candidate; None where none meets every hard guardrail."""
-    single_value: float | None
+    best_single_value: float | None
     gain: Gain
     feasible: bool
     """Whether the blend meets every hard guardrail."""
@@ -176,22 +176,24 @@ class Blend:
     """What f counts: the goal's metric, as in watch_time, -cost or watch_time + 0.3 comments."""
     percent: bool = False
     """Whether f is counted in percent over the baseline."""
-    single_holds: Mapping[str, float] = field(default_factory=dict)
+    best_single_holds: Mapping[str, float] = field(default_factory=dict)
     """The probability that each hard guardrail holds under the best single candidate, where the blend was learned."""
 
     @property
-    def single_certified(self) -> bool | None:
+    def best_single_certified(self) -> bool | None:
         """Whether the best single candidate holds each hard guardrail with the confidence; None without certificate."""
-        if self.certificate is None or self.single is None:
+        if self.certificate is None or self.best_single is None:
             return None
-        return all(chance >= self.certificate.confidence for chance in self.single_holds.values())
+        return all(chance >= self.certificate.confidence for chance in self.best_single_holds.values())
 
     def __str__(self) -> str:
         mixture = " + ".join(f"{format_percent(self.probabilities[k])} {self.names[k]}" for k in self.support)
         metrics = ", ".join(f"{name} = {format_number(value)}" for name, value in self.metrics.items())
         lines = [f"{mixture}: {self._f(self.value)} ({metrics})"]
-        if self.single is not None and self.single_value is not None:
-            lines.append(f"best single {self.names[self.single]}: {self._f(self.single_value)}{self._single_note()}")
+        if self.best_single is not None and self.best_single_value is not None:
+            lines.append(
+                f"best single {self.names[self.best_single]}: {self._f(self.best_single_value)}{self._single_note()}"
+            )
         else:
             lines.append("no single candidate meets every guardrail")
         if not self.feasible:
@@ -205,13 +207,13 @@ class Blend:
 
     def _single_note(self) -> str:
         """Return why the best single candidate is not the answer although its f is higher, or nothing."""
-        if self.certificate is None or self.single_value is None:
+        if self.certificate is None or self.best_single_value is None:
             return ""
-        if self.single_value <= self.value + 1e-9 * (1.0 + abs(self.value)):
+        if self.best_single_value <= self.value + 1e-9 * (1.0 + abs(self.value)):
             return ""
-        if self.single_certified:
+        if self.best_single_certified:
             return ", from expected means alone; the blend is better once their uncertainty is counted"
-        name, chance = min(self.single_holds.items(), key=lambda item: item[1])
+        name, chance = min(self.best_single_holds.items(), key=lambda item: item[1])
         asked = f"{format_confidence(self.certificate.confidence)} is asked for"
         neither = "" if self.certificate.certified else "; the blend is not certified either"
         return f", not certified: {name} holds with {format_percent(chance)}, and {asked}{neither}"

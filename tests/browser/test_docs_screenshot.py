@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.environment import read_line
+from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.sim import feed
@@ -29,8 +29,8 @@ def test_a_learned_blend_of_the_demonstration(site: Any, visit: Any) -> None:
     crowd = SimulatedUsers(world, seed=1)
     with Client(site.url, study="feed", cache=None, background=False) as client:
         for round in range(1, ROUNDS + 1):
-            read_line(client, round)
-            crowd.come(client, USERS, round)
+            wait_for_policy(client, round)
+            crowd.visit(client, USERS, round)
             site.client.post("/v1/studies/feed/rounds/close", json={}).raise_for_status()
     desk = visit("picture")
     desk.go("/studies/feed")

@@ -12,9 +12,9 @@ import pytest
 
 from pasto.demo import environment, scenario
 from pasto.demo.checks import Check
-from pasto.demo.environment import InProcessEnvironment
 from pasto.demo.scenario import DemoPlan, DemoResult
 from pasto.sim import feed
+from tests.demo.in_process_environment import InProcessEnvironment
 
 TINY = DemoPlan(rounds=2, users=200, confirming=400, truth=1_000)
 
@@ -47,9 +47,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, told: DemoResult) -> list[dict[str, A
 
 
 def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
-    result = run("demo", "--fast", "--users", 1_500)
+    result = run("demo", "--quick", "--users", 1_500)
     assert result.exit_code == 0, result.stderr
-    assert "Certified: each guardrail is believed to hold: like_rate 99.9" in result.stdout
+    assert "Certified: each guardrail holds with a probability of: like_rate 99.9" in result.stdout
     assert re.search(r"^baseline +\+0\.0%", result.stdout, re.MULTILINE)
     assert re.search(r"^probabilistic +\+\d+\.\d% \(\+\d+\.\d% to \+\d+\.\d%\)", result.stdout, re.MULTILINE)
     assert len(re.findall(r"^✓", result.stdout, re.MULTILINE)) >= 6
@@ -63,10 +63,10 @@ def test_the_demo_ends_with_the_blend_ahead(run: Any) -> None:
 
 def test_it_is_asked_for_in_many_ways(run: Any, asked: list[dict[str, Any]]) -> None:
     run("demo")
-    run("demo", "ads", "--fast", "--seed", 7)
-    run("demo", "feed", "--rounds", 5, "--users", 100, "--rough")
+    run("demo", "ads", "--quick", "--seed", 7)
+    run("demo", "feed", "--rounds", 5, "--users", 100, "--rough-traffic")
     run("demo", "shop")
-    run("demo", "shop", "--fast", "--rough")
+    run("demo", "shop", "--quick", "--rough-traffic")
     assert [(call["name"], call["seed"], call["plan"].rounds, call["plan"].confirming) for call in asked] == [
         ("feed", 1, 30, 30_000),
         ("ads", 7, 12, 30_000),
@@ -103,7 +103,7 @@ def test_what_is_not_so_fails_loudly(
     result = run("demo")
     assert result.exit_code == 1
     assert "✗ the moon is cheese: it is rock" in result.stdout
-    assert result.stderr.splitlines()[-1] == "error: it is not so that the moon is cheese: it is rock"
+    assert result.stderr.splitlines()[-1] == "error: the check failed that the moon is cheese: it is rock"
 
 
 def test_the_service_can_be_left_running(
@@ -126,10 +126,10 @@ def test_the_service_can_be_left_running(
             done.append("ended")
 
     monkeypatch.setattr(environment, "run_service", serving)
-    result = run("demo", "ads", "--keep")
+    result = run("demo", "ads", "--keep-running")
     assert (result.exit_code, done) == (0, ["started", "waited", "ended"])
-    assert "open inside in a browser" in result.stderr
-    assert "pasto report ads --url inside" in result.stderr
+    assert "open in-process in a browser" in result.stderr
+    assert "pasto report ads --url in-process" in result.stderr
 
 
 def test_a_best_single_setting_that_is_the_baseline_is_told(
@@ -153,6 +153,6 @@ def test_on_a_terminal_the_picture_moves(
     result = run("demo", env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"})
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", result.stderr)
     assert "learning: round 7 of 30   35,000 users, 80,000 events" in shown
-    assert "the blend so far is in truth 12.3% ahead of the best single setting" in shown
+    assert "the blend so far is truly 12.3% above the best single setting" in shown
     assert re.search(r"like_rate +-6\.0% +-5% +-2\.5% +99\.990%", shown)
     assert re.search(r"a +60% +█{18}", shown)

@@ -38,7 +38,7 @@ print(json.dumps(answers))
 """Run commands in a Python that has only what `pip install .` brings."""
 NEED_SERVE = [
     *("serve", "demo", "study init", "study create study.yaml", "study list", "study show feed", "round close feed"),
-    *("report feed", "key list", "plan --study feed --effect 1%", "store archive feed --delete-older 90d"),
+    *("report feed", "key list", "plan --study feed --effect 1%", "store archive feed --delete-older-than 90d"),
 ]
 
 
@@ -51,7 +51,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
         *NEED_SERVE,
         "bench --help",
         "solve means.csv --maximize watch",
-        "plan --units 2000 --deviation 3 --effect 1 --rounds 2",
+        "plan --units 2000 --std 3 --effect 1 --max-rounds 2",
     ]
     done = subprocess.run(
         [sys.executable, "-c", BARE], cwd=folder, input=json.dumps(lines), capture_output=True, text=True, check=False

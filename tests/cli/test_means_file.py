@@ -118,7 +118,7 @@ def test_blank_lines_spaces_and_a_byte_order_mark_do_not_matter(tmp_path: Path) 
         ("name,x\na,1\nb,much\n", r"row 2 \(line 3\), column 'x' of .*: a number was expected, got 'much'"),
         ("name,x\na,1\nb,\n", r"row 2 \(line 3\), column 'x' .* got nothing"),
         ("name,x\na,1\n\nb,1_000\n", r"row 2 \(line 4\), column 'x' .* got '1_000'"),
-        ("x,y\n1,2\ncalm,3\n", r"row 2 .* column 'x' .*say --name x"),
+        ("x,y\n1,2\ncalm,3\n", r"row 2 .* column 'x' .*add --name-column x"),
         ("name,x\na,nan\n", r"row 1 .* column 'x' .* is nan; every mean must be a finite number"),
         ("name,x\na,1\nb,-inf\n", r"row 2 .* is -inf"),
         ("name,x\na,1,2\n", "line 2 of .* has 3 fields where the header has 2"),

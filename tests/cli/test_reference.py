@@ -18,7 +18,7 @@ from pasto.cli import main
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 LISTS = re.compile(r"^(Experiments|Benchmarks):\n(?:  .*\n)+\n", re.MULTILINE)
 """What grows by itself, and is listed by the commands."""
-HELP = re.compile(r"^(?P<rank>##+) `(?P<typed>[a-z ]+)`\n\n```text\n(?P<help>.*?)```$", re.MULTILINE | re.DOTALL)
+HELP = re.compile(r"^(?P<rank>##+) `(?P<typed>[a-z -]+)`\n\n```text\n(?P<help>.*?)```$", re.MULTILINE | re.DOTALL)
 
 
 def real_help(typed: str) -> str:

@@ -100,24 +100,22 @@ def test_another_question_is_answered_from_the_store(run: Any, kept: Path, tmp_p
 
 
 def test_a_plan_says_how_many_rounds_it_takes(run: Any, tmp_path: Path) -> None:
-    words = ("plan", "--units", 20000, "--deviation", 3, "--effect", 0.1, "--rounds", 40)
+    words = ("plan", "--units", 20000, "--std", 3, "--effect", 0.1, "--max-rounds", 40)
     told = run(*words)
     assert told.exit_code == 0
-    assert "one look, at a horizon set beforehand" in told.stdout
+    assert "one look, at a time set beforehand" in told.stdout
     found = json.loads(run(*words, "--json", "--figure", tmp_path / "plan").stdout)
     assert 1 < found["rounds_at_horizon"] < found["rounds_at_any_look"] < 40
     assert len(found["at_horizon"]) == 40
     assert {path.name for path in tmp_path.iterdir()} == {"plan.png", "plan.svg"}
-    percent = json.loads(
-        run("plan", "--units", 20000, "--deviation", 3, "--mean", 10, "--effect", "1%", "--json").stdout
-    )
+    percent = json.loads(run("plan", "--units", 20000, "--std", 3, "--mean", 10, "--effect", "1%", "--json").stdout)
     assert percent["effect"] == pytest.approx(0.1)
 
 
 def test_a_plan_starts_from_a_study(run: Any, kept: Path) -> None:
     found = json.loads(run("plan", "--study", "feed", "--store", kept, "--effect", "2%", "--json").stdout)
     assert found["units"] == 300
-    assert found["deviation"] == pytest.approx(1.0, abs=0.15)
+    assert found["std"] == pytest.approx(1.0, abs=0.15)
     assert found["effect"] == pytest.approx(0.196, abs=0.01)
     refused = run("plan", "--study", "feed", "--store", kept, "--metric", "z", "--effect", "2%")
     assert "it measures x, y" in refused.stderr
@@ -126,10 +124,10 @@ def test_a_plan_starts_from_a_study(run: Any, kept: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--effect", "1%", "--units", 9, "--deviation", 1), "--mean"),
-        (("--effect", "much", "--units", 9, "--deviation", 1), "--effect is a number"),
-        (("--effect", "1"), "--units and --deviation"),
-        (("--effect", "1", "--units", 9, "--deviation", 1, "--control", "2"), "--control is a share"),
+        (("--effect", "1%", "--units", 9, "--std", 1), "--mean"),
+        (("--effect", "much", "--units", 9, "--std", 1), "--effect must be a number"),
+        (("--effect", "1"), "--units and --std"),
+        (("--effect", "1", "--units", 9, "--std", 1, "--control-share", "2"), "--control-share must be a share"),
     ],
 )
 def test_a_plan_that_lacks_something_says_what(run: Any, words: tuple[Any, ...], said: str) -> None:

@@ -253,8 +253,9 @@ def test_a_study_started_where_no_service_runs_is_told_so(run: Any, place: Path)
     run("study", "init")
     made = run("study", "create", "study.yaml", "--start")
     assert f"using the store {place / 'pasto-data'}\n" in made.stderr
-    assert "note: no service runs on this store, so nobody is served yet; run `pasto serve --store pasto-data`" in (
-        made.stderr
+    assert (
+        "note: no service runs on this store, so the study has no traffic yet; run `pasto serve --store pasto-data`"
+        in (made.stderr)
     )
     assert "--url or PASTO_URL" in made.stderr
     run("study", "archive", "feed", "--reason", "again")
@@ -266,7 +267,7 @@ def test_a_study_started_on_a_running_service_is_served(run: Any, service: str, 
     run("study", "archive", "feed", "--reason", "again")
     by_store = run("study", "create", "study.yaml", "--start")
     assert f"using the service at {service}, which runs on the store {feed / 'pasto-data'}\n" in by_store.stderr
-    assert "nobody is served" not in by_store.stderr
+    assert "has no traffic yet" not in by_store.stderr
     by_address = run("study", "show", "feed", env={"PASTO_URL": service})
     assert f"using the service at {service}\n" in by_address.stderr
 

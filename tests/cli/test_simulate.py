@@ -22,9 +22,11 @@ def means(tmp_path: Path) -> Path:
 
 
 def test_the_table_is_the_library_s_own_trace(run: Any) -> None:
-    result = run("simulate", "example-a", "--learner", "pasto", "--runs", 20, "--rounds", 40, "--seed", 3, "--json")
+    result = run(
+        "simulate", "example-a", "--learner", "algorithm1", "--runs", 20, "--rounds", 40, "--seed", 3, "--json"
+    )
     told = json.loads(result.stdout)
-    trace = monte_carlo("pasto", example_a(), runs=20, rounds=40, seed=3, checkpoints=[1, 3, 10, 30, 40])
+    trace = monte_carlo("algorithm1", example_a(), runs=20, rounds=40, seed=3, checkpoints=[1, 3, 10, 30, 40])
     assert told["rounds"] == [1, 3, 10, 30, 40]
     assert told["answer"] == trace.mean.tolist()
     assert (told["optimum"], told["best_single"]) == (pytest.approx(1.0125), 0.0)
@@ -33,9 +35,9 @@ def test_the_table_is_the_library_s_own_trace(run: Any) -> None:
 
 
 def test_people_get_a_table_with_what_was_possible(run: Any) -> None:
-    result = run("simulate", "--learner", "pasto", "--runs", 5, "--rounds", 12)
+    result = run("simulate", "--learner", "algorithm1", "--runs", 5, "--rounds", 12)
     lines = result.stdout.splitlines()
-    assert lines[0] == "pasto in example-a: 5 runs of 12 rounds, 1 in parallel"
+    assert lines[0] == "algorithm1 in example-a: 5 runs of 12 rounds, 1 in parallel"
     assert [line.split()[0] for line in lines[3:7]] == ["1", "3", "10", "12"]
     assert "The best blend reaches f = 1.0125, the best single candidate 0." in result.stdout
     assert result.stderr == ""
@@ -70,7 +72,9 @@ def test_the_default_learner_is_a_study_told_its_errors(run: Any) -> None:
         study = Study(world.candidates, world.objective, seed=int(stream(3, number, "choice").integers(2**63)))
         for _ in range(10):
             asked = study.ask(3)
-            study.tell(asked, world.draw([a.candidate for a in asked], noise), errors=np.full((3, 2), np.sqrt(5)))
+            study.tell(
+                asked, world.draw([a.candidate for a in asked], noise), standard_errors=np.full((3, 2), np.sqrt(5))
+            )
         answers.append(float(world.value(study.blend().probabilities)))
     assert told["answer"][-1] == pytest.approx(np.mean(answers))
     assert (told["optimum"], told["best_single"]) == (pytest.approx(1.0125), 0.0)
@@ -106,7 +110,7 @@ def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
     def spy(*_: object, runs: int, rounds: int, **__: object) -> LearningTrace:
         asked.append((runs, rounds))
-        return monte_carlo("pasto", example_a(), runs=2, rounds=2)
+        return monte_carlo("algorithm1", example_a(), runs=2, rounds=2)
 
     monkeypatch.setattr("pasto.sim.runner.run_studies", spy)
     monkeypatch.setattr("pasto.sim.monte_carlo", spy)
@@ -118,13 +122,13 @@ def test_sizes_suit_the_learner(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_file_is_a_world(run: Any, means: Path) -> None:
     goal = ("--maximize", "x", "--keep", "y>=0,penalty=5")
-    words = ("simulate", means, "--learner", "pasto", *goal, "--runs", 3, "--rounds", 30, "--json")
+    words = ("simulate", means, "--learner", "algorithm1", *goal, "--runs", 3, "--rounds", 30, "--json")
     default = json.loads(run(*words).stdout)
     assert default["optimum"] == pytest.approx(1.0125)
     # By default the noise is the deviation between candidates: 1 for x, 2 for y.
     assert json.loads(run(*words, "--noise", "x=1", "--noise", "y=2").stdout) == default
     assert json.loads(run(*words, "--noise", "1").stdout) != default
-    steps = json.loads(run(*words, "--step", "0.01", "--floor", "0.5").stdout)
+    steps = json.loads(run(*words, "--step-size", "0.01", "--exploration", "0.5").stdout)
     assert steps["answer"] != default["answer"]
 
 
@@ -144,20 +148,23 @@ def test_one_run_has_no_error(run: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nothing.csv", "--maximize", "x"), "there is no world and no file 'nothing.csv'"),
-        (("nope",), "no file 'nope'; the worlds are example-a and synthetic-b, and a file of means needs --maximize"),
+        (("nothing.csv", "--maximize", "x"), "no world and no file is called 'nothing.csv'"),
+        (
+            ("nope",),
+            "no file is called 'nope'; the worlds are example-a and synthetic-b, and a file of means needs --maximize",
+        ),
         (("example-a", "--learner", "guess"), "no learner is called 'guess'"),
         (("example-a", "--maximize", "x"), "example-a has its own goal"),
         (("example-a", "--noise", "x=1"), "one --noise for all"),
-        (("example-a", "--noise", "much"), "--noise takes a number"),
-        (("example-a", "--noise", "-1"), "not negative"),
-        (("example-a", "--noise", "1", "--noise", "x=2"), "either one number"),
-        (("example-a", "--step", "0"), "--step must be a positive number"),
-        (("example-a", "--floor", "-1"), "floor is a share of traffic"),
-        (("example-a", "--learner", "pasto", "--floor", "-1"), "not negative"),
-        (("example-a", "--learner", "thompson", "--step", "1"), "learner 'thompson' has no --step"),
+        (("example-a", "--noise", "much"), "--noise must be a number"),
+        (("example-a", "--noise", "-1"), "at least 0"),
+        (("example-a", "--noise", "1", "--noise", "x=2"), "must be one number"),
+        (("example-a", "--step-size", "0"), "--step-size must be a positive number"),
+        (("example-a", "--exploration", "-1"), "floor is a share of traffic"),
+        (("example-a", "--learner", "algorithm1", "--exploration", "-1"), "not negative"),
+        (("example-a", "--learner", "thompson", "--step-size", "1"), "learner 'thompson' has no --step-size"),
         (("{means}", "--keep", "y>=0"), "no goal was given"),
-        (("{means}", "--maximize", "x", "--keep", "y>=0", "--learner", "pasto"), "penalty="),
+        (("{means}", "--maximize", "x", "--keep", "y>=0", "--learner", "algorithm1"), "penalty="),
         (("{means}", "--maximize", "x", "--keep", "y>=-2%"), "baseline"),
         (("{means}", "--maximize", "x", "--noise", "y=1"), "noise= lacks 'x'"),
         (("{means}", "--maximize", "z"), "lacks 'z'"),

@@ -150,9 +150,9 @@ def test_a_toothless_penalty_is_noted_on_stderr(run: Any, feed: Path) -> None:
         (("--maximize", "x", "--keep", "z>=0"), "'z'.*'x', 'y'"),
         (("--maximize", "name"), "'name'"),
         (("--maximize", "x", "--keep", "y"), "no threshold; write it in quotes"),
-        (("--maximize", "x", "--keep", "y>=-2%"), "relative to a baseline"),
+        (("--maximize", "x", "--keep", "y>=-2%"), "needs a baseline"),
         (("--maximize", "x", "--baseline", "other"), "'other' is no candidate; name one of bold, careful"),
-        (("--maximize", "x", "--name", "id"), "no column 'id'"),
+        (("--maximize", "x", "--name-column", "id"), "no column 'id'"),
     ],
 )
 def test_bad_input_is_one_line_and_code_two(run: Any, means: Path, words: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""`pasto store archive` and `pasto store forget`, on a store of their own."""
+"""`pasto store archive` and `pasto store erase-unit`, on a store of their own."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_archiving_forgetting_and_replaying(run: Any, feed: Path) -> None:
     assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
     assert len(list((feed / "pasto-data/archive/feed/round-000001").glob("*.parquet"))) == 1
     assert "every policy identical\n" in run("study", "replay", "feed").stdout
-    gone = run("store", "forget", "feed", "user-7", "--reason", "asked to")
+    gone = run("store", "erase-unit", "feed", "user-7", "--reason", "asked to")
     assert "deleted 1 events in 1 rounds" in gone.stderr
     assert "except deleted units: 1, in rounds 1" in run("study", "replay", "feed").stdout
-    assert run("store", "archive", "feed", "--delete-older", "400d").exit_code == 0
-    dropped = run("store", "archive", "feed", "--delete-older", "0s")
+    assert run("store", "archive", "feed", "--delete-older-than", "400d").exit_code == 0
+    dropped = run("store", "archive", "feed", "--delete-older-than", "0s")
     assert "deleted the events of 1 rounds, up to round 1" in dropped.stderr
     assert "except rounds 1, whose events are deleted" in run("study", "replay", "feed").stdout
 
@@ -70,13 +70,13 @@ def test_a_store_shows_its_size_and_is_compacted(run: Any, feed: Path) -> None:
 
 
 def test_what_cannot_be_done_is_told(run: Any, feed: Path) -> None:
-    for words in (("store", "archive", "fed"), ("store", "forget", "fed", "user-7")):
+    for words in (("store", "archive", "fed"), ("store", "erase-unit", "fed", "user-7")):
         refused = run(*words)
         assert refused.exit_code == 2
         assert "'fed'" in refused.stderr
-    bad = run("store", "archive", "feed", "--delete-older", "soon")
+    bad = run("store", "archive", "feed", "--delete-older-than", "soon")
     assert bad.exit_code == 2
-    assert "--delete-older" in bad.stderr
+    assert "--delete-older-than" in bad.stderr
 
 
 def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,9 @@ def test_a_running_service_is_asked(run: Any, feed: Path, monkeypatch: pytest.Mo
         assert "archived 20 events in 1 new files" in run("store", "archive", "feed").stderr
         assert "archived events" in run("store", "show").stdout
         assert run("store", "compact").exit_code == 2
-        assert "deleted 1 events in 1 rounds" in run("store", "forget", "feed", "user-7", "--url", running.url).stderr
+        assert (
+            "deleted 1 events in 1 rounds" in run("store", "erase-unit", "feed", "user-7", "--url", running.url).stderr
+        )
         refused = run("store", "archive", "feed", "--archive", "elsewhere")
         assert (refused.exit_code, "its own --archive" in refused.stderr) == (2, True)
         monkeypatch.setenv("PASTO_ARCHIVE", "elsewhere")

@@ -41,7 +41,7 @@ def test_the_baseline_does_not_beat_the_best_single_setting(truth: KnownMeans) -
 
 
 def test_the_best_single_setting_does_not_beat_itself(truth: KnownMeans) -> None:
-    single = truth.best().single
+    single = truth.best().best_single
     assert single is not None
     assert verdicts(truth, truth.alone(single)) == [False, True, True]
 
@@ -53,13 +53,13 @@ def test_a_broken_guardrail_is_told(truth: KnownMeans) -> None:
 
 def test_an_interval_beside_the_truth_is_told(truth: KnownMeans) -> None:
     best = truth.best()
-    assert best.single is not None
+    assert best.best_single is not None
     lifts = (
         measured("probabilistic", 0.30, 0.40),
         measured("best single", 0.02, 0.06),
         measured("best single", 0.2, 0.3),
     )
-    assert verdicts(truth, best.probabilities, lifts, best.single)[3:] == [False, True, False]
+    assert verdicts(truth, best.probabilities, lifts, best.best_single)[3:] == [False, True, False]
 
 
 def test_a_limit_from_above_is_checked_from_above() -> None:

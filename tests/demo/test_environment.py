@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pasto.demo.environment import InProcessEnvironment, read_line, run_service
+from pasto.demo.environment import run_service, wait_for_policy
 from pasto.demo.scenario import DemoPlan, run_demo, study_file
 from pasto.errors import StoreError
 from pasto.sim import feed
+from tests.demo.in_process_environment import InProcessEnvironment
 
 TINY = DemoPlan(rounds=3, users=400, confirming=600, truth=1_000)
 
@@ -35,8 +36,8 @@ def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_never_comes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pasto.demo.environment.PATIENCE", 0.05)
+    monkeypatch.setattr("pasto.demo.environment.TIMEOUT_SECONDS", 0.05)
     with InProcessEnvironment() as stage:
         stage.create(study_file(feed()), seed=1)
-        with stage.client("feed") as client, pytest.raises(StoreError, match="did not hear of policy 2"):
-            read_line(client, 2)
+        with stage.client("feed") as client, pytest.raises(StoreError, match="did not receive policy 2"):
+            wait_for_policy(client, 2)

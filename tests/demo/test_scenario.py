@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from pasto.demo.environment import InProcessEnvironment, read_line
+from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import PLANS, DemoPlan, DemoResult, DemoUpdate, run_demo, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.errors import StoreError
 from pasto.report.records import write_report
 from pasto.sim import Application, Conditions, ads, feed, shop
+from tests.demo.in_process_environment import InProcessEnvironment
 
 SMALL = DemoPlan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
 TINY = DemoPlan(rounds=3, users=300, confirming=600, truth=1_000)
 
 
 def played(application: Application, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
-    with InProcessEnvironment() as stage:
-        return run_demo(application, stage, plan=plan, seed=seed, **options)
+    with InProcessEnvironment() as environment:
+        return run_demo(application, environment, plan=plan, seed=seed, **options)
 
 
 def assert_won(result: DemoResult) -> None:
@@ -92,30 +93,30 @@ def test_updates_tell_how_far_it_is() -> None:
 
 
 def test_users_without_a_policy_and_events_without_an_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    crowd = SimulatedUsers(feed(), seed=2)
-    with InProcessEnvironment() as stage:
-        stage.create(study_file(feed()), seed=2)
-        with stage.client("feed") as client:
+    users = SimulatedUsers(feed(), seed=2)
+    with InProcessEnvironment() as environment:
+        environment.create(study_file(feed()), seed=2)
+        with environment.client("feed") as client:
             with pytest.raises(StoreError, match="not drawn from the policy"):
-                crowd.come(client, 10, 1)
-            read_line(client, 1)
+                users.visit(client, 10, 1)
+            wait_for_policy(client, 1)
             monkeypatch.setattr(client, "flush", lambda timeout: False)
             with pytest.raises(StoreError, match="did not take events"):
-                crowd.come(client, 10, 1)
+                users.visit(client, 10, 1)
 
 
 def test_users_are_counted_by_arm() -> None:
-    crowd = SimulatedUsers(feed(), seed=2)
-    assert crowd.lifts("learner") == {}
-    with InProcessEnvironment() as stage:
-        stage.create(study_file(feed()), seed=2)
-        with stage.client("feed") as client:
-            read_line(client, 1)
-            crowd.come(client, 1_200, 1)
-        accounts = write_report(stage.report("feed"))["accounting"]
-    assert sum(crowd.units.values()) == crowd.users == 1_200
-    assert crowd.units["control"] == pytest.approx(240, abs=60)
+    users = SimulatedUsers(feed(), seed=2)
+    assert users.lifts("learner") == {}
+    with InProcessEnvironment() as environment:
+        environment.create(study_file(feed()), seed=2)
+        with environment.client("feed") as client:
+            wait_for_policy(client, 1)
+            users.visit(client, 1_200, 1)
+        accounts = write_report(environment.report("feed"))["accounting"]
+    assert sum(users.units.values()) == users.user_count == 1_200
+    assert users.units["control"] == pytest.approx(240, abs=60)
     assert accounts["events"]["exposures"] == 1_200
-    assert accounts["events"]["exposures"] + accounts["events"]["metrics"] == crowd.events
-    assert crowd.lifts("control") == {"watch_time": 0.0, "like_rate": 0.0, "share_rate": 0.0}
-    assert crowd.lifts("learner")["watch_time"] > 0
+    assert accounts["events"]["exposures"] + accounts["events"]["metrics"] == users.event_count
+    assert users.lifts("control") == {"watch_time": 0.0, "like_rate": 0.0, "share_rate": 0.0}
+    assert users.lifts("learner")["watch_time"] > 0

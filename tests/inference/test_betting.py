@@ -12,20 +12,20 @@ from pasto.errors import OptionError
 from pasto.inference import (
     ValueRange,
     bounded_difference,
-    bounded_evidence_since,
+    bounded_drift_evidence,
     bounded_mean,
     bounded_relative,
     contrast_increments,
     log_bounded_evidence,
     mean_increments,
 )
-from pasto.inference.betting import EDGE, log_wealth
+from pasto.inference.betting import MAX_BET_SHARE, log_wealth
 
 UNIT = ValueRange(0.0, 1.0)
 
 
 @settings(deadline=None)
-@given(st.floats(0.01, 10.0), st.floats(0.0, EDGE), st.floats(-1.0, 50.0))
+@given(st.floats(0.01, 10.0), st.floats(0.0, MAX_BET_SHARE), st.floats(-1.0, 50.0))
 def test_the_inequality_that_everything_rests_on(scale: float, reduced: float, place: float) -> None:
     bet, deviation = reduced / scale, place * scale
     cost = (-np.log1p(-reduced) - reduced) / scale**2
@@ -41,7 +41,7 @@ def test_evidence_on_a_true_mean_is_at_most_one_on_average(rate: float, upward: 
     chance = (binom.pmf(first, size, rate) * binom.pmf(second, size, rate)).ravel()
     mean = np.stack([first.ravel(), second.ravel()], axis=1) / size
     pulls = mean_increments(np.full(mean.shape, size), mean, size * mean * (1 - mean), UNIT, upward=upward, start=0.5)
-    for evidence in (log_bounded_evidence(pulls, rate), bounded_evidence_since(pulls, rate)[0]):
+    for evidence in (log_bounded_evidence(pulls, rate), bounded_drift_evidence(pulls, rate)[0]):
         assert chance @ np.exp(evidence[:, -1]) <= 1.0 + 1e-12
     assert (chance @ np.exp(log_wealth(pulls, rate)[:, -1]) <= 1.0 + 1e-12).all()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pasto.errors import MeasurementError, OptionError
-from pasto.inference import CellStatistics, Comparison, Quantity, compare, side, unit_covariances
+from pasto.inference import CellStatistics, Comparison, Quantity, build_side, compare, unit_covariances
 from pasto.inference.comparison import Weights
 
 
@@ -25,7 +25,9 @@ def cells_of(groups: list[list[Any]]) -> CellStatistics:
 
 def compared(cells: CellStatistics, quantity: Quantity, weights: Weights = "traffic", **options: Any) -> Comparison:
     covariances = unit_covariances(cells, running=options.get("running", False))
-    return compare(side(cells, covariances, 1), side(cells, covariances, 0), quantity, weights=weights, **options)
+    return compare(
+        build_side(cells, covariances, 1), build_side(cells, covariances, 0), quantity, weights=weights, **options
+    )
 
 
 def fixed_allocation() -> CellStatistics:
@@ -86,7 +88,7 @@ def test_what_both_sides_of_a_round_share_cancels(seed: int, first: float, secon
 def test_arms_are_joined_as_if_their_units_had_been_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = [rng.standard_normal((size, 2)) * 3 + 1e3 for size in rng.integers(1, 20, 3)]
-    joined = cells_of([groups]).joined([0, 2])
+    joined = cells_of([groups]).join([0, 2])
     whole = cells_of([[np.concatenate([groups[0], groups[2]])]])
     for ours, direct in ((joined.units[0, 3], whole.units[0, 0]), (joined.mean[0, 3], whole.mean[0, 0])):
         assert ours == pytest.approx(direct)
@@ -233,9 +235,9 @@ def test_a_blend_is_its_candidates_at_their_shares() -> None:
     rng = np.random.default_rng(7)
     cells = cells_of([[rng.standard_normal((60, 1)) + level for level in (0.0, 1.0, 3.0)] for _ in range(4)])
     covariances = unit_covariances(cells)
-    control = side(cells, covariances, 0)
-    blend = compare(side(cells, covariances, {1: 0.25, 2: 0.75, 0: 0.0}), control, Quantity(0))
-    parts = [compare(side(cells, covariances, place), control, Quantity(0)) for place in (1, 2)]
+    control = build_side(cells, covariances, 0)
+    blend = compare(build_side(cells, covariances, {1: 0.25, 2: 0.75, 0: 0.0}), control, Quantity(0))
+    parts = [compare(build_side(cells, covariances, place), control, Quantity(0)) for place in (1, 2)]
     assert blend.difference == pytest.approx(0.25 * float(parts[0].difference) + 0.75 * float(parts[1].difference))
     assert blend.treated_variance == pytest.approx(
         0.0625 * float(parts[0].treated_variance) + 0.5625 * float(parts[1].treated_variance)
@@ -271,6 +273,6 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(OptionError, match="'traffic' or 'even'"):
         compared(cells, Quantity(0), "last")  # type: ignore[arg-type]
     with pytest.raises(MeasurementError, match="at least one cell"):
-        side(cells, unit_covariances(cells), {0: 0.0})
+        build_side(cells, unit_covariances(cells), {0: 0.0})
     with pytest.raises(MeasurementError, match="cross-products"):
         CellStatistics(np.zeros((1, 2)), np.zeros((1, 2, 3)), np.zeros((1, 2, 3, 2)))

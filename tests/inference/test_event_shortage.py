@@ -36,7 +36,7 @@ def test_no_event_where_few_were_expected_is_chance(rounds: int) -> None:
 
 def test_numbers_of_a_finding() -> None:
     (_, found) = find_shortages(counts((2000, 0)), [counts((1000, 90)), counts((1000, 110))], ["like"])
-    assert (found.column, found.units, found.seen, found.rounds) == (0, 2000, 0.0, 2)
+    assert (found.column, found.units, found.observed, found.rounds) == (0, 2000, 0.0, 2)
     assert found.expected == pytest.approx(200.0, rel=0.01)
     assert found.expected_events == pytest.approx(200.0, rel=0.01)
 

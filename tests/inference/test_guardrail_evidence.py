@@ -7,7 +7,7 @@ import pytest
 
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, ValueRange
-from pasto.inference.guardrail_evidence import StopLevel, shortfall
+from pasto.inference.guardrail_evidence import StopLevel, floor_evidence
 from pasto.inference.guardrail_monitor import watch_guardrails
 from pasto.inference.round_data import CellMoments, MeasuredRound, RoundRecord, record_rounds
 
@@ -94,13 +94,13 @@ def test_a_ratio_exactly_at_its_relative_floor_seldom_trips(at_most: bool) -> No
     drawn = rng.multivariate_normal([0.0, 0.0], unit, (studies, rounds, 2))
     cells = CellStatistics(units, means + drawn / np.sqrt(units)[..., None], units[..., None, None] * unit)
     floor = StopLevel("rate", Quantity(0, 1), factor - 1.0, relative=True, at_most=at_most)
-    evidence, _ = shortfall(cells, floor, 0, 1)
+    evidence, _ = floor_evidence(cells, floor, 0, 1)
     tripped = (evidence >= np.log(20)).any(axis=-1).mean()
     assert tripped <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / studies)
     worse = StopLevel(
         "rate", Quantity(0, 1), 1.007 * factor - 1.0 if not at_most else factor / 1.007 - 1.0, True, at_most
     )
-    assert (shortfall(cells, worse, 0, 1)[0][:, -1] >= np.log(20)).mean() > 0.9
+    assert (floor_evidence(cells, worse, 0, 1)[0][:, -1] >= np.log(20)).mean() > 0.9
 
 
 def test_a_warning_comes_before_the_breach_and_guardrails_share_the_error() -> None:
@@ -149,12 +149,15 @@ def test_a_first_round_in_which_nothing_happened_blinds_nobody() -> None:
 def test_units_of_measurement_do_not_matter() -> None:
     record = rounds_of([0.09] * 20)
     scaled = CellStatistics(record.cells.units, 1e6 * record.cells.mean, 1e12 * record.cells.cross)
-    place = record.place("learner", 1)
+    place = record.cell_index("learner", 1)
     for floor, large in (
         (FLOORS["absolute"], StopLevel("likes", Quantity(0), 0.095e6)),
         (FLOORS["absolute, range"], StopLevel("likes", Quantity(0), 0.095e6, within=ValueRange(0.0, 1e6))),
     ):
-        plain, other = shortfall(record.cells, floor, place, None)[0], shortfall(scaled, large, place, None)[0]
+        plain, other = (
+            floor_evidence(record.cells, floor, place, None)[0],
+            floor_evidence(scaled, large, place, None)[0],
+        )
         assert other == pytest.approx(plain, rel=1e-6)
 
 
@@ -163,5 +166,5 @@ def test_a_relative_floor_needs_a_control() -> None:
     with pytest.raises(MeasurementError, match="needs one control cell"):
         watch_guardrails(record, [FLOORS["relative"]])
     with pytest.raises(MeasurementError, match="relative to the control"):
-        shortfall(record.cells, FLOORS["relative"], 0, None)
+        floor_evidence(record.cells, FLOORS["relative"], 0, None)
     assert watch_guardrails(record, []) == ()

@@ -69,11 +69,11 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
     seed: int, sizes: list[tuple[int, int]], harm: float, cuts: set[int]
 ) -> None:
     rounds = drawn(seed, sizes, harm)
-    vigil = GuardrailMonitor()
+    monitor = GuardrailMonitor()
     for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), len(rounds)], strict=True):
-        vigil = vigil.after(FLOORS, rounds[first:last])
-        vigil = GuardrailMonitor.read(json.loads(json.dumps(vigil.written(), allow_nan=False)))
-    said = vigil.verdicts(FLOORS)
+        monitor = monitor.add_rounds(FLOORS, rounds[first:last])
+        monitor = GuardrailMonitor.from_saved(json.loads(json.dumps(monitor.to_saved(), allow_nan=False)))
+    said = monitor.verdicts(FLOORS)
     known = [one for one in rounds if one.cells]
     arms = {cell.arm for one in known for cell in one.cells}
     if "learner" not in arms:
@@ -93,49 +93,49 @@ def test_it_says_what_the_breaker_says_of_all_rounds(
 def test_what_it_carries_does_not_grow_with_the_rounds() -> None:
     rounds = drawn(1, [(40, 5)] * 60, 0.0)
     texts = []
-    vigil = GuardrailMonitor()
+    monitor = GuardrailMonitor()
     for one in rounds:
-        vigil = vigil.after(FLOORS, [one])
-        texts.append(len(json.dumps(vigil.written())))
+        monitor = monitor.add_rounds(FLOORS, [one])
+        texts.append(len(json.dumps(monitor.to_saved())))
     assert texts[-1] < 1.2 * texts[24]
-    quiet = GuardrailMonitor().after(FLOORS, rounds[:1])
+    quiet = GuardrailMonitor().add_rounds(FLOORS, rounds[:1])
     control_only = drawn(2, [(0, 5)] * 40, 0.0)
     for one in control_only:
-        quiet = quiet.after(FLOORS, [one])
-    assert len(json.dumps(quiet.written())) < 1.2 * texts[24]
+        quiet = quiet.add_rounds(FLOORS, [one])
+    assert len(json.dumps(quiet.to_saved())) < 1.2 * texts[24]
 
 
 def test_a_round_without_units_is_a_part_of_the_day() -> None:
     floor = StopLevel("likes", Quantity(0), 0.48, basis="days")
     busy, quiet = drawn(1, [(400, 0)] * 3, 0.0), MeasuredRound(99, {}, [], SECONDS)
-    open_day = GuardrailMonitor().after([floor], busy)
-    assert open_day.held is not None
-    assert open_day.held["likes"].gathered.level.gathered is None  # type: ignore[union-attr]
-    whole_day = open_day.after([floor], [quiet])
-    assert whole_day.held is not None
-    assert whole_day.held["likes"].gathered.level.gathered is not None  # type: ignore[union-attr]
+    open_day = GuardrailMonitor().add_rounds([floor], busy)
+    assert open_day.floor_states is not None
+    assert open_day.floor_states["likes"].evidence_state.level.evidence_state is None  # type: ignore[union-attr]
+    whole_day = open_day.add_rounds([floor], [quiet])
+    assert whole_day.floor_states is not None
+    assert whole_day.floor_states["likes"].evidence_state.level.evidence_state is not None  # type: ignore[union-attr]
 
 
 def test_re_arming_drops_the_evidence_and_keeps_the_level_of_the_control() -> None:
     floor = StopLevel("likes", Quantity(0), 0.48, basis="control")
-    vigil = GuardrailMonitor().after([floor], drawn(1, [(400, 200)] * 9, 0.3))
-    assert [verdict.state for verdict in vigil.verdicts([floor])] == ["breach"]
-    allowed = vigil.allowed([floor])
-    again = GuardrailMonitor.read(json.loads(json.dumps(vigil.rearmed().written())))
+    monitor = GuardrailMonitor().add_rounds([floor], drawn(1, [(400, 200)] * 9, 0.3))
+    assert [verdict.state for verdict in monitor.verdicts([floor])] == ["breach"]
+    allowed = monitor.allowed_changes([floor])
+    again = GuardrailMonitor.from_saved(json.loads(json.dumps(monitor.rearm().to_saved())))
     assert again.verdicts([floor]) == ()
-    assert again.allowed([floor]) == allowed
-    harmed = again.after([floor], drawn(2, [(400, 200)], 0.0))
+    assert again.allowed_changes([floor]) == allowed
+    harmed = again.add_rounds([floor], drawn(2, [(400, 200)], 0.0))
     assert [verdict.state for verdict in harmed.verdicts([floor])] == ["holds"]
 
 
 def test_rounds_that_carried_nothing_change_nothing() -> None:
-    vigil = GuardrailMonitor().after(FLOORS, [MeasuredRound(1, {}, [])])
-    assert vigil.held is None
-    assert vigil.verdicts(FLOORS) == ()
-    assert GuardrailMonitor().after([], drawn(1, [(40, 5)], 0.0)).held is None
+    monitor = GuardrailMonitor().add_rounds(FLOORS, [MeasuredRound(1, {}, [])])
+    assert monitor.floor_states is None
+    assert monitor.verdicts(FLOORS) == ()
+    assert GuardrailMonitor().add_rounds([], drawn(1, [(40, 5)], 0.0)).floor_states is None
 
 
 def test_what_is_no_number_is_refused() -> None:
     cell = CellMoments("learner", -1, 200, (float("nan"), 1.0, 1.0), ((1.0,) * 3,) * 3)
     with pytest.raises(MeasurementError, match="finite"):
-        GuardrailMonitor().after(FLOORS, [MeasuredRound(1, {}, [cell])])
+        GuardrailMonitor().add_rounds(FLOORS, [MeasuredRound(1, {}, [cell])])

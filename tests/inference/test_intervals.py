@@ -10,16 +10,22 @@ from hypothesis import strategies as st
 from pasto.errors import OptionError
 from pasto.inference import (
     Interval,
-    chance_of_error,
-    evidence_since,
+    drift_evidence,
+    error_per_claim,
     log_evidence,
-    progress_of,
     reach_at_any_time,
     reach_at_horizon,
     relative_lift,
     relative_lift_by_logarithm,
+    sequence_progress,
 )
-from pasto.inference.change_detection import LOG_WEIGHTS, MIXTURE, STEPS, ChangeDetectorState, start_shares
+from pasto.inference.change_detection import (
+    BET_SCALES,
+    LOG_BET_WEIGHTS,
+    MIXTURE_ROUNDS,
+    ChangeDetectorState,
+    start_shares,
+)
 
 ERRORS = st.floats(1e-4, 0.3)
 
@@ -41,9 +47,9 @@ def test_one_side_reaches_less_than_two(error: float, progress: float) -> None:
 @given(st.floats(1.0, 500.0))
 def test_a_sequence_is_tightest_where_it_was_asked_to_be(tight: float) -> None:
     others = min(
-        reach_at_any_time(progress_of(tight, tight=tight * scale), 0.05) for scale in np.geomspace(0.2, 5.0, 41)
+        reach_at_any_time(sequence_progress(tight, tight=tight * scale), 0.05) for scale in np.geomspace(0.2, 5.0, 41)
     )
-    assert reach_at_any_time(progress_of(tight, tight=tight), 0.05) <= others + 1e-9
+    assert reach_at_any_time(sequence_progress(tight, tight=tight), 0.05) <= others + 1e-9
 
 
 @settings(deadline=None)
@@ -69,16 +75,16 @@ def test_starts_share_out_one_whole() -> None:
 
 def test_bets_are_one_on_average_and_near_the_half_normal_law() -> None:
     """A sum over bets instead of an integral over λ is as honest, and as sharp where alarms are decided."""
-    assert np.exp(LOG_WEIGHTS).sum() == pytest.approx(1.0, abs=1e-12)
+    assert np.exp(LOG_BET_WEIGHTS).sum() == pytest.approx(1.0, abs=1e-12)
     rng = np.random.default_rng(3)
     rounds, sizes = 120, np.full(120, 200.0)
     for drop in (0.0, 0.05, 0.1):
         steps = sizes * (drop + rng.standard_normal(rounds) / np.sqrt(200.0))
-        found, _ = evidence_since(steps, sizes, sizes)
+        found, _ = drift_evidence(steps, sizes, sizes)
         sums = np.concatenate([[0.0], np.cumsum(steps)])
         for last in range(rounds):
             spans = np.arange(last + 1, 0, -1.0)
-            each = log_evidence(sums[last + 1] - sums[: last + 1], 200.0 * spans, MIXTURE * 200.0)
+            each = log_evidence(sums[last + 1] - sums[: last + 1], 200.0 * spans, MIXTURE_ROUNDS * 200.0)
             exact = np.logaddexp.reduce(each + np.log(start_shares(last + 1)))
             if exact < 7.0:
                 assert found[last] == pytest.approx(exact, abs=0.1)
@@ -88,18 +94,18 @@ def test_evidence_goes_on_from_what_was_left() -> None:
     rng = np.random.default_rng(4)
     steps, sizes = rng.normal(0.0, 5.0, (3, 40)), rng.integers(0, 60, (3, 40)).astype(float)
     steps *= sizes > 0
-    whole, last = evidence_since(steps, sizes, sizes)
-    starts, parts = ChangeDetectorState.none((3,), len(STEPS)), []
+    whole, last = drift_evidence(steps, sizes, sizes)
+    starts, parts = ChangeDetectorState.empty((3,), len(BET_SCALES)), []
     for first in range(0, 40, 8):
         piece = slice(first, first + 8)
-        evidence, starts = evidence_since(steps[:, piece], sizes[:, piece], sizes[:, piece], starts)
+        evidence, starts = drift_evidence(steps[:, piece], sizes[:, piece], sizes[:, piece], starts)
         parts.append(evidence)
     assert np.concatenate(parts, axis=1).tolist() == whole.tolist()
-    assert starts.likely(LOG_WEIGHTS).tolist() == last.likely(LOG_WEIGHTS).tolist()
+    assert starts.likely_start(LOG_BET_WEIGHTS).tolist() == last.likely_start(LOG_BET_WEIGHTS).tolist()
 
 
 def test_what_never_varied_is_still_judged() -> None:
-    evidence, _ = evidence_since(np.full(30, 2.0), np.zeros(30), np.full(30, 200.0))
+    evidence, _ = drift_evidence(np.full(30, 2.0), np.zeros(30), np.full(30, 200.0))
     assert evidence[-1] > np.log(20)
 
 
@@ -108,13 +114,13 @@ def test_what_never_varied_is_still_judged() -> None:
 def test_how_a_first_round_happened_to_vary_blinds_nobody(first: float, scale: float) -> None:
     drift, variance = np.full(40, 2.0 * scale), np.full(40, scale**2)
     drift[0], variance[0] = 0.0, first * 1e-6 * scale**2
-    evidence, _ = evidence_since(drift, variance, np.full(40, 200.0))
+    evidence, _ = drift_evidence(drift, variance, np.full(40, 200.0))
     assert evidence[-1] > 30.0
 
 
 def test_few_units_are_not_asked_about() -> None:
     steps = np.full(3, 10.0)
-    early, _ = evidence_since(steps, np.ones(3), np.full(3, 40.0))
+    early, _ = drift_evidence(steps, np.ones(3), np.full(3, 40.0))
     assert np.isneginf(early[:2]).all()
     assert early[2] > np.log(20)
 
@@ -172,10 +178,10 @@ def test_a_noisy_control_tilts_the_logarithm_and_not_the_equation() -> None:
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
 def test_a_confidence_is_a_share(confidence: float) -> None:
     with pytest.raises(OptionError, match=r"write 0.95 for 95 %"):
-        chance_of_error(confidence)
+        error_per_claim(confidence)
 
 
 def test_claims_are_counted() -> None:
-    with pytest.raises(OptionError, match="at least one claim"):
-        chance_of_error(0.95, claims=0)
+    with pytest.raises(OptionError, match="claims must be at least 1"):
+        error_per_claim(0.95, claims=0)
     assert Interval(np.array(0.0), np.array(-2.0), np.array(-1.0)).below(0.0)

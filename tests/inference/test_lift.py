@@ -51,7 +51,7 @@ def test_candidates_blends_and_all_that_was_served() -> None:
     for (target, metric), lift in found.items():
         assert lift.relative.low <= truth[target] <= lift.relative.high, (target, metric)
         assert lift.rounds == 10
-    assert found["best", "watch_time"].absolute.told == "up"
+    assert found["best", "watch_time"].absolute.direction == "up"
     assert found["best", "like_rate"].control == pytest.approx(0.1, abs=0.005)
     assert str(found["best", "watch_time"]).startswith("best: watch_time rose by")
 
@@ -142,8 +142,8 @@ def test_candidate_that_came_late_is_compared_in_the_rounds_it_was_in() -> None:
     never = estimate_lifts(measured(3, missing=(0, 1, 2)), METRICS, [LiftTarget("best", shares={2: 1.0})])[0]
     assert never.rounds == 0
     assert np.isinf(never.absolute.high)
-    assert never.absolute.told == "unclear"
-    assert "cannot be told" in str(never)
+    assert never.absolute.direction == "unclear"
+    assert "does not differ clearly" in str(never)
 
 
 def test_history_by_round_and_all_together() -> None:
@@ -171,7 +171,7 @@ def test_what_a_round_measured_goes_in_as_it_is() -> None:
         build_moments(arm, 0, rng.random((300, 1)) + lift, (0,)) for arm, lift in (("control", 0.0), ("learner", 0.2))
     ]
     record = record_rounds([MeasuredRound(1, {("control", 0): 0.5, ("learner", 0): 0.5}, cells)])
-    assert estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0].absolute.told == "up"
+    assert estimate_lifts(record, {"watch_time": Quantity(0)}, [LiftTarget("learner")])[0].absolute.direction == "up"
 
 
 def test_what_was_never_served_is_named() -> None:
@@ -184,7 +184,7 @@ def test_what_was_never_served_is_named() -> None:
         record_rounds([])
     short = CellMoments("control", 0, 1, (1.0,), ((0.0,),))
     wide = CellMoments("learner", 0, 1, (1.0, 2.0), ((0.0, 0.0), (0.0, 0.0)))
-    with pytest.raises(MeasurementError, match="the same columns"):
+    with pytest.raises(MeasurementError, match="the same number of columns"):
         record_rounds([MeasuredRound(0, {}, [short, wide])])
     with pytest.raises(MeasurementError, match="finite"):
         record_rounds([MeasuredRound(0, {}, [CellMoments("control", 0, 1, (float("nan"),), ((0.0,),))])])

@@ -45,9 +45,9 @@ def test_nothing_to_find_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"control": 0.0}, "positive control"),
-        ({"deviation": -1.0}, "positive deviation"),
-        ({"control": 0.6, "treated": 0.6}, "more than all"),
+        ({"control": 0.0}, "control must be positive"),
+        ({"deviation": -1.0}, "deviation must be positive"),
+        ({"control": 0.6, "treated": 0.6}, "at most 1"),
         ({"correlation": 1.0}, "between -1 and 1"),
     ],
 )

@@ -9,7 +9,14 @@ from scipy.stats import multinomial
 
 from pasto.errors import MeasurementError
 from pasto.inference.round_data import WHOLE_ARM, CellMoments, MeasuredRound, record_rounds
-from pasto.inference.sample_ratio import ALARM, ARM_LEFT, ARM_LEFT_WEIGHTS, arm_groups, check_sample_ratio, imbalance
+from pasto.inference.sample_ratio import (
+    ARM_REMAINING_SHARES,
+    ARM_REMAINING_WEIGHTS,
+    MAX_FALSE_ALARM_RATE,
+    arm_groups,
+    check_sample_ratio,
+    imbalance_evidence,
+)
 from pasto.report.records import LateEvents, QualityReport, RejectedEvents, SuspectCell
 from pasto.report.sections import quality_section
 from pasto.report.summary import summary_paragraph
@@ -34,7 +41,7 @@ def test_evidence_is_one_on_average_over_every_outcome(groups: NDArray[np.bool_]
         after = (np.array(one) + 1.0) / (total + 3.0)
         for two in outcomes:
             chance = multinomial.pmf(one, total, first) * multinomial.pmf(two, total, after)
-            evidence, _ = imbalance(np.array([one, two], dtype=float), np.stack([first, after]), groups)
+            evidence, _ = imbalance_evidence(np.array([one, two], dtype=float), np.stack([first, after]), groups)
             average += chance * float(np.exp(evidence[-1]))
     assert average == pytest.approx(1.0, abs=1e-9)
 
@@ -61,7 +68,7 @@ def rounds_with(loss: dict[int, float], rounds: int = 20) -> list[MeasuredRound]
 def test_a_healthy_study_is_left_alone() -> None:
     found = check_sample_ratio(record_rounds(rounds_with({})))
     assert not found.alarm
-    assert (found.suspect, found.round, found.left) == (None, None, None)
+    assert (found.suspect, found.round, found.remaining_share) == (None, None, None)
     assert found.p_value > 0.01
     assert sum(found.expected.values()) == pytest.approx(sum(found.observed.values()))
 
@@ -71,14 +78,14 @@ def test_losses_are_found_and_named(left: float) -> None:
     found = check_sample_ratio(record_rounds(rounds_with({2: left})))
     assert found.alarm
     assert found.suspect == ("learner", 2)
-    assert found.left == pytest.approx(left, abs=0.03)
+    assert found.remaining_share == pytest.approx(left, abs=0.03)
     assert found.round is not None
 
 
 def test_the_weights_of_the_alternatives_are_a_distribution() -> None:
-    assert ARM_LEFT.shape == ARM_LEFT_WEIGHTS.shape
-    assert ARM_LEFT_WEIGHTS.sum() == pytest.approx(1.0)
-    assert ALARM == 4e-3
+    assert ARM_REMAINING_SHARES.shape == ARM_REMAINING_WEIGHTS.shape
+    assert ARM_REMAINING_WEIGHTS.sum() == pytest.approx(1.0)
+    assert MAX_FALSE_ALARM_RATE == 4e-3
 
 
 @pytest.mark.parametrize(("left", "rounds"), [(0.95, 40), (0.9, 20), (0.5, 2), (0.0, 2)])
@@ -86,11 +93,13 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
     found = check_sample_ratio(record_rounds(rounds_with(dict.fromkeys(range(4), left), rounds)))
     assert found.alarm
     assert found.suspect == ("learner", WHOLE_ARM)
-    assert found.left == pytest.approx(left, abs=0.015)
+    assert found.remaining_share == pytest.approx(left, abs=0.015)
     claim = summary_paragraph([], balance=found, names=["a", "b", "c", "d"])
-    assert claim.startswith(f"Nothing can be claimed: of the units of the arm learner, {found.left:.0%} arrived")
+    assert claim.startswith(
+        f"Nothing can be claimed: of the units of the arm learner, {found.remaining_share:.0%} arrived"
+    )
     ratio = sample_ratio_report(found, ["a", "b", "c", "d"])
-    assert ratio.suspect == SuspectCell("learner", None, found.left)
+    assert ratio.suspect == SuspectCell("learner", None, found.remaining_share)
     quality = QualityReport(1, 1, LateEvents(0, 0.0), {}, 0, 0, RejectedEvents(), 0, (), 0, sample_ratio=ratio)
     rows = quality_section(quality).rows
     (said,) = [row[1] for row in rows if row[0] == "sample ratio"]
@@ -124,7 +133,7 @@ def test_a_confirmation_names_the_arm_that_differs(
     found = check_sample_ratio(record_rounds([confirmed(loss)]))
     assert found.alarm
     assert found.suspect == suspect
-    assert found.left == pytest.approx(left, abs=0.015)
+    assert found.remaining_share == pytest.approx(left, abs=0.015)
     assert not check_sample_ratio(record_rounds([confirmed({})])).alarm
 
 
@@ -139,7 +148,7 @@ def test_a_round_in_which_only_the_arm_was_served_says_nothing_of_it() -> None:
     groups = arm_groups([("control", 0), ("learner", 0), ("learner", 1)])
     shares = np.array([[0.1, 0.4, 0.5], [0.0, 0.4, 0.6]])
     counts = np.array([[100.0, 400.0, 500.0], [0.0, 4_000.0, 6_000.0]])
-    evidence, _ = imbalance(counts, shares, groups)
+    evidence, _ = imbalance_evidence(counts, shares, groups)
     assert evidence[1] <= evidence[0] < 0.0
 
 
@@ -173,4 +182,4 @@ def test_a_unit_where_none_could_be_is_red_at_once() -> None:
 
 def test_shapes_must_agree() -> None:
     with pytest.raises(MeasurementError, match="same shape"):
-        imbalance(np.zeros((2, 3)), np.zeros((2, 4)))
+        imbalance_evidence(np.zeros((2, 3)), np.zeros((2, 4)))

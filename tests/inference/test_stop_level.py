@@ -105,7 +105,7 @@ def test_days_are_counted_in_seconds() -> None:
 
 def test_without_a_control_a_floor_against_it_is_refused() -> None:
     alone = swinging(1.0, rounds=2, units=(500,))
-    with pytest.raises(MeasurementError, match="judged against the control; the study has no control"):
+    with pytest.raises(MeasurementError, match="judged against the control, but the study has no control"):
         gather_evidence(alone, StopLevel("likes", Quantity(0), 9.5, basis="control"), 0, None)
 
 
@@ -145,7 +145,7 @@ def test_rounds_put_together_have_the_moments_of_all_their_units(seed: int, size
         apart = rows - mean
         cells = CellStatistics(np.full((1, 1), float(len(rows))), mean[None, None], (apart.T @ apart)[None, None])
         added = RoundSum.of_round(cells, np.ones((1, 1, 2, 2)), 0, number, 60.0)
-        total = added if total is None else total.joined(added)
+        total = added if total is None else total.join(added)
     assert total is not None
     rows = np.concatenate(drawn)
     assert (float(total.units), total.seconds, total.first_round) == (len(rows), 60.0 * len(sizes), 0)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pasto.errors import StudyFileError
 from pasto.metrics import Column, Condition, parse_metrics
-from pasto.metrics.parsing import COLUMN_FIELDS, METRIC_FIELDS, metric_document
+from pasto.metrics.fields import METRIC_FIELDS, RATIO_FIELDS
+from pasto.metrics.parsing import metric_document
 
 
 def parse(**fields: Any) -> Column:
@@ -86,7 +87,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"m": {}}, "metrics.m.event", "is missing"),
     ({"m": {"event": "e", "window": "soon"}}, "metrics.m.window", "must be a duration from 1s"),
     ({"m": {"event": "e", "window": 0}}, "metrics.m.window", "must be a duration from 1s"),
-    ({"m": {"ratio": [{"event": "e"}, {"event": "f"}], "window": 9}}, "metrics.m.window", "stands beside ratio"),
+    ({"m": {"ratio": [{"event": "e"}, {"event": "f"}], "window": 9}}, "metrics.m.window", "cannot be given with ratio"),
     ({"m": {"event": "e", "covariate": "long"}}, "metrics.m.covariate.lookback", "must be a duration"),
     ({"m": {"event": "e", "covariate": {}}}, "metrics.m.covariate.lookback", "is missing; say how far back"),
     ({"m": {"event": "e", "covariate": {"lookback": "1d", "back": 1}}}, "metrics.m.covariate.back", "is no field"),
@@ -98,7 +99,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (
         {"m": {"event": "e", "covariate": {"lookback": "1d", "metric": 3}}},
         "metrics.m.covariate.metric",
-        "the name of a",
+        "must be text",
     ),
     ({"m": {"event": "e", "covariate": {"lookback": "1d", "cap": 0}}}, "metrics.m.covariate.cap", "above 0"),
     (
@@ -212,4 +213,4 @@ def test_definitions_survive_being_written_down(document: Any) -> None:
 
 
 def test_every_field_is_one_a_column_or_a_metric_has() -> None:
-    assert set(COLUMN_FIELDS) < set(METRIC_FIELDS)
+    assert set(RATIO_FIELDS.names("metrics.NAME.ratio")) < set(METRIC_FIELDS.names("metrics.NAME"))

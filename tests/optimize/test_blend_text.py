@@ -43,14 +43,14 @@ def test_f_carries_the_name_of_the_goal() -> None:
 
 def test_a_better_single_candidate_that_is_not_certified_says_so() -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0), error=1.0)
-    assert blend.single == 2
-    assert blend.single_value is not None
-    assert blend.single_value > blend.value
+    assert blend.best_single == 2
+    assert blend.best_single_value is not None
+    assert blend.best_single_value > blend.value
     assert blend.certificate is not None
     assert blend.certificate.certified
-    assert blend.single_certified is False
-    (held,) = blend.single_holds.values()
-    told = f"f(x) = {blend.single_value:.6g}, not certified: y holds with {held:.1%}, and 95.0% is asked for"
+    assert blend.best_single_certified is False
+    (held,) = blend.best_single_holds.values()
+    told = f"f(x) = {blend.best_single_value:.6g}, not certified: y holds with {held:.1%}, and 95.0% is asked for"
     assert str(blend).endswith(f"\nbest single w=2: {told}")
     assert 0.5 < held < 0.95
 
@@ -64,7 +64,7 @@ def test_where_nothing_is_certified_both_are_named() -> None:
 
 def test_nothing_is_said_of_a_single_candidate_that_is_worse() -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0), error=0.01)
-    assert blend.single_certified is True
+    assert blend.best_single_certified is True
     assert "certified" not in str(blend)
 
 
@@ -73,7 +73,7 @@ def test_advice_never_ships_a_single_candidate_that_is_not_certified() -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0), truth=near, error=0.02, rounds=12)
     assert len(blend.support) == 2
     assert blend.outlook is not None
-    assert blend.single_certified is False
+    assert blend.best_single_certified is False
     assert "ship w=2" not in blend.outlook.advice
 
 
@@ -81,14 +81,14 @@ def test_a_retired_candidate_is_not_the_best_single_one() -> None:
     study = pasto.Study([{"w": 0}, {"w": 1}, {"w": 2}], pasto.maximize("x"), seed=2)
     assignments = study.ask(parallel=30)
     study.tell(assignments, [[TRUTH[0, a.candidate]] for a in assignments], standard_errors=np.full((30, 1), 0.1))
-    assert study.blend().single == 2
+    assert study.blend().best_single == 2
     study.retire(2)
-    assert study.blend().single == 1
+    assert study.blend().best_single == 1
 
 
-@pytest.mark.parametrize("learner", ["pasto", "scgd"])
+@pytest.mark.parametrize("learner", ["algorithm1", "scgd"])
 def test_answers_without_a_certificate_say_nothing_of_it(learner: str) -> None:
     blend = learned(pasto.maximize("x").keep("y", at_least=0, penalty=5.0), learner=learner)
-    assert blend.single_certified is None
+    assert blend.best_single_certified is None
     assert "certified" not in str(blend)
     assert "f(x) = " in str(blend)

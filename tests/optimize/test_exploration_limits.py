@@ -40,7 +40,7 @@ def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float
         np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)])
     )
     shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    limits = ExplorationLimits(budget={"y": budget})
+    limits = ExplorationLimits(loss_budget={"y": budget})
     mixed = limit_to_budget(shares, [home], ShareBounds(form, belief, np.zeros(1), None, limits))
     return mixed, lower_bounds(form, belief, mixed, np.zeros(1), None, 1.6448536), budget
 
@@ -61,7 +61,7 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
     belief = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
-    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(budget={"y": 0.1}))
+    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.1}))
     mixed = limit_to_budget(np.array([0.0, 1.0]), [home], bounds)
     assert_allclose(mixed, home, atol=1e-5)
 
@@ -69,7 +69,7 @@ def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
 def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
     form = pasto.maximize("x").keep("y", at_least=0).form()
     belief = IndependentPosterior(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
-    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(budget={"y": 0.0}))
+    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.0}))
     assert_allclose(bounds.ballast(), [0.0, 0.0, 1.0])
     mixed = limit_to_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
     assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
@@ -87,7 +87,14 @@ def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"confidence": 0.4}, {"confidence": 1.0}, {"cap": 0.0}, {"cap": 1.5}, {"entry": -0.1}, {"budget": {"y": -1.0}}],
+    [
+        {"confidence": 0.4},
+        {"confidence": 1.0},
+        {"max_share": 0.0},
+        {"max_share": 1.5},
+        {"new_candidate_share": -0.1},
+        {"loss_budget": {"y": -1.0}},
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(OptionError):

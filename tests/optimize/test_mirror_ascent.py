@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 import pasto
 from pasto.errors import ObjectiveError, OptionError, StateError, UnsupportedError
 from pasto.estimate import Sample, add_samples
-from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult, Scgd, learner
+from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult, Scgd, make_learner
 from pasto.optimize.learners.mirror_ascent import Schedule, constant
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
@@ -91,7 +91,7 @@ def test_scgd_is_the_printed_one() -> None:
         assert_allclose(np.exp(state.log_weights), weights / weights.max(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("learns", [Algorithm1(step=0.02), Scgd(step=0.02)], ids=["pasto", "scgd"])
+@pytest.mark.parametrize("learns", [Algorithm1(step=0.02), Scgd(step=0.02)], ids=["algorithm1", "scgd"])
 def test_many_runs_at_once_are_each_run_alone(learns: Algorithm1 | Scgd) -> None:
     rng = np.random.default_rng(1)
     batch: Any = learns.start(PROBLEM, runs=(4,))
@@ -139,13 +139,13 @@ def test_percentages_wait_for_the_baseline_and_then_push_away_from_a_breach() ->
     assert state.log_weights[0] > state.log_weights[1]
 
 
-@pytest.mark.parametrize("name", ["pasto", "scgd"])
+@pytest.mark.parametrize("name", ["algorithm1", "scgd"])
 def test_hard_guardrails_are_refused_with_the_cure(name: str) -> None:
     with pytest.raises(UnsupportedError, match="penalty="):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), learner=name)
 
 
-@pytest.mark.parametrize("name", ["pasto", "scgd"])
+@pytest.mark.parametrize("name", ["algorithm1", "scgd"])
 def test_a_ratio_goal_is_refused_with_the_cure(name: str) -> None:
     with pytest.raises(UnsupportedError, match=r"pasto\.solve"):
         pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize(pasto.ratio("n", "d")), learner=name)
@@ -175,11 +175,11 @@ def test_settings_survive_being_saved() -> None:
 
 
 def test_learners_go_by_name() -> None:
-    assert learner("scgd") == Scgd()
+    assert make_learner("scgd") == Scgd()
     ready: Learner[Any] = Algorithm1(step=1.0)
-    assert learner(ready) is ready
-    with pytest.raises(OptionError, match="'pasto', 'scgd'"):
-        learner("sgd")
+    assert make_learner(ready) is ready
+    with pytest.raises(OptionError, match="'algorithm1', 'scgd'"):
+        make_learner("sgd")
 
 
 def test_a_schedule_is_the_printed_one_and_refuses_negatives() -> None:

@@ -20,7 +20,7 @@ def test_the_two_arm_story() -> None:
     assert blend.probabilities == (0.5, 0.5)
     assert (blend.value, blend.metrics, blend.prices) == (1.0, {"x": 1.0, "y": 0.0}, {"y": 0.5})
     assert (blend.support, blend.names, blend.feasible) == ((0, 1), ("bold", "safe"), True)
-    assert (blend.single, blend.single_value) == (1, 0.0)
+    assert (blend.best_single, blend.best_single_value) == (1, 0.0)
     assert (blend.gain.candidate, blend.gain.value, blend.gain.goal, blend.gain.violations) == (1, 1.0, 1.0, {})
     assert (blend.shortfalls, blend.lifts) == ({}, {})
 
@@ -122,7 +122,7 @@ def test_where_no_single_candidate_is_feasible_the_gain_is_told_otherwise() -> N
     )
     truth = {"watch": [5, 7], "likes": [2, 4], "shares": [4.5, 2], "ads": [1, 1]}
     blend = solve(truth, objective)
-    assert (blend.single, blend.single_value, blend.gain.value) == (None, None, None)
+    assert (blend.best_single, blend.best_single_value, blend.gain.value) == (None, None, None)
     assert (blend.gain.candidate, blend.gain.violations) == (1, {"shares": 1.0})
     assert blend.gain.goal == pytest.approx(blend.metrics["watch"] - 7)
     assert blend.feasible
@@ -152,7 +152,7 @@ def test_lower_is_better() -> None:
 
 def test_one_candidate_is_the_answer() -> None:
     blend = solve({"x": [2], "y": [1]}, KEEP_Y)
-    assert (blend.probabilities, blend.gain.value, blend.single) == ((1.0,), 0.0, 0)
+    assert (blend.probabilities, blend.gain.value, blend.best_single) == ((1.0,), 0.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_one_candidate_is_the_answer() -> None:
         ([1, 2], KEEP_Y, {}, r"got shape \(2,\)"),
         ([[1, 2], [3]], KEEP_Y, {}, "equal rows"),
         (np.zeros((2, 0)), KEEP_Y, {}, "no candidates"),
-        (TWO_ARMS, KEEP_Y, {"names": ["a"]}, "1 names for the truth's 2 candidates"),
+        (TWO_ARMS, KEEP_Y, {"names": ["a"]}, "1 names for the 2 candidates of means"),
         (TWO_ARMS, KEEP_Y, {"names": ["a", "a"]}, "'a' twice"),
         ({"n": [1, 1], "d": [1, 0]}, maximize(ratio("n", "d")), {}, "'n/d' divides by 'd'.*it is 0 for candidate '1'"),
         (

@@ -116,7 +116,7 @@ def verdict(case: Case) -> tuple[Any, ...]:
     means, objective, baseline = case
     blend = pasto.solve(objective.by_metric(means), objective, baseline=baseline)
     names = tuple(blend.shortfalls), blend.gain.candidate, tuple(blend.gain.violations)
-    return blend.feasible, blend.support, signs(case, blend), blend.single, names
+    return blend.feasible, blend.support, signs(case, blend), blend.best_single, names
 
 
 @pytest.mark.parametrize("kind", [plain, percent, rates, fair, worst])
@@ -137,7 +137,7 @@ def test_a_guardrail_missed_by_a_few_percent_is_infeasible_in_every_unit(unit: f
     blend = pasto.solve({"x": [2.0, 0.0], "y": [-2.0 * unit, (1.0 - part) * unit]}, objective)
     assert not blend.feasible
     assert blend.shortfalls == pytest.approx({"y": part * unit}, rel=1e-6)
-    assert (blend.single, blend.gain.candidate, blend.support) == (None, 1, (1,))
+    assert (blend.best_single, blend.gain.candidate, blend.support) == (None, 1, (1,))
     assert blend.gain.violations == pytest.approx({"y": part * unit}, rel=1e-6)
 
 
@@ -223,7 +223,7 @@ def test_what_is_known_exactly_holds_or_not_in_every_unit(unit: float) -> None:
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
 def test_a_budget_is_kept_or_not_in_every_unit(unit: float) -> None:
     belief = IndependentPosterior(np.array([[0.0, 2.0], [0.0, -2.0 * unit]]), np.zeros((2, 2, 2)))
-    limits = ExplorationLimits(budget={"y": 0.2 * unit})
+    limits = ExplorationLimits(loss_budget={"y": 0.2 * unit})
     bounds = ShareBounds(KEPT.form(), belief, np.zeros(1), 0, limits)
     assert bounds.holds(np.array([0.9, 0.1]))
     assert not bounds.holds(np.array([0.89, 0.11]))
@@ -242,7 +242,7 @@ def test_a_study_certifies_the_same_blend_in_every_unit(unit: float, errors: boo
             assignments = study.ask(10)
             chosen = [assignment.candidate for assignment in assignments]
             metrics = truth.T[chosen] + 0.5 * rng.standard_normal((10, 2))
-            study.tell(assignments, metrics * units, errors=np.full((10, 2), 0.5) * units if errors else None)
+            study.tell(assignments, metrics * units, standard_errors=np.full((10, 2), 0.5) * units if errors else None)
         return study.blend()
 
     one, other = learned(np.ones(2)), learned(np.array([1.0, unit]))

@@ -167,7 +167,7 @@ def connect(service: FakeService, clock: Clock) -> Iterator[Callable[..., Client
             }
             client = stack.enter_context(Client("http://rehearsal", **(settings | options)))
             if ready:
-                client.ready()
+                client.wait_until_ready()
             return client
 
         yield make

@@ -33,7 +33,7 @@ def cold_start(folder: Path, **options: Any) -> Client:
     client = Client(
         "http://x", study="feed", cache=folder, background=False, transport=service, baseline={"weight": -1}, **options
     )
-    client.ready()
+    client.wait_until_ready()
     return client
 
 
@@ -41,7 +41,7 @@ def cold_start(folder: Path, **options: Any) -> Client:
 def left_behind(tmp_path: Path, policy: Make) -> Path:
     """The folder of a client that ended well."""
     with Client("http://x", study="feed", cache=tmp_path, background=False, transport=FakeService(policy(3))) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
     return tmp_path
 
 
@@ -73,7 +73,7 @@ def test_each_address_and_study_has_its_own_file(tmp_path: Path) -> None:
 def test_by_default_it_is_in_the_users_cache(tmp_path: Path, policy: Make) -> None:
     for cache in (True, None, False):
         with Client("http://x", study="feed", cache=cache, background=False, transport=FakeService(policy())) as client:
-            assert client.ready()
+            assert client.wait_until_ready()
     only(tmp_path / "user-cache" / "pasto")
 
 
@@ -85,7 +85,7 @@ def test_without_a_home_it_goes_without(monkeypatch: pytest.MonkeyPatch, policy:
 
     monkeypatch.setattr(Path, "home", homeless)
     with Client("http://x", study="feed", background=False, transport=FakeService(policy())) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, policy: Make) -> None:
@@ -93,7 +93,7 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, po
     with Client(
         "http://x", study="feed", cache=tmp_path / "file", background=False, transport=FakeService(policy())
     ) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
         assert "cannot be kept on disk" in client.status()["last_error"]
 
 
@@ -166,7 +166,7 @@ def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make
     service = FakeService(policy(4))
     with Client("http://x", study="feed", cache=left_behind, background=False, transport=service) as client:
         assert client.assign("ann").version == 3
-        assert client.ready()
+        assert client.wait_until_ready()
         assert client.assign("ann").version == 4
     with cold_start(left_behind) as client:
         assert client.assign("ann").version == 4
@@ -175,20 +175,20 @@ def test_a_newer_policy_replaces_the_one_on_disk(left_behind: Path, policy: Make
 def test_confirmations_are_written_now_and_then(tmp_path: Path, policy: Make) -> None:
     file, service = tmp_path / "policy", FakeService(policy())
     wall = [1e9]
-    refresher = PolicyPoller(
+    poller = PolicyPoller(
         PolicyHolder("feed", lambda: wall[0], 10),
         service,
         "http://x",
         {},
         ErrorLog(),
-        refresh=20,
+        poll_interval=20,
         file=file,
         clock=lambda: wall[0],
         wall=lambda: wall[0],
     )
     writes = set()
     for _ in range(1000):
-        refresher.step()
+        poller.step()
         writes.add(load_policy(file).contact)
         wall[0] += 20
     assert 4 <= len(writes) <= 6
@@ -251,7 +251,7 @@ def test_ready_means_the_services_own_word_and_not_only_what_is_on_disk(left_beh
         return newer(request)
 
     with Client("http://x", study="feed", cache=left_behind, transport=late) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
         assert client.assign("user 7").version == 4
 
 
@@ -259,5 +259,5 @@ def test_in_an_outage_ready_goes_by_what_is_on_disk(left_behind: Path) -> None:
     gone = FakeService()
     gone.fault = lambda request: Response(503)
     with Client("http://x", study="feed", cache=left_behind, transport=gone) as client:
-        assert client.ready(0.1)
+        assert client.wait_until_ready(0.1)
         assert client.assign("user 7").version == 3

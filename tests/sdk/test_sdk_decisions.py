@@ -57,7 +57,7 @@ def test_a_unit_is_exposed_once_a_version(connect: Connect, service: FakeService
     assert [event["unit"] for event in service.exposures] == ["ann"]
     assert client.status()["repeated"] == 4
     service.publish(policy(2))
-    assert client.ready()
+    assert client.wait_until_ready()
     client.assign("ann")
     client.assign("ann")
     assert client.flush()
@@ -163,7 +163,7 @@ def test_what_is_tracked_is_credited_to_what_was_served(connect: Connect, servic
     client.track("ann", "like")
     client.track("stranger", "like")
     service.publish(policy(2))
-    assert client.ready()
+    assert client.wait_until_ready()
     first.track("watch", seconds=31.2, full=True, source="feed", unit="mine", event="e")
     client.track("ann", "share")
     assert client.flush()
@@ -227,7 +227,7 @@ def test_after_its_end_a_client_serves_the_baseline(connect: Connect, service: F
         assert (decision.name, decision.reason) == ("c0", "DEFAULT")
         decision.track("like")
     client.track("ann", "like")
-    assert not client.ready()
+    assert not client.wait_until_ready()
     assert not client.flush()
     assert len(service.exposures) == 1
     assert service.metrics == []
@@ -247,14 +247,14 @@ def test_a_stale_policy_is_not_drawn_from(connect: Connect, service: FakeService
     assert client.flush()
     assert all(event["fallback"] for event in service.exposures[50:])
     assert len(service.exposures) == 101
-    assert client.ready()
+    assert client.wait_until_ready()
     assert {unit: client.assign(unit).name for unit in units} == drawn
 
 
 def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: FakeService, policy: Make) -> None:
     shares = (0.3, 0.4, 0.15, 0.001, 0.05)
     service.publish(policy(7, shares=shares))
-    client = connect(remember=10, buffer=1000)
+    client = connect(decision_cache_size=10, max_buffered_events=1000)
     decisions = 100_000
     counts: Counter[tuple[str, str]] = Counter()
     claimed = {}
@@ -271,13 +271,13 @@ def test_the_propensity_logged_is_the_one_executed(connect: Connect, service: Fa
 def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> None:
     service = FakeService(policy())
     with Client("http://x", study="feed", cache=None, background=False, transport=service) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
         done = threading.Event()
 
         def change() -> None:
             for version in range(2, 60):
                 service.publish(policy(version))
-                client.ready()
+                client.wait_until_ready()
                 before = len(seen)
                 while len(seen) == before:  # a busy machine may not have let the other thread decide yet
                     sleep(0.0)
@@ -302,15 +302,16 @@ def test_a_change_of_policy_in_mid_flight_mislabels_nothing(policy: Make) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "127.0.0.1:8300"}, "address looks like"),
-        ({"url": "http://key@host"}, "address looks like"),
-        ({"study": ""}, "study="),
-        ({"key": "a\nb: c"}, "key="),
-        ({"key": ""}, "key="),
-        ({"refresh": 0}, "refresh="),
-        ({"flush": float("nan")}, "flush="),
-        ({"buffer": 0}, "buffer="),
-        ({"remember": True}, "remember="),
+        ({"url": "127.0.0.1:8300"}, "address such as"),
+        ({"url": "http://key@host"}, "address such as"),
+        ({"study": ""}, "study must"),
+        ({"refresh": 5}, "now called poll_interval"),
+        ({"api_key": "a\nb: c"}, "api_key must"),
+        ({"api_key": ""}, "api_key must"),
+        ({"poll_interval": 0}, "poll_interval must"),
+        ({"flush_interval": float("nan")}, "flush_interval must"),
+        ({"max_buffered_events": 0}, "max_buffered_events must"),
+        ({"decision_cache_size": True}, "decision_cache_size must"),
     ],
 )
 def test_a_client_that_cannot_work_is_refused_at_once(options: dict[str, Any], message: str) -> None:
@@ -320,7 +321,7 @@ def test_a_client_that_cannot_work_is_refused_at_once(options: dict[str, Any], m
 
 
 def test_the_key_goes_with_every_request_and_nowhere_else(connect: Connect, service: FakeService) -> None:
-    client = connect(key="pasto_ab_secret")
+    client = connect(api_key="pasto_ab_secret")
     client.assign("ann")
     assert client.flush()
     assert {request.headers["Authorization"] for request in service.requests} == {"Bearer pasto_ab_secret"}

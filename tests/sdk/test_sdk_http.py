@@ -71,8 +71,8 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 def test_the_whole_way_over_a_real_port(server: Server, policy: Make, tmp_path: Path) -> None:
     service = server.service
-    with Client(server.url, study="feed", key="pasto_a_b", cache=tmp_path, flush=0.05) as client:
-        assert client.ready(60)
+    with Client(server.url, study="feed", api_key="pasto_a_b", cache=tmp_path, flush_interval=0.05) as client:
+        assert client.wait_until_ready(60)
         for place in range(2500):
             client.assign(f"unit {place}").track("watch", seconds=1.5)
         assert client.flush(60)
@@ -93,8 +93,8 @@ def test_the_whole_way_over_a_real_port(server: Server, policy: Make, tmp_path: 
 
 def test_leaving_sends_what_is_left_and_wakes_whoever_waits(server: Server) -> None:
     others = set(threading.enumerate())  # tests before this one may have left a thread that is about to end
-    client = Client(server.url, study="feed", cache=None, refresh=60, flush=60)
-    assert client.ready(60)
+    client = Client(server.url, study="feed", cache=None, poll_interval=60, flush_interval=60)
+    assert client.wait_until_ready(60)
     assert until(lambda: server.waiting > 0)
     client.assign("ann")
     assert client.close(60)
@@ -104,8 +104,8 @@ def test_leaving_sends_what_is_left_and_wakes_whoever_waits(server: Server) -> N
 
 
 def test_an_ordinary_close_reports_no_error(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    client = Client(server.url, study="feed", cache=None, refresh=60, flush=60)
-    assert client.ready(60)
+    client = Client(server.url, study="feed", cache=None, poll_interval=60, flush_interval=60)
+    assert client.wait_until_ready(60)
     assert until(lambda: server.waiting > 0)
     assert client.close(60)
     assert (client.status()["errors"], client.status()["last_error"], caplog.messages) == (0, None, [])
@@ -201,7 +201,7 @@ def test_nobody_there_is_an_error_and_nothing_else() -> None:
         held.bind(("127.0.0.1", 0))  # held, so that nobody else can listen there; without `listen` it refuses
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
         with Client(url, study="feed", cache=None, baseline={"weight": 1}) as client:
-            assert not client.ready(0.2)
+            assert not client.wait_until_ready(0.2)
             assert dict(client.assign("ann").values) == {"weight": 1}
             assert not client.flush(0.1)
             assert until(lambda: "ConnectionRefusedError" in str(client.status()["last_error"]))

@@ -47,10 +47,10 @@ import os, sys
 import pasto_sdk.client
 from pasto.sdk import Client
 
-pasto_sdk.client.AT_EXIT = 60.0
+pasto_sdk.client.EXIT_TIMEOUT_SECONDS = 60.0
 url, workers = sys.argv[1], int(sys.argv[2])
-client = Client(url, study="feed", cache=None, flush=0.05)
-assert client.ready(60)
+client = Client(url, study="feed", cache=None, flush_interval=0.05)
+assert client.wait_until_ready(60)
 for place in range(100):
     client.assign(f"parent {place}")
 children = []
@@ -95,8 +95,8 @@ import os, sys, threading, time
 from pasto.sdk import Client
 
 url = sys.argv[1]
-client = Client(url, study="feed", cache=None, flush=0.01)
-assert client.ready(60)
+client = Client(url, study="feed", cache=None, flush_interval=0.01)
+assert client.wait_until_ready(60)
 stop = threading.Event()
 
 def busy(worker):
@@ -134,9 +134,9 @@ import signal, sys, time
 import pasto_sdk.client
 from pasto.sdk import Client
 
-pasto_sdk.client.AT_EXIT = 60.0
-client = Client(sys.argv[1], study="feed", cache=None, flush=3600)
-assert client.ready(60)
+pasto_sdk.client.EXIT_TIMEOUT_SECONDS = 60.0
+client = Client(sys.argv[1], study="feed", cache=None, flush_interval=3600)
+assert client.wait_until_ready(60)
 client.assign("ann").track("like")
 if sys.argv[2] == "SIGTERM":
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -169,7 +169,8 @@ def test_a_signal_handler_may_use_the_client_in_the_middle_of_it(service: FakeSe
 import signal
 from pasto.sdk import Client, FakeService
 
-client = Client("http://x", study="feed", cache=None, background=False, transport=FakeService(), buffer=10**6)
+service = FakeService()
+client = Client("http://x", study="feed", cache=None, background=False, transport=service, max_buffered_events=10**6)
 count = 0
 
 def handle(number, frame):
@@ -204,8 +205,8 @@ def test_no_thread_to_be_had_is_no_reason_to_stop(policy: Make, monkeypatch: pyt
         for place in range(100):
             assert client.assign(f"unit {place}").reason == "DEFAULT"
         assert client.status()["errors"] == 1
-    client._link._start_again = 0.0
+    client._background._start_again = 0.0
     client.assign("ann")
-    assert client.ready()
+    assert client.wait_until_ready()
     assert client.flush()
     assert client.close()

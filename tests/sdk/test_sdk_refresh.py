@@ -74,14 +74,14 @@ FAULTS = {
 class Drive:
     """A refresher on the test's clock, with the moments of its requests."""
 
-    def __init__(self, service: FakeService, clock: Clock, refresh: float = 20.0) -> None:
+    def __init__(self, service: FakeService, clock: Clock, poll_interval: float = 20.0) -> None:
         self.service, self.clock = service, clock
         self.moments: list[float] = []
         self.took: Callable[[Request], float] = lambda request: 0.0
         self.holder = PolicyHolder("feed", clock, 10)
-        self.journal = ErrorLog()
-        self.refresher = PolicyPoller(
-            self.holder, self._send, "http://x/policy", {}, self.journal, refresh=refresh, clock=clock
+        self.error_log = ErrorLog()
+        self.poller = PolicyPoller(
+            self.holder, self._send, "http://x/policy", {}, self.error_log, poll_interval=poll_interval, clock=clock
         )
 
     def _send(self, request: Request) -> Response:
@@ -90,7 +90,7 @@ class Drive:
         return self.service(request)
 
     def step(self) -> float:
-        delay = self.refresher.step()
+        delay = self.poller.step()
         self.clock.advance(delay)
         return delay
 
@@ -119,7 +119,7 @@ def test_ten_minutes_of_a_fault_change_nothing_and_end_with_it(
     for first, tenth in zip(drive.moments, drive.moments[10:], strict=False):
         assert tenth - first >= 10
     assert all(later - earlier >= 1 for earlier, later in zip(drive.moments, drive.moments[1:], strict=False))
-    assert drive.journal.errors == len(drive.moments)
+    assert drive.error_log.errors == len(drive.moments)
     service.fault = None
     service.publish(policy(2))
     end, back = clock() + CAP, clock()
@@ -147,7 +147,7 @@ def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
 
 def test_no_two_clients_wait_alike(service: FakeService, clock: Clock) -> None:
     service.fault = answers(503)
-    delays = {Drive(service, clock).refresher.step() for _ in range(20)}
+    delays = {Drive(service, clock).poller.step() for _ in range(20)}
     assert len(delays) == 20
     assert all(1 <= delay <= 2 for delay in delays)
 
@@ -157,15 +157,15 @@ def test_a_service_that_keeps_questions_open_is_asked_again_at_once(
 ) -> None:
     drive = Drive(service, clock)
     drive.took = lambda request: 20.0 if "wait=20" in request.url else 0.01
-    assert drive.refresher.step() <= 1
+    assert drive.poller.step() <= 1
     clock.advance(1)
     for _ in range(3):
-        assert drive.refresher.step() == 0
+        assert drive.poller.step() == 0
     assert all("wait=20" in request.url for request in service.requests[1:])
     assert all(request.timeout == 30 for request in service.requests[1:])
     service.publish(policy(2))
     drive.took = lambda request: 0.3
-    assert drive.refresher.step() == pytest.approx(0.7)
+    assert drive.poller.step() == pytest.approx(0.7)
     assert drive.version == 2
 
 
@@ -225,7 +225,7 @@ def test_a_late_copy_does_not_turn_the_policy_back(service: FakeService, clock: 
     assert drive.version == 5
     assert drive.holder.live.contact == contact
     assert len(drive.moments) - requests <= 60
-    assert "version 4 was offered and version 5 is held" in (drive.journal.last or "")
+    assert "version 4 was offered and version 5 is held" in (drive.error_log.last or "")
 
 
 def test_a_study_made_anew_is_told_by_its_age(service: FakeService, clock: Clock, policy: Make) -> None:
@@ -294,7 +294,7 @@ def test_a_policy_that_cannot_be_checked_is_not_taken(
     drive.run(60)
     assert drive.version == 1
     reason = "it was changed on its way" if change == "version" else "the answer cannot be checked"
-    assert reason in (drive.journal.last or "")
+    assert reason in (drive.error_log.last or "")
 
 
 def test_a_policy_of_an_older_service_is_checked_by_its_tag(service: FakeService, clock: Clock, policy: Make) -> None:
@@ -322,7 +322,7 @@ def test_nothing_changed_is_no_answer_where_nothing_is_known(service: FakeServic
     service.fault = answers(304)
     drive.run(60)
     assert drive.version == 0
-    assert "nothing is known here" in (drive.journal.last or "")
+    assert "nothing is known here" in (drive.error_log.last or "")
 
 
 def test_a_fault_is_logged_once(
@@ -331,7 +331,7 @@ def test_a_fault_is_logged_once(
     service.fault = answers(503)
     client = connect(ready=False)
     for _ in range(10):
-        assert not client.ready()
+        assert not client.wait_until_ready()
     assert [record.name for record in caplog.records] == ["pasto.sdk"]
     assert client.status()["errors"] == 10
 
@@ -339,5 +339,5 @@ def test_a_fault_is_logged_once(
 def test_without_threads_no_question_is_left_open(connect: Connect, service: FakeService) -> None:
     client = connect()
     for _ in range(5):
-        assert client.ready()
+        assert client.wait_until_ready()
     assert not any("wait" in request.url for request in service.requests)

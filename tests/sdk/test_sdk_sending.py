@@ -255,7 +255,7 @@ def test_one_event_that_the_service_cannot_read_does_not_hold_up_the_others(
 
 
 def test_when_the_buffer_is_full_the_oldest_goes_and_is_counted(connect: Connect, service: FakeService) -> None:
-    client = connect(buffer=100)
+    client = connect(max_buffered_events=100)
     service.fault = lambda request: Response(503)
     for place in range(250):
         client.assign(f"unit {place}")
@@ -298,7 +298,7 @@ def test_books_are_told_while_events_never_stop(connect: Connect, service: FakeS
     for minute in range(3):
         for place in range(3 * BATCH):
             client.assign(f"unit {minute} {place}")
-        client._link._sender.step()
+        client._background._sender.step()
         clock.advance(31)
     assert len([post for post in posts(service) if post[-1]["type"] == "exposure_counts"]) >= 2
     assert client.status()["buffered"] > 0
@@ -310,7 +310,7 @@ def test_versions_have_books_of_their_own_and_old_ones_are_put_away(
     client = connect()
     for version in range(2, 102):
         service.publish(policy(version))
-        assert client.ready()
+        assert client.wait_until_ready()
         client.assign("ann")
         client.assign(f"unit {version}")
         assert client.flush()
@@ -367,11 +367,11 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
         background=False,
         transport=service,
         clock=lambda: now[0],
-        buffer=buffer,
-        remember=5,
+        max_buffered_events=buffer,
+        decision_cache_size=5,
     )
     with client:
-        assert client.ready()
+        assert client.wait_until_ready()
         for place, step in enumerate(steps):
             if step == "assign":
                 client.assign(f"unit {place}")
@@ -402,7 +402,7 @@ def test_the_books_balance_whatever_happens(steps: list[str], buffer: int) -> No
 
 @pytest.mark.usefixtures("restless")
 def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: FakeService) -> None:
-    client = connect(buffer=3000, remember=100)
+    client = connect(max_buffered_events=3000, decision_cache_size=100)
     stop = threading.Event()
     decided: list[Counter[str]] = []
 
@@ -441,7 +441,7 @@ def test_thirty_two_threads_lose_and_double_nothing(connect: Connect, service: F
 def test_an_outage_of_ten_minutes_is_invisible(
     connect: Connect, service: FakeService, clock: Clock, policy: Make
 ) -> None:
-    client = connect(buffer=20_000)
+    client = connect(max_buffered_events=20_000)
     before = {f"unit {place}": client.assign(f"unit {place}").name for place in range(1000)}
     assert client.flush()
     service.fault = lambda request: Response(503)
@@ -451,8 +451,8 @@ def test_an_outage_of_ten_minutes_is_invisible(
         for place in range(100):
             decision = client.assign(f"unit {second} {place}")
             reasons[decision.reason] += 1
-        client._link._sender.step()
-        client._link._refresher.step() if second % 30 == 0 else None
+        client._background._sender.step()
+        client._background._poller.step() if second % 30 == 0 else None
         clock.advance(1)
     assert reasons == {"SPLIT": 60_000}
     assert len(service.requests) - requests <= 20 + 60
@@ -462,7 +462,7 @@ def test_an_outage_of_ten_minutes_is_invisible(
     service.publish(policy(2))
     clock.advance(30)
     assert client.flush(1000)
-    assert client.ready()
+    assert client.wait_until_ready()
     assert client.status()["version"] == 2
     arrived = len(service.exposures)
     assert 1000 + 20_000 <= arrived <= 1000 + 20_000 + BATCH

@@ -43,7 +43,7 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
     service = running.service
     with Client(running.url, study="feed", cache=tmp_path, baseline={"like_weight": 1, "share_weight": 1}) as client:
         client.assign("early")  # Before the first policy, most likely.
-        assert client.ready(60)
+        assert client.wait_until_ready(60)
         policy = service.board.current("feed")
         units = [f"unit {place}" for place in range(1500)] + ["zoë", "\N{SNOWMAN}"]
         for unit in units:
@@ -79,14 +79,14 @@ def test_the_service_takes_everything_the_client_says(running: ServiceProcess, t
 def test_a_study_that_is_not_there_yet_is_found_when_it_is(running: ServiceProcess) -> None:
     document = {**read_document(EXAMPLE, "yaml"), "name": "later"}
     with Client(running.url, study="later", cache=None, baseline={"like_weight": 9}) as client:
-        assert not client.ready(0.2)
+        assert not client.wait_until_ready(0.2)
         assert client.assign("ann").reason == "DEFAULT"
         assert until(lambda: "answered 404: there is no study 'later'" in str(client.status()["last_error"]))
         running.service.create(document, who="test")
         assert until(lambda: "'later' is a draft, so it serves no policy yet" in str(client.status()["last_error"]))
         assert "any more" not in client.status()["last_error"]
         running.service.change("later", "start", who="test")
-        assert client.ready(60)
+        assert client.wait_until_ready(60)
         assert client.assign("ann").reason == "SPLIT"
         assert client.flush(60)
         assert client.status()["rejected"] == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import pairwise, product
+from itertools import pairwise
 from threading import Event
 from typing import Any
 
@@ -14,9 +14,8 @@ from pasto.errors import LifecycleError, SolverError
 from pasto.service.reports.builder import ReportBuilder
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
-from pasto.service.study_file import spec as stated
 from pasto.store import open_store
-from pasto.study import study as kept
+from pasto.study import policy_history
 
 HOUR = 3600.0
 
@@ -40,7 +39,7 @@ def clocks() -> Clocks:
 @pytest.fixture
 def timed(clocks: Clocks, document: dict[str, Any]) -> Iterator[Service]:
     service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
-    service.create({**document, "learner": "pasto", "guardrails": []}, who="ann", seed=7)
+    service.create({**document, "learner": "algorithm1", "guardrails": []}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     yield service
     service.shutdown()
@@ -99,7 +98,7 @@ def test_a_clock_set_back_while_nobody_ran_does_not_stall(timed: Service, clocks
 def test_rounds_ripen_by_the_studys_own_time(clocks: Clocks, document: dict[str, Any]) -> None:
     service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
     service.create(
-        {**document, "rounds": {"every": "1h", "maturity": "2h"}, "learner": "pasto", "guardrails": []}, who="a"
+        {**document, "rounds": {"every": "1h", "maturity": "2h"}, "learner": "algorithm1", "guardrails": []}, who="a"
     )
     service.change("feed", "start", who="ann")
     scheduler = Scheduler(service)
@@ -136,7 +135,7 @@ def test_a_round_can_end_by_its_exposures(
 def test_one_studys_trouble_is_logged_and_holds_up_no_other(
     timed: Service, clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timed.create({**document, "name": "zebra", "learner": "pasto", "guardrails": []}, who="ann", seed=7)
+    timed.create({**document, "name": "zebra", "learner": "algorithm1", "guardrails": []}, who="ann", seed=7)
     timed.change("zebra", "start", who="ann")
     close, scheduler = timed.close_if_due, Scheduler(timed)
     tried: list[str] = []
@@ -210,11 +209,11 @@ def test_the_thread_starts_closes_and_stops(timed: Service, clocks: Clocks) -> N
 def test_rounds_by_exposures_that_come_fast_wait_for_the_oldest_and_lose_none(
     clocks: Clocks, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in product((kept, stated), ("KEPT", "KEPT_MOST")):
-        monkeypatch.setattr(module, name, 8)
+    for name in ("MIN_REMEMBERED_POLICIES", "MAX_REMEMBERED_POLICIES"):
+        monkeypatch.setattr(policy_history, name, 8)
     service = Service(open_store("memory:"), clock=lambda: clocks.wall, monotonic=lambda: clocks.steady)
     rounds = {"exposures": 20, "maturity": "1h"}
-    service.create({**document, "guardrails": [], "learner": "pasto", "rounds": rounds}, who="ann", seed=7)
+    service.create({**document, "guardrails": [], "learner": "algorithm1", "rounds": rounds}, who="ann", seed=7)
     service.change("feed", "start", who="ann")
     scheduler = Scheduler(service)
     for second in range(40):

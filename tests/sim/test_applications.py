@@ -81,10 +81,10 @@ def test_no_candidate_is_best_in_everything(truth: KnownMeans) -> None:
 
 def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: KnownMeans) -> None:
     best = truth.best()
-    assert best.single is not None
-    assert best.single != truth.application.baseline
+    assert best.best_single is not None
+    assert best.best_single != truth.application.baseline
     goal = next(iter(truth.application.measures))
-    ahead = truth.lift(goal, best.probabilities, truth.alone(best.single))
+    ahead = truth.lift(goal, best.probabilities, truth.alone(best.best_single))
     assert ahead.value - 5 * ahead.error > 0.12
 
 
@@ -98,7 +98,7 @@ def test_the_best_single_candidate_is_the_best_within_the_limits(truth: KnownMea
         for k in singles
         if all(limit.allows(truth.lift(name, truth.alone(k)).value) for name, limit in within.items())
     ]
-    assert truth.best().single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
+    assert truth.best().best_single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
 
 
 def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:

@@ -36,7 +36,7 @@ def test_without_drift_it_is_the_world_it_came_from() -> None:
     world = example_a()
     still = drift(world)
     np.testing.assert_array_equal(still.running(17), world.truth)
-    trace, again = (monte_carlo("pasto", one, runs=5, rounds=50, seed=2) for one in (world, still))
+    trace, again = (monte_carlo("algorithm1", one, runs=5, rounds=50, seed=2) for one in (world, still))
     np.testing.assert_array_equal(trace.answer, again.answer)
 
 
@@ -48,7 +48,7 @@ def test_a_drifting_run_learns_from_the_means_of_its_round() -> None:
         seen.append(float((moment.state.total[0] @ moment.served[0])[0]))
         return moment.value(moment.running, moment.served)
 
-    trace = monte_carlo("pasto", world, runs=1, rounds=3, measures={"f": record}, checkpoints=[1, 2, 3])
+    trace = monte_carlo("algorithm1", world, runs=1, rounds=3, measures={"f": record}, checkpoints=[1, 2, 3])
     np.testing.assert_array_equal(trace.measures["f"], trace.served)
     # One draw, no noise: Û p_t is the drawn candidate's own metric, with the ramp's first step in it.
     assert min(abs(seen[0] - value) for value in (2.1, 0.1)) < 1e-12

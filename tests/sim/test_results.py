@@ -27,7 +27,7 @@ def test_extra_checkpoints_beyond_the_last_round_are_left_out() -> None:
 def _trace(answer: list[list[float]], optimum: list[float], single: list[float]) -> LearningTrace:
     values = np.array(answer)
     return LearningTrace(
-        learner="pasto",
+        learner="algorithm1",
         parallel=1,
         seed=1,
         checkpoints=np.arange(1, values.shape[1] + 1),
@@ -66,14 +66,14 @@ def test_without_any_gap_there_is_no_gain_to_speak_of() -> None:
 
 
 def test_one_run_has_no_error() -> None:
-    trace = monte_carlo("pasto", example_a(), runs=1, rounds=10)
+    trace = monte_carlo("algorithm1", example_a(), runs=1, rounds=10)
     assert np.isnan(trace.error).all()
     assert np.isnan(relative_gain(trace).error).all()
     assert np.isfinite(relative_gain(trace).ratio).all()
 
 
 def test_only_checkpoints_can_be_asked_for() -> None:
-    trace = monte_carlo("pasto", example_a(), runs=3, rounds=10, checkpoints=[5])
+    trace = monte_carlo("algorithm1", example_a(), runs=3, rounds=10, checkpoints=[5])
     assert trace.rounds == 10
     np.testing.assert_array_equal(trace.at(5), trace.answer[:, 0])
     with pytest.raises(OptionError, match="no checkpoint"):

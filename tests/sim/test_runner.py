@@ -35,7 +35,7 @@ def _same(one: LearningTrace, two: LearningTrace) -> bool:
     return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in parts)
 
 
-@pytest.mark.parametrize("learner", ["pasto", "scgd"])
+@pytest.mark.parametrize("learner", ["algorithm1", "scgd"])
 @pytest.mark.parametrize(
     ("world", "parallel"),
     [(example_a(), 1), (_b, 10), (_ratio, 3), (drift(example_a(), amplitude=1.0, period=30), 2)],
@@ -50,8 +50,8 @@ def test_chunks_do_not_change_a_bit(learner: str, world: Any, parallel: int) -> 
 
 
 def test_more_runs_and_more_rounds_leave_the_first_ones_as_they_were() -> None:
-    few = monte_carlo("pasto", _b, runs=3, rounds=100, parallel=10)
-    many = monte_carlo("pasto", _b, runs=5, rounds=300, parallel=10)
+    few = monte_carlo("algorithm1", _b, runs=3, rounds=100, parallel=10)
+    many = monte_carlo("algorithm1", _b, runs=5, rounds=300, parallel=10)
     shared = len(few.checkpoints)
     np.testing.assert_array_equal(few.answer, many.answer[:3, :shared])
     np.testing.assert_array_equal(few.optimum, many.optimum[:3])
@@ -89,7 +89,7 @@ def test_many_runs_at_once_are_what_a_study_does_by_hand(
 
 
 def test_example_a_has_the_mean_of_the_reference() -> None:
-    trace = monte_carlo("pasto", example_a(), runs=2_000, rounds=1_000, seed=1)
+    trace = monte_carlo("algorithm1", example_a(), runs=2_000, rounds=1_000, seed=1)
     values = trace.at(1_000)
     assert abs(values.mean() - 0.909) <= 3.5 * values.std(ddof=1) / np.sqrt(len(values)) + 0.0005
     assert 0.2 < values.std() < 0.28
@@ -137,9 +137,9 @@ def test_a_wrong_propensity_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_run_may_have_its_own_truth() -> None:
-    trace = monte_carlo("pasto", _b, runs=6, rounds=5, parallel=10, seed=9)
+    trace = monte_carlo("algorithm1", _b, runs=6, rounds=5, parallel=10, seed=9)
     assert len(set(trace.optimum.tolist())) == 6
-    again = monte_carlo("pasto", lambda rng: synthetic_b(rng, sigma=2.0), runs=6, rounds=5, parallel=10, seed=9)
+    again = monte_carlo("algorithm1", lambda rng: synthetic_b(rng, sigma=2.0), runs=6, rounds=5, parallel=10, seed=9)
     np.testing.assert_array_equal(trace.optimum, again.optimum)
     assert (trace.optimum >= trace.single).all()
     assert (trace.answer <= trace.optimum[:, None] + 1e-9).all()
@@ -147,7 +147,7 @@ def test_every_run_may_have_its_own_truth() -> None:
 
 def test_measures_are_taken_at_checkpoints_and_totals_over_every_round() -> None:
     trace = monte_carlo(
-        "pasto",
+        "algorithm1",
         example_a(),
         runs=7,
         rounds=20,
@@ -162,7 +162,7 @@ def test_measures_are_taken_at_checkpoints_and_totals_over_every_round() -> None
     )
     assert trace.measures["round"].tolist() == [[5.0, 20.0]] * 7
     assert trace.totals["rounds"].tolist() == [[15.0, 210.0]] * 7
-    every = monte_carlo("pasto", example_a(), runs=7, rounds=20, checkpoints=range(1, 21))
+    every = monte_carlo("algorithm1", example_a(), runs=7, rounds=20, checkpoints=range(1, 21))
     np.testing.assert_allclose(trace.totals["served"][:, 1], every.served.sum(axis=1))
     assert np.isfinite(trace.totals["estimated"]).all()
 
@@ -187,7 +187,7 @@ def test_progress_reaches_the_end_and_never_goes_back() -> None:
 def test_memory_is_bounded_by_the_chunk() -> None:
     def peak(runs: int) -> int:
         tracemalloc.start()
-        monte_carlo("pasto", _b, runs=runs, rounds=3, parallel=10, checkpoints=[3], chunk=20)
+        monte_carlo("algorithm1", _b, runs=runs, rounds=3, parallel=10, checkpoints=[3], chunk=20)
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
@@ -209,7 +209,7 @@ def test_memory_is_bounded_by_the_chunk() -> None:
 )
 def test_bad_sizes_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        monte_carlo("pasto", example_a(), **{"runs": 2, "rounds": 10, **options})
+        monte_carlo("algorithm1", example_a(), **{"runs": 2, "rounds": 10, **options})
 
 
 def test_worlds_that_differ_in_more_than_means_are_refused() -> None:
@@ -217,15 +217,15 @@ def test_worlds_that_differ_in_more_than_means_are_refused() -> None:
         return synthetic_b(rng, sigma=0.1, candidates=int(rng.integers(2, 50)))
 
     with pytest.raises(OptionError, match="same objective and candidates"):
-        monte_carlo("pasto", uneven, runs=5, rounds=2)
+        monte_carlo("algorithm1", uneven, runs=5, rounds=2)
 
 
 def test_objectives_that_cannot_be_simulated_are_refused() -> None:
     hard = table({"x": [2, 0], "y": [-2, 2]}, 1.0, pasto.maximize("x").keep("y", at_least=0))
     with pytest.raises(UnsupportedError, match="penalty="):
-        monte_carlo("pasto", hard, runs=2, rounds=2)
+        monte_carlo("algorithm1", hard, runs=2, rounds=2)
     percent = World(
         np.ones((2, 2)), pasto.maximize("x").keep("y", at_least="-2%", penalty=5.0), np.ones((2, 1)), ("a", "b")
     )
     with pytest.raises(UnsupportedError, match="own units"):
-        monte_carlo("pasto", percent, runs=2, rounds=2)
+        monte_carlo("algorithm1", percent, runs=2, rounds=2)

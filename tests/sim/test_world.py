@@ -75,7 +75,7 @@ def test_bad_tables_are_refused(means: Any, noise: Any, message: str) -> None:
 
 def test_a_study_learns_in_a_world_by_hand() -> None:
     world: World = table({"x": [2, 0], "y": [-2, 2]}, 0.1, OBJECTIVE, names=["bold", "careful"])
-    study = pasto.Study(world.candidates, world.objective, learner="pasto", seed=3)
+    study = pasto.Study(world.candidates, world.objective, learner="algorithm1", seed=3)
     rng = np.random.default_rng(3)
     for number in range(1, 301):
         assignments = study.ask(parallel=5)

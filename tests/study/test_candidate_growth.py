@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.records import Value
-from pasto.study.candidate_growth import apart, best_point, first_points
+from pasto.study.candidate_growth import choose_first_points, find_best_point, is_distinct
 
 SPACE = pasto.Space(
     "a + b <= 1.2", a=(0, 1), b=(0, 1), depth=pasto.Integer(1, 5), size=[1, 2, 4], mode=["fast", "careful"]
@@ -18,7 +18,7 @@ SPACE = pasto.Space(
 def test_the_best_point_lies_in_the_space_and_near_the_peak(seed: int) -> None:
     rng = np.random.default_rng(seed)
     target = SPACE.features(SPACE.sample(1, rng))
-    row, worth = best_point(SPACE, lambda at: -((at - target) ** 2).sum(axis=1), [], rng)
+    row, worth = find_best_point(SPACE, lambda at: -((at - target) ** 2).sum(axis=1), [], rng)
     assert SPACE.contains(row)
     assert np.isclose(worth, -((SPACE.features([row]) - target) ** 2).sum())
     assert worth > -0.02
@@ -27,25 +27,25 @@ def test_the_best_point_lies_in_the_space_and_near_the_peak(seed: int) -> None:
 def test_the_search_goes_on_from_the_leading_candidates() -> None:
     needle: dict[str, Value] = {"a": 0.123456, "b": 0.654321, "depth": 3, "size": 4, "mode": "careful"}
     target = SPACE.features([needle])
-    row, _ = best_point(
+    row, _ = find_best_point(
         SPACE, lambda at: np.exp(-1e4 * ((at - target) ** 2).sum(axis=1)), [needle], np.random.default_rng(0)
     )
     assert row == needle
 
 
 def test_small_spaces_begin_with_every_point() -> None:
-    assert len(first_points(pasto.Space(mode=["a"]), 0)) == 1
-    assert len(first_points(pasto.Space("a + b <= 2", a=pasto.Integer(0, 2), b=pasto.Integer(0, 2)), 0)) == 6
+    assert len(choose_first_points(pasto.Space(mode=["a"]), 0)) == 1
+    assert len(choose_first_points(pasto.Space("a + b <= 2", a=pasto.Integer(0, 2), b=pasto.Integer(0, 2)), 0)) == 6
 
 
 def test_spaces_that_are_larger_begin_with_a_spread() -> None:
-    assert len(first_points(SPACE, 1)) == 24
-    assert first_points(SPACE, 1) != first_points(SPACE, 2)
+    assert len(choose_first_points(SPACE, 1)) == 24
+    assert choose_first_points(SPACE, 1) != choose_first_points(SPACE, 2)
 
 
 def test_a_choice_sets_settings_apart_and_a_hair_does_not() -> None:
     row: dict[str, Value] = {"a": 0.5, "b": 0.5, "depth": 3, "size": 2, "mode": "fast"}
-    assert not apart(SPACE, {**row, "a": 0.505}, [row])
-    assert apart(SPACE, {**row, "a": 0.52}, [row])
-    assert apart(SPACE, {**row, "mode": "careful"}, [row])
-    assert apart(SPACE, {**row, "depth": 4}, [row])
+    assert not is_distinct(SPACE, {**row, "a": 0.505}, [row])
+    assert is_distinct(SPACE, {**row, "a": 0.52}, [row])
+    assert is_distinct(SPACE, {**row, "mode": "careful"}, [row])
+    assert is_distinct(SPACE, {**row, "depth": 4}, [row])

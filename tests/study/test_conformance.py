@@ -24,7 +24,7 @@ TRUTH = np.array([[2.0, 0.0, 1.0, -1.0], [-2.0, 2.0, 0.3, 0.1], [0.2, 0.4, -0.7,
 NAMES = ("delta", "alpha", "charlie", "bravo")
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0).keep("z", at_least=0.1, penalty=2.0)
 LEARNERS: dict[str, Callable[[], str | Learner[Any]]] = {
-    "pasto": lambda: "pasto",
+    "algorithm1": lambda: "algorithm1",
     "pasto, quick": lambda: Algorithm1(step=0.05),
     "pasto, theorem": lambda: Algorithm1.theorem(gradient_bound=5.0, horizon=50),
     "thompson": lambda: "thompson",
@@ -90,7 +90,7 @@ def test_a_restart_in_mid_study_changes_nothing(learner: Make) -> None:
     study = build(learner)
     teach(study, 7)
     early, late = study.ask(4), study.ask(3)
-    study.tell(early[:2], [[1.0, 2.0, 3.0], [0.1, 0.2, 0.3]], errors=[[0.1, 0.1, 0.1]] * 2)
+    study.tell(early[:2], [[1.0, 2.0, 3.0], [0.1, 0.2, 0.3]], standard_errors=[[0.1, 0.1, 0.1]] * 2)
     study.drop(late[:1])
     text = json.dumps(study.state())
     again = pasto.Study.from_state(json.loads(text))
@@ -124,8 +124,8 @@ def test_late_tells_are_learned_with_the_propensity_they_were_drawn_with(learner
     teach(study, 10)
     now = [study.policy.probabilities[a.candidate] for a in late]
     assert drawn != now
-    assert [a.probability for a in late] == drawn
-    assert [a.probability for a in study.pending] == drawn
+    assert [a.propensity for a in late] == drawn
+    assert [a.propensity for a in study.pending] == drawn
     version = study.policy.version
     study.tell(late, np.ones((4, 3)))
     assert study.policy.version == version + 1
@@ -146,7 +146,7 @@ def test_the_order_of_tells_within_a_round_does_not_matter(learner: Make) -> Non
 def test_a_whole_round_observed_equals_the_same_round_told(learner: Make) -> None:
     told, seen = build(learner), build(learner)
     assignments = told.ask(20)
-    told.tell(assignments, [TRUTH[:, a.candidate] for a in assignments], errors=np.full((20, 3), 0.5))
+    told.tell(assignments, [TRUTH[:, a.candidate] for a in assignments], standard_errors=np.full((20, 3), 0.5))
     counts = np.bincount([a.candidate for a in assignments], minlength=4)
     seen.observe(
         [

@@ -19,7 +19,7 @@ def played(study: pasto.Study, world: Landscape, rounds: int, seed: int) -> None
     for _ in range(rounds):
         asked = study.ask(parallel=10)
         measured = world.draw([assignment.values for assignment in asked], rng)
-        study.tell(asked, measured, errors=np.full(measured.shape, world.noise))
+        study.tell(asked, measured, standard_errors=np.full(measured.shape, world.noise))
 
 
 def relative_gain(study: pasto.Study, world: Landscape) -> float:
@@ -124,7 +124,7 @@ def test_a_space_that_is_used_up_is_just_its_points(space: pasto.Space) -> None:
     for _ in range(4):
         assert len(study.candidates) == count
         asked = study.ask(parallel=10)
-        study.tell(asked, rng.random((10, 2)), errors=np.full((10, 2), 0.1))
+        study.tell(asked, rng.random((10, 2)), standard_errors=np.full((10, 2), 0.1))
     assert study.blend().support
 
 
@@ -141,7 +141,7 @@ def test_no_two_candidates_are_nearly_one() -> None:
 
 
 def test_growth_ends_at_the_most_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_POINTS", 14)
+    monkeypatch.setattr(module, "MAX_GROWN_CANDIDATES", 14)
     world = peaks()
     study = pasto.Study(world.space, world.objective, learner="thompson", seed=1)
     played(study, world, 5, seed=1)
@@ -173,7 +173,7 @@ def test_a_baseline_outside_the_space_is_refused() -> None:
         pasto.Study(pasto.Space(a=(0, 1)), pasto.maximize("x"), learner="thompson", baseline={"a": 2.0})
 
 
-@pytest.mark.parametrize("learner", ["pasto", Thompson(structure="independent")])
+@pytest.mark.parametrize("learner", ["algorithm1", Thompson(structure="independent")])
 def test_other_learners_are_refused_with_the_cure(learner: str | Thompson) -> None:
     with pytest.raises(UnsupportedError, match=r"learner='thompson'.*space\.sobol"):
         pasto.Study(pasto.Space(a=(0, 1)), pasto.maximize("x"), learner=learner)

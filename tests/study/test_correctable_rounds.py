@@ -17,14 +17,14 @@ from pasto.optimize.learners import Learner, Thompson
 from pasto.records import Observation, Policy
 from pasto.space import Real
 from pasto.study import Study
-from pasto.study.observations import observed_round
+from pasto.study.observations import build_round
 
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
 LEARNERS: dict[str, Callable[[], str | Learner[Any]]] = {
     "thompson": lambda: "thompson",
     "thompson, forgetful": lambda: Thompson(half_life=5.0, draws=8),
     "thompson, against the control": lambda: Thompson(contrast="difference", draws=8),
-    "pasto": lambda: "pasto",
+    "algorithm1": lambda: "algorithm1",
     "scgd": lambda: "scgd",
 }
 every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS.keys())
@@ -33,7 +33,7 @@ Make = Callable[[], str | Learner[Any]]
 
 def build(learner: Make = LEARNERS["thompson"]) -> Study:
     rows = [{"w": k} for k in range(3)]
-    return Study(rows, OBJECTIVE, learner=learner(), seed=3, baseline=0, control=0.1)
+    return Study(rows, OBJECTIVE, learner=learner(), seed=3, baseline=0, control_share=0.1)
 
 
 def seen(version: int, salt: int = 0) -> list[Observation]:
@@ -48,7 +48,7 @@ def folded(study: Study, policies: dict[int, Policy], rounds: list[list[Observat
     """What the study's learner knows that is shown each round once, in order."""
     state = study._learner.start(study._problem)
     for one in rounds:
-        state = study._learner.learn(study._problem, state, observed_round(one, policies[one[0].version]))
+        state = study._learner.learn(study._problem, state, build_round(one, policies[one[0].version]))
     return study._learner.save(state)
 
 
@@ -66,7 +66,7 @@ def test_what_is_corrected_is_known_as_if_it_had_been_on_time(learner: Make) -> 
     assert (study.rounds, study.policy.version) == (5, 5)
     assert study.state()["learned"] == folded(study, policies, right)
     assert study.state()["learned"] != folded(study, policies, [seen(version) for version in range(5)])
-    assert {version: study._open.policies[version].probabilities for version in served} == served  # type: ignore[union-attr]
+    assert {version: study._correctable.policies[version].probabilities for version in served} == served  # type: ignore[union-attr]
 
 
 @settings(max_examples=25, deadline=None)
@@ -154,7 +154,7 @@ def test_a_continuous_space_keeps_the_points_it_found() -> None:
     for one in rounds:
         again.observe(one, final=False, publish=False)
     assert list(again.candidates) == points
-    np.testing.assert_allclose(again.truths(), study.truths(), atol=1e-6)
+    np.testing.assert_allclose(again.posterior_samples(), study.posterior_samples(), atol=1e-6)
     again.publish()
     assert len(again.policy.probabilities) == len(points)
 
@@ -172,6 +172,6 @@ def test_what_cannot_be_done_says_why() -> None:
     with pytest.raises(AlreadyAnsweredError):
         study.observe(seen(1), final=False)
     assignments = study.ask(parallel=10)
-    study.tell(assignments, np.zeros((10, 2)), errors=np.ones((10, 2)))
-    with pytest.raises(OptionError, match="settle all instead"):
+    study.tell(assignments, np.zeros((10, 2)), standard_errors=np.ones((10, 2)))
+    with pytest.raises(OptionError, match=r"call settle_all\(\) instead"):
         study.rewind()

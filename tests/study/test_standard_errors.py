@@ -18,7 +18,7 @@ def test_a_metric_told_exactly_is_believed_and_never_certified_away() -> None:
         asked = study.ask(10)
         means = truth[:, [one.candidate for one in asked]].T
         errors = np.broadcast_to([0.5, 1e-9 if number % 3 == 2 else 20.0], means.shape)
-        study.tell(asked, means + errors * rng.standard_normal(means.shape), errors=errors)
+        study.tell(asked, means + errors * rng.standard_normal(means.shape), standard_errors=errors)
     blend = study.blend()
     assert blend.certificate is not None
     assert blend.certificate.certified

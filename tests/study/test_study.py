@@ -24,7 +24,7 @@ from pasto.errors import (
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.records import Observation
-from pasto.study.study import FORMAT
+from pasto.study.state import FORMAT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])
 OBJECTIVE = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
@@ -54,7 +54,7 @@ def test_an_assignment_carries_what_the_caller_needs(study: pasto.Study) -> None
     (assignment,) = study.ask()
     assert assignment.values == CANDIDATES[assignment.candidate]
     assert assignment.name == CANDIDATES.names[assignment.candidate]
-    assert assignment.probability == study.policy.probabilities[assignment.candidate]
+    assert assignment.propensity == study.policy.probabilities[assignment.candidate]
     assert (assignment.version, assignment.round, assignment.id) == (0, 0, "0/0")
 
 
@@ -121,20 +121,20 @@ def test_bad_metrics_are_refused_and_nothing_is_lost(study: pasto.Study, metrics
 def test_bad_errors_are_refused(study: pasto.Study, errors: Any) -> None:
     (assignment,) = study.ask()
     with pytest.raises(MeasurementError):
-        study.tell(assignment, [1.0, 1.0], errors=errors)
+        study.tell(assignment, [1.0, 1.0], standard_errors=errors)
     assert study.pending == (assignment,)
 
 
 def test_a_state_of_another_format_says_what_to_do(study: pasto.Study) -> None:
     state = study.state()
-    assert state["format"] == 2
+    assert state["format"] == 3
     with pytest.raises(
-        StateError, match=r"format 1, from an older version of PASTO; this one reads 2, .* create it again"
+        StateError, match=r"format 1, from an older version of PASTO; this one reads 2 to 3, .* create it again"
     ):
         pasto.Study.from_state({**state, "format": 1})
-    with pytest.raises(StateError, match=r"format 3, from a newer version of PASTO; this one reads 2\. Upgrade"):
-        pasto.Study.from_state({**state, "format": 3})
-    others: list[Any] = [{}, [], None, {**state, "format": "2"}, {**state, "format": True}]
+    with pytest.raises(StateError, match=r"format 4, from a newer version of PASTO; this one reads 2 to 3\. Upgrade"):
+        pasto.Study.from_state({**state, "format": 4})
+    others: list[Any] = [{}, [], None, {**state, "format": "3"}, {**state, "format": True}]
     for other in others:
         with pytest.raises(StateError, match=r"is what state\(\) returned"):
             pasto.Study.from_state(other)
@@ -146,7 +146,7 @@ def test_what_the_learner_saves_belongs_to_this_format() -> None:
     model = {f"model.{name}" for name in ("baseline", "kernels", "mixing", "prior", "reference")}
     level = "units sums squares repeats squared_units known_units known_repeats covariance_sums variance_squares"
     contrast = "rounds percent units sums squares squared_units information weighted noise_sums scale_sums degrees"
-    assert FORMAT == 2
+    assert FORMAT == 3
     assert saved_names(Thompson()) == common | model | {
         f"model.statistics.{name}" for name in ("origin", "expected_scatter", *level.split())
     }
@@ -158,9 +158,9 @@ def test_what_the_learner_saves_belongs_to_this_format() -> None:
 
 def saved_names(learner: Thompson) -> set[str]:
     """The names in the state of a learner that has learned a round, as paths."""
-    study = pasto.Study(CANDIDATES, OBJECTIVE, learner=learner, seed=1, baseline=0, control=0.3)
+    study = pasto.Study(CANDIDATES, OBJECTIVE, learner=learner, seed=1, baseline=0, control_share=0.3)
     asked = study.ask(40)
-    study.tell(asked, [[1.0 + each.candidate, 1.0] for each in asked], errors=[[0.1, 0.1]] * len(asked))
+    study.tell(asked, [[1.0 + each.candidate, 1.0] for each in asked], standard_errors=[[0.1, 0.1]] * len(asked))
     return paths(study.state()["learned"])
 
 
@@ -174,9 +174,9 @@ def paths(saved: Any) -> set[str]:
 def test_telling_twice_is_refused(study: pasto.Study) -> None:
     first, second = study.ask(2)
     study.tell(first, [1.0, 1.0])
-    with pytest.raises(AlreadyAnsweredError, match="told before"):
+    with pytest.raises(AlreadyAnsweredError, match="measured before"):
         study.tell(first, [2.0, 2.0])
-    with pytest.raises(AlreadyAnsweredError, match="told before"):
+    with pytest.raises(AlreadyAnsweredError, match="measured before"):
         study.drop(first)
     study.drop(second)
     with pytest.raises(AlreadyAnsweredError, match="has been learned"):
@@ -232,8 +232,8 @@ def test_a_relative_objective_learns_a_blend_in_percent() -> None:
     blend = study.blend()
     best = pasto.solve(truth, objective, baseline=0)
     reached = float(objective.value(truth @ blend.probabilities, baseline=truth[:, 0].tolist()))
-    assert best.single_value is not None
-    assert best.single_value < reached <= best.value
+    assert best.best_single_value is not None
+    assert best.best_single_value < reached <= best.value
     assert set(blend.lifts) == {"x", "y"}
 
 
@@ -269,7 +269,7 @@ def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pas
     observe(study)
     with pytest.raises(AlreadyAnsweredError, match="observed before"):
         observe(study, version=0)
-    for _ in range(study.kept + 2):
+    for _ in range(study.remembered_policies + 2):
         study.tell(study.ask(), [1.0, 1.0])
     observe(study, version=study.policy.version - 3)
     with pytest.raises(AlreadyAnsweredError, match="older than"):
@@ -289,7 +289,7 @@ def test_one_call_observes_one_round(study: pasto.Study) -> None:
 def test_a_utility_is_passed_back_in() -> None:
     utility = pasto.utility(lambda y: np.log(y).sum(axis=-1), lambda y: 1 / y, over={"a": (0.1, 5), "b": (0.1, 5)})
     study = pasto.Study([{"w": 0}, {"w": 1}], utility, seed=2, learner=Algorithm1(step=0.05))
-    assert study.learner == "pasto"
+    assert study.learner == "algorithm1"
     state = json.loads(json.dumps(study.state()))
     with pytest.raises(StateError, match="objective="):
         pasto.Study.from_state(state)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pasto
-from pasto.errors import MeasurementError, PastoWarning
+from pasto.errors import MeasurementError, OptionError, PastoWarning
 from pasto.optimize.learners import Thompson
 
 CANDIDATES = [{"w": k} for k in range(4)]
@@ -36,8 +37,8 @@ def test_units_weigh_the_measurements() -> None:
             asked = each.ask(parallel=20)
             values = [[10.0 if place % 2 == 0 else 0.0] for place in range(20)]
             each.tell(asked, values, np.full((20, 1), 0.1 + 0.001 * number), units)
-    assert light.truths()[0].mean() == pytest.approx(5.0, abs=1.5)
-    assert heavy.truths()[0].mean() == pytest.approx(9.0, abs=1.0)
+    assert light.posterior_samples()[0].mean() == pytest.approx(5.0, abs=1.5)
+    assert heavy.posterior_samples()[0].mean() == pytest.approx(9.0, abs=1.0)
 
 
 def test_one_number_of_units_serves_all_assignments() -> None:
@@ -48,13 +49,13 @@ def test_one_number_of_units_serves_all_assignments() -> None:
     assert json.dumps(one.state()) == json.dumps(each.state())
 
 
-def test_the_older_name_of_standard_errors_still_works_and_not_both() -> None:
-    old, new = study(), study()
-    old.tell(old.ask(parallel=4), [[1.0]] * 4, errors=[[0.1]] * 4)
-    new.tell(new.ask(parallel=4), [[1.0]] * 4, standard_errors=[[0.1]] * 4)
-    assert json.dumps(old.state()) == json.dumps(new.state())
-    with pytest.raises(MeasurementError, match="older name"):
-        old.tell(old.ask(parallel=1), [[1.0]], [[0.1]], errors=[[0.1]])
+def test_the_older_name_of_standard_errors_is_refused_with_the_new_one() -> None:
+    one = study()
+    assignments = one.ask(parallel=4)
+    renamed: dict[str, Any] = {"errors": [[0.1]] * 4}
+    with pytest.raises(OptionError, match=r"tell\(\) has no option errors=; it is called standard_errors= now"):
+        one.tell(assignments, [[1.0]] * 4, **renamed)
+    assert len(one.pending) == 4
 
 
 @pytest.mark.parametrize("units", [0, -3, float("nan"), [1, 2], "many", [[1]] * 4])
@@ -74,7 +75,7 @@ def test_units_of_some_assignments_alone_do_not_count() -> None:
     one.tell(asked[2:], [[3.0]] * 2, [[0.1]] * 2)
     other = none.ask(parallel=4)
     none.tell(other, [[1.0]] * 2 + [[3.0]] * 2, [[0.1]] * 4)
-    assert one.truths().tolist() == none.truths().tolist()
+    assert one.posterior_samples().tolist() == none.posterior_samples().tolist()
 
 
 def test_an_error_of_zero_is_not_exact() -> None:
@@ -85,7 +86,7 @@ def test_an_error_of_zero_is_not_exact() -> None:
     rates = np.array([[1.0, 0.0 if assignment.candidate == 1 else 0.02] for assignment in asked])
     errors = np.array([[0.1, 0.0 if assignment.candidate == 1 else 0.01] for assignment in asked])
     one.tell(asked, rates, errors)
-    spread = one.truths(draws=400)[1:, 1, 1].std()
+    spread = one.posterior_samples(draws=400)[1:, 1, 1].std()
     assert spread > 0.001  # a fifth of the error of other candidates, never nothing
 
 

@@ -40,7 +40,7 @@ def feed_document() -> dict[str, Any]:
 
 def quick_document() -> dict[str, Any]:
     """Return the same with Algorithm 1, whose rounds cost a millisecond."""
-    return {**feed_document(), "guardrails": [{"metric": "y", "at_least": 0, "penalty": 1}], "learner": "pasto"}
+    return {**feed_document(), "guardrails": [{"metric": "y", "at_least": 0, "penalty": 1}], "learner": "algorithm1"}
 
 
 @pytest.fixture

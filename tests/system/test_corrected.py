@@ -24,7 +24,7 @@ from pasto.service.service import Service
 from pasto.service.study_state import MaturingRound, StudyState
 from pasto.store import AuditRow, Store, open_store
 from pasto.study import Study
-from pasto.study.observations import observed_round
+from pasto.study.observations import build_round
 from pasto_sdk.policy import PublishedPolicy
 
 Events = list[dict[str, Any]]
@@ -119,7 +119,7 @@ def expected(run: Run, rounds: int) -> Any:
             waiting = MaturingRound(row.round, row.learner_version, row.after_sequence, 0.0)
             seen = round_observations(spec, waiting, moments_of(run.store, spec, run.number, waiting, until))
             policy: Policy = run.served[row.learner_version]
-            state = study._learner.learn(study._problem, state, observed_round(seen.observations, policy))
+            state = study._learner.learn(study._problem, state, build_round(seen.observations, policy))
     return study._learner.save(state)
 
 

@@ -105,7 +105,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
 ) -> None:
     service = running.service
     with Client(running.url, study="feed", cache=None) as client, httpx.Client(base_url=running.url) as site:
-        assert client.ready(60)
+        assert client.wait_until_ready(60)
         crowd = Crowd(running, client)
         for _ in range(3):
             crowd.round(harm=0.0)
@@ -136,7 +136,7 @@ def test_a_falling_guardrail_pulls_the_traffic_of_a_running_client(
 
 def test_a_study_of_equals_is_left_alone(running: ServiceProcess, heard: tuple[list[dict[str, Any]], str]) -> None:
     with Client(running.url, study="feed", cache=None) as client:
-        assert client.ready(60)
+        assert client.wait_until_ready(60)
         crowd = Crowd(running, client)
         for _ in range(8):
             crowd.round(harm=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -29,15 +30,15 @@ Start = Callable[..., tuple["subprocess.Popen[str]", str]]
 
 
 ENDLESS = """
-import threading
+import sys
+from functools import partial
+from pathlib import Path
 from pasto.cli import main
-from pasto.service.service import Service
+from pasto.service.http import studies
+from tests.service.http.question_stubs import compute_without_end
 
-def what_if(self, name, **question):
-    print("computing", flush=True)
-    threading.Event().wait()
-
-Service.what_if = what_if
+store = Path(sys.argv[sys.argv.index("--store") + 1])
+studies.answer_what_if = partial(compute_without_end, file=store.parent / "computing")
 main()
 """
 """The command line of a service whose what-if questions are never answered."""
@@ -67,6 +68,15 @@ def start() -> Iterator[Start]:
     for process in processes:
         process.kill()
         process.communicate()
+
+
+def wait_for_pid(file: Path) -> int:
+    """Return the id of the process that computes, once it has written it."""
+    ends = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < ends, "nothing was computed"
+        time.sleep(0.01)
+    return int(file.read_text())
 
 
 def refused(*words: str) -> str:
@@ -139,9 +149,10 @@ def test_a_signal_ends_it_cleanly_and_loses_nothing(start: Start, tmp_path: Path
         reopened.close()
 
 
-def test_a_thread_that_computes_for_ever_does_not_hold_up_the_end(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [(), ("--question-process", "no")], ids=["process", "thread"])
+def test_a_computation_without_end_does_not_hold_up_the_end(start: Start, tmp_path: Path, how: tuple[str, ...]) -> None:
     store = tmp_path / "store"
-    process, url = start("--store", str(store), "--shutdown-timeout", "2", script=ENDLESS)
+    process, url = start("--store", str(store), "--shutdown-timeout", "2", *how, script=ENDLESS)
     with client(url) as site:
         site.post("/v1/studies", content=EXAMPLE, headers={"content-type": "application/yaml"}).raise_for_status()
         site.patch("/v1/studies/feed", json={"action": "start"}).raise_for_status()
@@ -152,13 +163,15 @@ def test_a_thread_that_computes_for_ever_does_not_hold_up_the_end(start: Start, 
 
         caller = threading.Thread(target=ask)
         caller.start()
-        assert process.stdout is not None
-        assert process.stdout.readline() == "computing\n"
+        computing = wait_for_pid(tmp_path / "computing")
+        assert (computing == process.pid) is bool(how)
         process.send_signal(signal.SIGTERM)
         _, logged = process.communicate(timeout=60)
         caller.join()
     assert process.returncode == 0, logged
     assert heard == [503]  # and not a connection that is cut
+    with pytest.raises(ProcessLookupError):
+        os.kill(computing, 0)
     assert not (store / "service.json").exists()
 
 

@@ -33,7 +33,7 @@ DOCUMENT: dict[str, Any] = {
     "goal": {"maximize": "x"},
     "traffic": {"control": "20%", "explore": "90%"},
     "rounds": {"every": "1h", "maturity": "1h", "accept_late": "2h"},
-    "learner": "pasto",
+    "learner": "algorithm1",
 }
 ACTIONS = ("pause", "resume", "confirm", "deploy")
 LEADS = {

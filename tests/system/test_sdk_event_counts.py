@@ -69,7 +69,7 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
     with Client(
         "http://network", study="feed", transport=network, cache=None, background=False, clock=lambda: now[0]
     ) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
         flushed = []
         for first in range(0, 3000, 300):
             _decide(client, range(first, first + 300))
@@ -95,7 +95,7 @@ def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: 
         lambda event: event["type"] == "exposure" and event["candidate"] == "w=2" and lost.random() < 0.01,
     )
     with Client("http://network", study="feed", transport=network, cache=None, background=False) as client:
-        assert client.ready()
+        assert client.wait_until_ready()
         _decide(client, range(4000))
         assert client.flush()
     assert network.stolen.total() > 0

@@ -1,4 +1,4 @@
-"""What a recommender embeds: decisions made in its own process, events sent behind its back; standard library only."""
+"""Client of PASTO: assigns units in your own process and sends events in the background; standard library only."""
 
 from pasto_sdk.client import Client
 from pasto_sdk.decision import Decision, Reason

@@ -1,4 +1,4 @@
-"""The link to the service: two threads, one that fetches policies and one that brings events."""
+"""Background threads of a client: one polls for policies, one sends events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto_sdk.transport import Transport
 
 
 class PeriodicThread:
-    """Runs a step, waits as long as it says, and runs it again, until it is stopped.
+    """Daemon thread that runs a step periodically, waits as long as the step returns, and survives exceptions.
 
     >>> import threading
     >>> ran = threading.Event()
@@ -27,17 +27,17 @@ class PeriodicThread:
     True
     """
 
-    def __init__(self, name: str, step: Callable[[], float], journal: ErrorLog) -> None:
+    def __init__(self, name: str, step: Callable[[], float], error_log: ErrorLog) -> None:
         self._name = name
         self._step = step
-        self._journal = journal
+        self._error_log = error_log
         self._wake = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._passed = threading.Condition()
 
     def start(self) -> None:
-        """Begin, unless it runs already; RuntimeError where the system gives no thread."""
+        """Start the thread unless it runs; raise RuntimeError if the system gives no thread."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=f"pasto-{self._name}", daemon=True)
             thread.start()
@@ -48,12 +48,12 @@ class PeriodicThread:
         self._wake.set()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, looking after each step; returns whether it does."""
+        """Wait until a condition holds, checked after each step; return whether it does."""
         with self._passed:
             return self._passed.wait_for(condition, timeout)
 
     def stop(self, timeout: float) -> None:
-        """End after the step that is running, waiting for that at most so many seconds."""
+        """Stop after the running step; wait for it at most `timeout` seconds."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -64,7 +64,7 @@ class PeriodicThread:
             try:
                 delay = self._step()
             except Exception as error:
-                self._journal.note(f"{self._name} failed unexpectedly: {type(error).__name__}: {error}")
+                self._error_log.note(f"{self._name} failed unexpectedly: {type(error).__name__}: {error}")
                 delay = CAP
             with self._passed:
                 self._passed.notify_all()
@@ -73,145 +73,145 @@ class PeriodicThread:
                 self._wake.clear()
 
 
-RETRY_START = 1.0
-"""Seconds before a thread is asked for again that the system would not give."""
+RETRY_START_SECONDS = 1.0
+"""Time before a thread that could not be started is tried again."""
 
 
 class BackgroundTasks:
-    """Runs the refresher and the sender: in threads of their own, or in the caller's where there are to be none."""
+    """Policy poller and event sender, run by two threads, or by the caller if there are no threads."""
 
     def __init__(
         self,
         holder: PolicyHolder,
-        outbox: EventBuffer,
+        event_buffer: EventBuffer,
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: ErrorLog,
+        error_log: ErrorLog,
         *,
-        refresh: float,
-        flush: float,
+        poll_interval: float,
+        flush_interval: float,
         file: Path | None,
         background: bool,
         clock: Callable[[], float],
     ) -> None:
         self._holder = holder
-        self._outbox = outbox
+        self._buffer = event_buffer
         self._transport = transport
         self._url = url
         self._headers = headers
-        self._journal = journal
-        self._refresh = refresh
-        self._flush = flush
+        self._error_log = error_log
+        self._poll_interval = poll_interval
+        self._flush_interval = flush_interval
         self._file = file
         self._background = background
         self._clock = clock
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """Everything that belongs to one process alone: locks, threads and what they have under way."""
-        # Reentrant, for a signal handler may come in while its own thread is inside.
+    def _reset(self) -> None:
+        """Create the locks, threads and requests, which belong to one process alone."""
+        # Reentrant, because a signal handler may run while its own thread holds the lock.
         self._turn = threading.RLock()
         self._start_again = -math.inf
         self._stopped = False
         self.started = not self._background
-        """False in a process whose threads are yet to be started: at first, and after a fork."""
-        self._refresher = PolicyPoller(
+        """False until the threads of this process run: at first, and after a fork."""
+        self._poller = PolicyPoller(
             self._holder,
             self._transport,
             f"{self._url}/policy",
             self._headers,
-            self._journal,
-            refresh=self._refresh,
+            self._error_log,
+            poll_interval=self._poll_interval,
             file=self._file,
-            patient=self._background,
+            long_poll=self._background,
             clock=self._clock,
         )
         self._sender = EventSender(
             self._holder,
-            self._outbox,
+            self._buffer,
             self._transport,
             f"{self._url}/events",
             self._headers,
-            self._journal,
-            flush=self._flush,
+            self._error_log,
+            flush_interval=self._flush_interval,
             clock=self._clock,
         )
-        self._refreshing = PeriodicThread("refresh", self._refresher.step, self._journal)
-        self._sending = PeriodicThread("send", self._sender.step, self._journal)
+        self._poll_thread = PeriodicThread("refresh", self._poller.step, self._error_log)
+        self._send_thread = PeriodicThread("send", self._sender.step, self._error_log)
 
     def restore(self) -> None:
-        """Take the policy that an earlier process left on disk."""
-        self._refresher.restore()
+        """Load the policy that an earlier process saved on disk."""
+        self._poller.restore()
 
     def start(self) -> None:
-        """Start the threads, where they do not run in this process."""
+        """Start the threads, if they do not run in this process."""
         if self.started or self._stopped or time.monotonic() < self._start_again:
             return
         with self._turn:
             try:
-                self._refreshing.start()
-                self._sending.start()
+                self._poll_thread.start()
+                self._send_thread.start()
                 self.started = True
             except RuntimeError as error:
-                self._journal.note(f"no thread could be started: {error}")
-                self._start_again = time.monotonic() + RETRY_START
+                self._error_log.note(f"no thread could be started: {error}")
+                self._start_again = time.monotonic() + RETRY_START_SECONDS
 
     def nudge(self) -> None:
         """Send a full batch at once."""
         self.start()
-        self._sending.wake()
+        self._send_thread.wake()
 
-    def ready(self, timeout: float) -> bool:
-        """Wait for the service's own policy; returns whether there is one to decide by, from it or from disk."""
+    def wait_until_ready(self, timeout: float) -> bool:
+        """Wait for the policy of the service; return whether there is one, from the service or from disk."""
         if self._background:
             self.start()
-            return self._refreshing.wait_for(self._holder.current, timeout) or self._holder.fresh()
+            return self._poll_thread.wait_for(self._holder.current, timeout) or self._holder.fresh()
         with self._turn:
-            self._refresher.step()
+            self._poller.step()
         return self._holder.fresh()
 
     def flush(self, timeout: float) -> bool:
-        """Send what is waiting now; returns whether the service has answered for all of it in time."""
-        last = self._outbox.sequence
+        """Send the waiting events now; return whether the service answered for all of them in time."""
+        last = self._buffer.sequence
         self._sender.urgent = True
         try:
             if self._background:
                 self.start()
-                self._sending.wake()
-                return self._sending.wait_for(lambda: self._outbox.settled(last), timeout)
+                self._send_thread.wake()
+                return self._send_thread.wait_for(lambda: self._buffer.settled(last), timeout)
             return self._flush_here(last, self._clock() + timeout)
         finally:
             self._sender.urgent = False
 
     def close(self, timeout: float) -> None:
-        """Send what is waiting, then end the threads; both together within the time given."""
+        """Send the waiting events, then stop the threads, within `timeout` seconds."""
         ends = time.monotonic() + timeout
-        if not self._outbox.settled(self._outbox.sequence):
+        if not self._buffer.settled(self._buffer.sequence):
             self.flush(timeout)
         self._stopped = True
-        self._refresher.stop()
-        lanes = (self._refreshing, self._sending)
-        for lane in lanes:
-            lane.stop(0)
+        self._poller.stop()
+        threads = (self._poll_thread, self._send_thread)
+        for thread in threads:
+            thread.stop(0)
         if isinstance(self._transport, HttpTransport):
-            self._transport.close()  # Wakes whoever waits for an answer.
-        for lane in lanes:
-            lane.stop(max(0.1, ends - time.monotonic()))
+            self._transport.close()  # Ends requests that wait for a response.
+        for thread in threads:
+            thread.stop(max(0.1, ends - time.monotonic()))
 
     def renew(self) -> None:
         """Begin anew in a child after a fork, with nothing of the parent's but the policy."""
         if isinstance(self._transport, HttpTransport):
             self._transport.forsake()
-        self._outbox.renew()
+        self._buffer.renew()
         self._holder.renew()
-        self._begin()
+        self._reset()
 
     def _flush_here(self, last: int, ends: float) -> bool:
         """The sender's work in the caller's own thread, as long as it goes well."""
         with self._turn:
-            while not self._outbox.settled(last) and self._clock() < ends:
+            while not self._buffer.settled(last) and self._clock() < ends:
                 self._sender.step()
                 if self._sender.failing:
                     break
-        return self._outbox.settled(last)
+        return self._buffer.settled(last)

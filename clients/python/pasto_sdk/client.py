@@ -1,4 +1,4 @@
-"""The client: decides here and now, and talks to the service behind the caller's back."""
+"""Client of a study: assigns units in this process and exchanges policies and events in the background."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from pasto_sdk.policy_document import Bucket, Value
 from pasto_sdk.policy_holder import PolicyHolder, PolicyState
 from pasto_sdk.transport import Transport
 
-AT_EXIT = 5.0
-"""Seconds that the end of the process may wait for the last events."""
+EXIT_TIMEOUT_SECONDS = 5.0
+"""Time that the end of the process may wait for the last events."""
 
 
 class Client:
-    """Assigns units to candidates and reports what happened: never blocks, never raises, never gives up.
+    """Client of one study: assigns units to candidates and sends events; its methods never block and never raise.
 
-    Decisions are made in this process from the last good policy, which one background thread keeps up to date and on
-    disk; another one brings the events to the service. Make one client for each study and process, and keep it.
+    Decisions are made in this process from the last good policy. One background thread keeps the policy up to date and
+    on disk, another one sends the events. Make one client for each study and process, and use it until the end.
 
-    `baseline` is what to serve before any policy is known. `cache` is the folder for the last good policy: the user's
-    own by default, None for no file. `refresh` and `flush` are seconds: how long a policy may be out of date where
-    the service cannot say at once that it changed, and how long an event waits for company. `buffer` is how many
-    events are kept while the service is away. `remember` is how many units' decisions are kept, so that a unit that
-    comes again is decided at once and its exposure is sent once. `background=False` starts no threads: `ready` and
-    `flush` then do the work when they are called, for scripts and for tests.
+    `baseline` holds the values to serve before any policy is available. `cache` is the folder for the last good
+    policy: the user's cache folder by default, None for no file. `poll_interval` is the time in seconds between two
+    requests for the policy if the service does not support long polls. `flush_interval` is the time in seconds that
+    an event may wait for others. `max_buffered_events` limits the events that wait while the service is unavailable.
+    `decision_cache_size` limits the units whose decisions are cached, so that a repeated unit is decided at once and
+    its exposure is sent once. `background=False` starts no threads, for scripts and tests: `wait_until_ready` and
+    `flush` then do the work when they are called.
 
     >>> client = Client("http://127.0.0.1:8300", study="feed", baseline={"weight": 1}, cache=None, background=False)
     >>> decision = client.assign("user 7")
@@ -54,51 +55,57 @@ class Client:
         url: str,
         *,
         study: str,
-        key: str | None = None,
+        api_key: str | None = None,
         baseline: Mapping[str, Value] | None = None,
         cache: str | os.PathLike[str] | bool | None = True,
-        refresh: float = 20.0,
-        flush: float = 1.0,
-        buffer: int = 100_000,
-        remember: int = 50_000,
+        poll_interval: float = 20.0,
+        flush_interval: float = 1.0,
+        max_buffered_events: int = 100_000,
+        decision_cache_size: int = 50_000,
         transport: Transport | None = None,
         background: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        **unknown: object,
     ) -> None:
+        client_options.check_unknown(unknown)
         self._url = client_options.check_address(url)
         self._study = client_options.check_study_name(study)
         self._default = Bucket("none", -1, "baseline", MappingProxyType(dict(baseline or {})), 0, 0.0)
         self._clock = clock
         self._closed = False
-        self._journal = ErrorLog()
-        self._holder = PolicyHolder(study, clock, client_options.check_amount("remember", remember))
-        self._outbox = EventBuffer(client_options.check_amount("buffer", buffer), self._lost)
-        self._handle = self._measured
+        self._error_log = ErrorLog()
+        self._holder = PolicyHolder(
+            study, clock, client_options.check_amount("decision_cache_size", decision_cache_size)
+        )
+        self._buffer = EventBuffer(
+            client_options.check_amount("max_buffered_events", max_buffered_events), self._on_dropped
+        )
+        self._on_metric = self._send_decision_metric
         self._repeats = CallCounter()
         self._not_logged = CallCounter()
-        self._link = BackgroundTasks(
+        self._background = BackgroundTasks(
             self._holder,
-            self._outbox,
+            self._buffer,
             transport or HttpTransport(),
             f"{self._url}/v1/studies/{quote(self._study, safe='')}",
-            client_options.request_headers(key),
-            self._journal,
-            refresh=client_options.check_seconds("refresh", refresh),
-            flush=client_options.check_seconds("flush", flush),
+            client_options.request_headers(api_key),
+            self._error_log,
+            poll_interval=client_options.check_seconds("poll_interval", poll_interval),
+            flush_interval=client_options.check_seconds("flush_interval", flush_interval),
             file=client_options.cache_file(cache, self._url, study),
             background=background,
             clock=clock,
         )
-        self._link.restore()
-        self._link.start()
+        self._background.restore()
+        self._background.start()
         _CLIENTS.add(self)
-        atexit.register(self.close, AT_EXIT)
+        atexit.register(self.close, EXIT_TIMEOUT_SECONDS)
 
     def assign(self, unit: str | int, *, override: str | None = None) -> Decision:
-        """The unit's candidate, and its exposure logged: once for each unit and policy, however often it is asked.
+        """Return the candidate of a unit, and log its exposure once for each unit and policy.
 
-        A whole number is taken as its digits. `override` serves a candidate of the present policy by its name, to
-        look at it; neither that exposure nor what follows from it is learned from.
+        An integer stands for its digits. `override` serves a candidate of the current policy by its name, for a
+        preview; the learner ignores that exposure and the events after it.
         """
         try:
             live = self._holder.live
@@ -109,75 +116,75 @@ class Client:
                     return decision
             return self._decide(live, unit, override)
         except Exception as error:
-            self._journal.note(f"a unit was given the baseline: {type(error).__name__}: {error}")
+            self._error_log.note(f"a unit was given the baseline: {type(error).__name__}: {error}")
             return self._unlogged()
 
     def track(self, unit: str | int, event: str, /, **fields: object) -> None:
-        """Say what happened to a unit; it is credited to what the unit was served last."""
+        """Send a metric event of a unit; it counts for the candidate that the unit was served last."""
         try:
             unit = _unit(unit)
             decision = self._holder.live.remembered.get(unit)
         except Exception as error:
-            self._journal.refuse(f"{type(error).__name__}: {error}")
+            self._error_log.refuse(f"{type(error).__name__}: {error}")
             return
-        self._measure(unit, decision, event, fields)
+        self._send_metric(unit, decision, event, fields)
 
-    def ready(self, timeout: float = 5.0) -> bool:
-        """Wait for the service to say which policy holds; returns whether there is one to decide by.
+    def wait_until_ready(self, timeout: float = 5.0) -> bool:
+        """Wait for the current policy of the service; return whether there is one.
 
-        In an outage that is the one kept on disk, where it has not expired.
+        If the service cannot be reached, the policy on disk counts until it expires.
         """
         try:
-            return not self._closed and self._link.ready(timeout)
+            return not self._closed and self._background.wait_until_ready(timeout)
         except Exception as error:
-            self._journal.note(f"ready() failed: {type(error).__name__}: {error}")
+            self._error_log.note(f"wait_until_ready() failed: {type(error).__name__}: {error}")
             return False
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Send what is waiting now; returns whether the service has answered for all of it in time."""
+        """Send the waiting events now; return whether the service answered for all of them in time."""
         try:
-            return not self._closed and self._link.flush(timeout)
+            return not self._closed and self._background.flush(timeout)
         except Exception as error:
-            self._journal.note(f"flush() failed: {type(error).__name__}: {error}")
+            self._error_log.note(f"flush() failed: {type(error).__name__}: {error}")
             return False
 
-    def close(self, timeout: float = AT_EXIT) -> bool:
-        """Send what is waiting, then stop; returns whether everything arrived. From then on it serves the baseline."""
+    def close(self, timeout: float = EXIT_TIMEOUT_SECONDS) -> bool:
+        """Send the waiting events, then stop; return whether all arrived. A closed client serves the baseline."""
         if not self._closed:
             try:
-                self._link.close(timeout)
+                self._background.close(timeout)
             except Exception as error:
-                self._journal.note(f"close() failed: {type(error).__name__}: {error}")
+                self._error_log.note(f"close() failed: {type(error).__name__}: {error}")
             self._closed = True
             self._holder.live = replace(self._holder.live, until=-math.inf)
             atexit.unregister(self.close)
             _CLIENTS.discard(self)
-        return self._outbox.settled(self._outbox.sequence)
+        return self._buffer.settled(self._buffer.sequence)
 
     def status(self) -> dict[str, Any]:
-        """How things stand, as plain values: for a health page, a metric, or a log line.
+        """Return the state of the client as plain values, for a health page, a metric or a log line.
 
         >>> with Client("http://127.0.0.1:8300", study="feed", cache=None, background=False) as client:
         ...     client.status()["reason"]
         'DEFAULT'
         """
         live, now = self._holder.live, self._clock()
-        accounts = self._outbox.accounts()
+        accounts = self._buffer.accounts()
         return {
             "study": self._study,
-            "source": self._outbox.source,
+            "source": self._buffer.source,
             "version": live.policy.version if live.policy is not None else 0,
             "state": live.policy.state if live.policy is not None else None,
             "age": now - live.contact if math.isfinite(live.contact) else None,
-            "reason": self._standing(live),
+            "reason": self._current_reason(live),
             "repeated": self._repeats.read(),
             "unlogged": self._not_logged.read(),
-            "buffered": self._outbox.pending(),
+            "buffered": self._buffer.pending(),
             "dropped": sum(line["dropped"] for lines in accounts.values() for line in lines.values()),
-            "dropped_metrics": self._outbox.dropped_metrics,
-            "rejected": dict(self._journal.refused),
-            "errors": self._journal.errors,
-            "last_error": self._journal.last,
+            "dropped_metrics": self._buffer.dropped_metrics,
+            "rejected": dict(self._error_log.refused),
+            "errors": self._error_log.errors,
+            "last_error": self._error_log.last,
             "accounts": accounts,
         }
 
@@ -192,80 +199,82 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client of {self._study!r} at {self._url}>"
 
-    # What the calls above are made of
+    # Private methods
 
     def _decide(self, live: PolicyState, unit: object, override: str | None) -> Decision:
-        """Choose for a unit, log its exposure where it is a new one, and remember it."""
+        """Choose a candidate for a unit, log its exposure if it is new, and cache the decision."""
         unit = _unit(unit)
         cell, reason = self._choose(live, unit, override)
         version = 0 if live.policy is None else live.policy.version
         if self._closed:
             self._not_logged.tick()
-            return Decision(self._handle, unit, version, cell, reason)
-        with self._outbox.lock:
+            return Decision(self._on_metric, unit, version, cell, reason)
+        with self._buffer.lock:
             known = live.remembered.get(unit)
             if known is not None and known._reason is reason and known._cell is cell:
                 self._repeats.tick()
                 return known
-            decision = Decision(self._handle, unit, version, cell, reason)
+            decision = Decision(self._on_metric, unit, version, cell, reason)
             live.remembered.put(unit, decision)
-            waiting = self._outbox.expose(decision)
-        if waiting == BATCH or not self._link.started:
-            self._link.nudge()
+            waiting = self._buffer.expose(decision)
+        if waiting == BATCH or not self._background.started:
+            self._background.nudge()
         return decision
 
     def _choose(self, live: PolicyState, unit: str, override: str | None) -> tuple[Bucket, Reason]:
-        """Which candidate a unit is served, and why."""
-        policy, reason = live.policy, self._standing(live)
+        """Return the bucket of a unit, and the reason."""
+        policy, reason = live.policy, self._current_reason(live)
         if policy is None or reason is not SPLIT:
             return (self._default if policy is None else policy.baseline), reason
         if override is None:
             return policy.draw(unit), SPLIT
         if override in policy.named:
             return policy.named[override], OVERRIDE
-        self._journal.note(f"override={override!r} is no candidate of version {policy.version}: the baseline is served")
+        self._error_log.note(
+            f"override={override!r} is not a candidate of version {policy.version}; the baseline is served"
+        )
         return policy.baseline, DEFAULT
 
-    def _standing(self, live: PolicyState) -> Reason:
-        """Why a unit would be served what it is served now."""
+    def _current_reason(self, live: PolicyState) -> Reason:
+        """Return the reason of a decision that is made now."""
         if live.policy is None or self._closed:
             return DEFAULT
         return SPLIT if self._clock() < live.until else STALE
 
     def _unlogged(self) -> Decision:
-        """The baseline for what is no unit."""
+        """Return the baseline for a unit that is not valid; nothing is logged."""
         self._not_logged.tick()
         policy = self._holder.live.policy
         cell = self._default if policy is None else policy.baseline
-        return Decision(self._handle, "", 0 if policy is None else policy.version, cell, DEFAULT)
+        return Decision(self._on_metric, "", 0 if policy is None else policy.version, cell, DEFAULT)
 
-    def _measured(self, decision: Decision, event: str, fields: dict[str, object]) -> None:
-        """What a decision's handle reports."""
-        self._measure(decision._unit, decision, event, fields)
+    def _send_decision_metric(self, decision: Decision, event: str, fields: dict[str, object]) -> None:
+        """Send a metric event of a decision."""
+        self._send_metric(decision._unit, decision, event, fields)
 
-    def _measure(self, unit: str, decision: Decision | None, event: str, fields: dict[str, object]) -> None:
+    def _send_metric(self, unit: str, decision: Decision | None, event: str, fields: dict[str, object]) -> None:
         try:
             if self._closed:
                 raise FieldError("the client is closed")
             if not unit:
-                raise FieldError("it belongs to no unit")
-            waiting = self._outbox.measure(unit, decision, *check_fields(event, fields))
-            if waiting == BATCH or not self._link.started:
-                self._link.nudge()
+                raise FieldError("the event has no unit")
+            waiting = self._buffer.measure(unit, decision, *check_fields(event, fields))
+            if waiting == BATCH or not self._background.started:
+                self._background.nudge()
         except Exception as error:
-            self._journal.refuse(str(error))
+            self._error_log.refuse(str(error))
 
-    def _lost(self, decision: Decision) -> None:
-        """An exposure was dropped: the unit's next decision is to be logged again."""
+    def _on_dropped(self, decision: Decision) -> None:
+        """Forget the decision of a dropped exposure, so that the unit's next one is logged again."""
         live = self._holder.live
         if live.policy is None or live.policy.version == decision._version:
             live.remembered.forget(decision._unit)
 
     def _after_fork(self) -> None:
-        """Become a client of one's own in a child: the policy stays, what waits is the parent's to send."""
+        """Start again in a child process: keep the policy, and leave the waiting events to the parent."""
         self._repeats = CallCounter()
         self._not_logged = CallCounter()
-        self._link.renew()
+        self._background.renew()
 
 
 _CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -281,13 +290,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _unit(unit: object) -> str:
-    """A unit as it is drawn for and sent."""
+    """Return a unit as text, as it is drawn and sent."""
     if isinstance(unit, int) and not isinstance(unit, bool):
         return str(unit)
     if not isinstance(unit, str):
-        raise FieldError(f"a unit is a text or a whole number, got {type(unit).__name__}")
+        raise FieldError(f"a unit must be a string or an integer, got {type(unit).__name__}")
     if not 0 < len(unit) <= LONGEST:
-        raise FieldError(f"a unit has 1 to {LONGEST} characters, got {len(unit)}")
+        raise FieldError(f"a unit must have 1 to {LONGEST} characters, got {len(unit)}")
     if not unit.isascii():
         unit.encode()  # Half a surrogate pair cannot be sent.
     return unit

@@ -11,7 +11,7 @@ class PastoError(Exception):
     ...     Client("http://127.0.0.1:8400", study="")
     ... except PastoError as error:
     ...     print(error)
-    study= names the study to take part in, got ''
+    study must be the name of a study, got ''
     """
 
 

@@ -89,23 +89,23 @@ class EventSender:
     def __init__(
         self,
         holder: PolicyHolder,
-        outbox: EventBuffer,
+        event_buffer: EventBuffer,
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: ErrorLog,
+        error_log: ErrorLog,
         *,
-        flush: float,
+        flush_interval: float,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] | None = None,
     ) -> None:
         self._holder = holder
-        self._outbox = outbox
+        self._buffer = event_buffer
         self._transport = transport
         self._url = url
         self._headers = {**headers, "Content-Type": "application/json"}
-        self._journal = journal
-        self._flush = flush
+        self._error_log = error_log
+        self._flush_interval = flush_interval
         self._clock = clock
         self._backoff = Backoff(random)
         self._limit = BATCH
@@ -131,19 +131,19 @@ class EventSender:
         due = self._tried + LEAST if self.urgent and self.failing else self._due
         if now < due:
             return due - now
-        if self._holder.awaits_signing_key and not self._outbox.settled(self._outbox.sequence):
+        if self._holder.awaits_signing_key and not self._buffer.settled(self._buffer.sequence):
             self._tried = now
             return self._failed("exposures of this study are signed, and the service has not sent the key yet")
         request = self._under_way or self._write()
         if request is None:
             self.urgent = False
-            return self._flush
+            return self._flush_interval
         self._tried = now
         try:
             response = self._transport(request)
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}")
-        answer = _answer(response, len(self._outbox.flying) + len(self._tallies))
+        answer = _answer(response, len(self._buffer.flying) + len(self._tallies))
         if answer is None and response.status != TOO_LARGE:
             problem = f"the service answered {response.status} and does not account for the batch"
             if response.message:
@@ -157,25 +157,27 @@ class EventSender:
             self._settle(answer)
         self._backoff.succeeded()
         self._due = now
-        return 0.0 if self.urgent or len(self._outbox.waiting) >= self._limit else self._flush
+        return 0.0 if self.urgent or len(self._buffer.waiting) >= self._limit else self._flush_interval
 
     def _write(self) -> Request | None:
         """Take the next batch and write it, with the books behind the last events that wait; None for nothing."""
-        outbox = self._outbox
-        tallies = outbox.tallies() if self._clock() - self._tallied >= TALLY_EVERY else []
-        events = [] if self._apart and tallies else outbox.take(self._limit)
+        event_buffer = self._buffer
+        tallies = event_buffer.tallies() if self._clock() - self._tallied >= TALLY_EVERY else []
+        events = [] if self._apart and tallies else event_buffer.take(self._limit)
         texts: list[str] = []
         size = 0
         for place, event in enumerate(events):
-            texts.append(json.dumps(self._holder.sign(outbox.wire(event)), separators=(",", ":"), allow_nan=False))
+            texts.append(
+                json.dumps(self._holder.sign(event_buffer.wire(event)), separators=(",", ":"), allow_nan=False)
+            )
             size += len(texts[-1])
             if size >= LARGE:
-                outbox.put_back(events[place + 1 :])
+                event_buffer.put_back(events[place + 1 :])
                 break
             if place % BREATH == BREATH - 1:
                 time.sleep(0)
-        if not tallies and not outbox.waiting and not (self._apart and events):
-            tallies = outbox.tallies()
+        if not tallies and not event_buffer.waiting and not (self._apart and events):
+            tallies = event_buffer.tallies()
         if tallies:
             self._tallies, self._tallied = tallies, self._clock()
         texts.extend(json.dumps(tally.wire, separators=(",", ":")) for tally in self._tallies)
@@ -190,16 +192,16 @@ class EventSender:
 
     def _settle(self, refused: Mapping[int, str]) -> None:
         for reason in refused.values():
-            self._journal.refuse(reason)
-        self._outbox.settle({place for place in refused if place < len(self._outbox.flying)})
+            self._error_log.refuse(reason)
+        self._buffer.settle({place for place in refused if place < len(self._buffer.flying)})
         # A tally that was refused would be refused again; the next change makes a new one.
-        self._outbox.told(self._tallies)
+        self._buffer.told(self._tallies)
         self._limit = min(BATCH, self._limit * 2)
         self._under_way, self._tallies = None, []
 
     def _split(self, problem: str) -> None:
         """Send less at once: the books apart, then half the events; what is refused on its own is let go."""
-        flying = self._outbox.flying
+        flying = self._buffer.flying
         if len(flying) + len(self._tallies) <= 1 or not flying:
             self._settle(dict.fromkeys(range(len(flying) + len(self._tallies)), problem))
             return
@@ -207,11 +209,11 @@ class EventSender:
             self._apart = True
         else:
             self._limit = len(flying) // 2
-        self._outbox.put_back(flying)
+        self._buffer.put_back(flying)
         self._under_way, self._tallies = None, []
 
     def _failed(self, problem: str, retry_after: str = "") -> float:
-        self._journal.note(f"events do not reach {self._url}: {problem}")
+        self._error_log.note(f"events do not reach {self._url}: {problem}")
         delay = self._backoff.failed(retry_after)
         self._due = self._clock() + delay
         return delay if not self.urgent else LEAST

@@ -42,11 +42,11 @@ class PolicyPoller:
         transport: Transport,
         url: str,
         headers: Mapping[str, str],
-        journal: ErrorLog,
+        error_log: ErrorLog,
         *,
-        refresh: float,
+        poll_interval: float,
         file: Path | None = None,
-        patient: bool = True,
+        long_poll: bool = True,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         random: Callable[[], float] | None = None,
@@ -55,10 +55,10 @@ class PolicyPoller:
         self._transport = transport
         self._url = url
         self._headers = headers
-        self._journal = journal
-        self._refresh = refresh
+        self._error_log = error_log
+        self._poll_interval = poll_interval
         self._file = file
-        self._patient = patient
+        self._patient = long_poll
         self._clock = clock
         self._wall = wall
         self._backoff = Backoff(random)
@@ -86,13 +86,13 @@ class PolicyPoller:
         except FileNotFoundError:
             pass
         except Exception as error:
-            self._journal.note(f"the policy on disk is not used: {error}")
+            self._error_log.note(f"the policy on disk is not used: {error}")
 
     def step(self) -> float:
         """Ask once; returns the seconds until the next question."""
         started = self._clock()
-        patient = self._patient and self._answered and started >= self._plain_until
-        wait = min(self._refresh, LONGEST_WAIT) if patient else 0.0
+        long_poll = self._patient and self._answered and started >= self._plain_until
+        wait = min(self._poll_interval, LONGEST_WAIT) if long_poll else 0.0
         try:
             response = self._transport(self._request(wait))
             problem = self._take(response)
@@ -111,7 +111,7 @@ class PolicyPoller:
         open_questions = wait > 0 and (response.status == 200 or elapsed >= wait / 2)
         if open_questions or (self._plain_until <= started and not wait):
             return max(0.0, LEAST - elapsed)
-        return max(LEAST, self._refresh * self._backoff.jitter() - elapsed)
+        return max(LEAST, self._poll_interval * self._backoff.jitter() - elapsed)
 
     def _request(self, wait: float) -> Request:
         headers = dict(self._headers)
@@ -146,7 +146,7 @@ class PolicyPoller:
         return None
 
     def _failed(self, problem: str, wait: float, retry_after: str = "") -> float:
-        self._journal.note(f"no policy from {self._url}: {problem}")
+        self._error_log.note(f"no policy from {self._url}: {problem}")
         self._answered = False
         if wait:
             self._lost_waiting += 1
@@ -167,5 +167,5 @@ class PolicyPoller:
         try:
             policy_file.save_policy(self._file, policy_file.SavedPolicy(policy.text, now))
         except OSError as error:
-            self._journal.note(f"the policy cannot be kept on disk: {error}")
+            self._error_log.note(f"the policy cannot be kept on disk: {error}")
         self._saved_checksum, self._saved_contact = policy.checksum, now

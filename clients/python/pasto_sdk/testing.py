@@ -22,7 +22,7 @@ class FakeService:
     ...                  shares=[("learner", 0, 0.5), ("learner", 1, 0.5)], valid_from=0, expires_after=86400)
     >>> service = FakeService(policy)
     >>> with Client("http://rehearsal", study="feed", transport=service, cache=None, background=False) as client:
-    ...     client.ready()
+    ...     client.wait_until_ready()
     ...     client.assign("user 7").name
     ...     client.flush()
     True

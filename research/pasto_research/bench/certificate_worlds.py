@@ -270,7 +270,7 @@ class WorldInstance:
             learner=Thompson(contrast=world.contrast) if learner is None else learner,
             seed=seed,
             baseline=self.baseline,
-            control=world.control,
+            control_share=world.control,
         )
 
     def run_round(self, study: pasto.Study, number: int, rng: np.random.Generator) -> None:

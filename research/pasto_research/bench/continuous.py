@@ -47,7 +47,7 @@ def climb(world: Landscape, way: str, *, rounds: int, seed: int) -> tuple[list[f
         spent += perf_counter() - begun
         seen = world.draw([assignment.values for assignment in asked], rng)
         begun = perf_counter()
-        study.tell(asked, seen, errors=np.full(seen.shape, world.noise))
+        study.tell(asked, seen, standard_errors=np.full(seen.shape, world.noise))
         spent += perf_counter() - begun
         if number in MARKS:
             blend = study.blend()
@@ -93,7 +93,7 @@ def geometry(
             asked = study.ask(PARALLEL)
             means = truth[:, [assignment.candidate for assignment in asked]].T
             errors = np.full(means.shape, sigma)
-            study.tell(asked, means + errors * rng.standard_normal(means.shape), errors=errors)
+            study.tell(asked, means + errors * rng.standard_normal(means.shape), standard_errors=errors)
             if round_ in MARKS:
                 reached.append(float(objective.value(truth @ study.blend().probabilities)))
         gained += np.array(reached) - (exact.value - exact.gain.value)

@@ -16,17 +16,17 @@ from pasto.inference import (
     Comparison,
     Quantity,
     ValueRange,
+    build_side,
     compare,
     interval_around,
     log_evidence,
     reach_at_horizon,
-    side,
     unit_covariances,
 )
-from pasto.inference.change_detection import MIXTURE
-from pasto.inference.guardrail_evidence import StopLevel, shortfall
-from pasto.inference.multiple_comparisons import find_beating
-from pasto.inference.sample_ratio import ALARM, arm_groups, imbalance
+from pasto.inference.change_detection import MIXTURE_ROUNDS
+from pasto.inference.guardrail_evidence import StopLevel, floor_evidence
+from pasto.inference.multiple_comparisons import is_better
+from pasto.inference.sample_ratio import MAX_FALSE_ALARM_RATE, arm_groups, imbalance_evidence
 from pasto.inference.stop_level import gather_evidence
 from pasto_research.bench.coverage_studies import Scene, Studies, simulate, sticky
 
@@ -89,8 +89,8 @@ def both(drawn: Studies, scene: Scene, target: str, *, running: bool = False) ->
     covariances = unit_covariances(drawn.cells, running=running)
     found, true = (
         compare(
-            side(cells, covariances, shares),
-            side(cells, covariances, 0),
+            build_side(cells, covariances, shares),
+            build_side(cells, covariances, 0),
             METRIC,
             weights="traffic" if target == "learner" else "even",
             running=running,
@@ -135,7 +135,7 @@ def sticky_coverage(studies: int, seed: int = 1, lift: float = 0.1) -> Coverage:
     for size, start in batches(studies, seed):
         drawn = sticky(size, start, lift=lift)
         covariances = unit_covariances(drawn.cells)
-        sides = [side(drawn.cells, covariances, place) for place in (1, 0)]
+        sides = [build_side(drawn.cells, covariances, place) for place in (1, 0)]
         found = compare(sides[0], sides[1], Quantity(0, 1))
         held.append(found.lift(ERROR, sequential=False).covers(lift))
         relative.append(found.relative(ERROR, sequential=False).covers(lift / 3.0))
@@ -179,7 +179,7 @@ def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60
         )
         own = np.cumsum(cells.cross, axis=1) / np.maximum(np.cumsum(cells.units - 1.0, axis=1), 1.0)[..., None, None]
         for covariances, kept in ((unit_covariances(cells, running=True), ours), (own, naive)):
-            found = compare(side(cells, covariances, 1), side(cells, covariances, 0), METRIC, running=True)
+            found = compare(build_side(cells, covariances, 1), build_side(cells, covariances, 0), METRIC, running=True)
             kept.append(np.asarray(~found.lift(ERROR, sequential=True).covers(0.0).all(axis=-1)))
     return float(np.concatenate(ours).mean()), float(np.concatenate(naive).mean())
 
@@ -234,7 +234,7 @@ def alarms(
 def _tripped(cells: CellStatistics, floor: StopLevel, error: float, test: Test) -> NDArray[np.bool_]:
     """Whether the breaker, or one of its mutants, is over its mark after every round."""
     if test == "ours":
-        return np.asarray(shortfall(cells, floor, 0, 1 if floor.relative else None)[0] >= -np.log(error))
+        return np.asarray(floor_evidence(cells, floor, 0, 1 if floor.relative else None)[0] >= -np.log(error))
     unit = unit_covariances(cells, running=True)[..., 0, 0]
     units, mean = cells.units, cells.mean[..., 0]
     limit = (1.0 + floor.value) * mean[..., 1] if floor.relative else floor.value
@@ -242,7 +242,7 @@ def _tripped(cells: CellStatistics, floor: StopLevel, error: float, test: Test) 
     gap, variance = limit - mean[..., 0], unit[..., 0] / units[..., 0] + noise
     sums, spread = np.cumsum(gap, axis=-1), np.cumsum(variance, axis=-1)
     if test == "one-start":
-        return np.asarray(log_evidence(sums, spread, MIXTURE * variance[..., :1]) >= -np.log(error))
+        return np.asarray(log_evidence(sums, spread, MIXTURE_ROUNDS * variance[..., :1]) >= -np.log(error))
     share = error if test == "z" else error / sums.shape[-1]
     return np.asarray(sums / np.sqrt(spread) >= reach_at_horizon(share, sides=1))
 
@@ -362,8 +362,10 @@ def sample_ratio(
             row = np.arange(size)
             counts[row, :, lossy] = rng.binomial(counts[row, :, lossy].astype(int), left)
         for place, together in ((0, groups), (1, None)):
-            rang[place].append((imbalance(counts, drawn.shares, together)[0] >= -np.log(ALARM)).any(axis=-1))
-        rang[2].append(_arm_deviation(counts, drawn.shares) <= norm.ppf(ALARM))
+            rang[place].append(
+                (imbalance_evidence(counts, drawn.shares, together)[0] >= -np.log(MAX_FALSE_ALARM_RATE)).any(axis=-1)
+            )
+        rang[2].append(_arm_deviation(counts, drawn.shares) <= norm.ppf(MAX_FALSE_ALARM_RATE))
         seen, total = np.cumsum(counts, axis=-2), counts.sum(axis=-1, keepdims=True)
         expected = np.cumsum(total * drawn.shares, axis=-2)
         for place, hoped in ((3, np.cumsum(total, axis=-2) * drawn.shares), (4, expected)):
@@ -392,10 +394,12 @@ def false_winners(candidates: int, studies: int, seed: int = 1) -> tuple[float, 
         claimed = [np.zeros(size, dtype=bool) for _ in range(3)]
         for running in (False, True):
             covariances = unit_covariances(drawn.cells, running=running)
-            control = side(drawn.cells, covariances, 0)
+            control = build_side(drawn.cells, covariances, 0)
             for place in range(1, candidates + 1):
-                found = compare(side(drawn.cells, covariances, place), control, METRIC, weights="even", running=running)
-                won = find_beating(found, ERROR / candidates, sequential=running)
+                found = compare(
+                    build_side(drawn.cells, covariances, place), control, METRIC, weights="even", running=running
+                )
+                won = is_better(found, ERROR / candidates, sequential=running)
                 if running:
                     claimed[1] |= won.any(axis=-1)
                 else:

@@ -79,7 +79,7 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
         seen += counts[:, 1:]
         total += counts[:, 1:] * mean[:, 1:]
         policy = _eager(total / np.maximum(seen, 1.0), seen, sigma, scene.floor)
-    cells = CellStatistics(units, means[..., None], squares[..., None, None]).joined(range(1, count + 1))
+    cells = CellStatistics(units, means[..., None], squares[..., None, None]).join(range(1, count + 1))
     true = np.concatenate([truths, ((shares * truths)[..., 1:].sum(-1) / shares[..., 1:].sum(-1))[..., None]], axis=-1)
     return Studies(cells, replace(cells, mean=true[..., None]), shares)
 

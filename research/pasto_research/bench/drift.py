@@ -37,7 +37,7 @@ def taught(
     """A study in a world whose level swings by a factor and whose effects may move."""
     count = effects(0).shape[1]
     study = pasto.Study(
-        [{"setting": k} for k in range(count)], OBJECTIVE, learner=learner, seed=seed, baseline=0, control=0.2
+        [{"setting": k} for k in range(count)], OBJECTIVE, learner=learner, seed=seed, baseline=0, control_share=0.2
     )
     rng = np.random.default_rng([seed, 3])
     for number in range(rounds):
@@ -45,7 +45,7 @@ def taught(
         places = [assignment.candidate for assignment in asked]
         means = LEVELS[:, None] * (1.0 + effects(number) / 100.0) * swing(number)
         errors = np.broadcast_to(LEVELS * swing(number) * NOISE / 100.0, (len(asked), 2))
-        study.tell(asked, means[:, places].T + errors * rng.standard_normal(errors.shape), errors=errors)
+        study.tell(asked, means[:, places].T + errors * rng.standard_normal(errors.shape), standard_errors=errors)
     return study
 
 
@@ -53,9 +53,9 @@ def gain(study: pasto.Study, effects: FloatArray) -> tuple[float, float]:
     """What the study's answer and the exact blend truly have over the best single candidate, in goal percent."""
     truth = LEVELS[:, None] * (1.0 + effects / 100.0)
     exact = pasto.solve(OBJECTIVE.by_metric(truth), OBJECTIVE, baseline=0)
-    assert exact.single_value is not None  # noqa: S101 -- the guardrail is soft
+    assert exact.best_single_value is not None  # noqa: S101 -- the guardrail is soft
     reached = float(OBJECTIVE.value(truth @ study.blend().probabilities, baseline=truth[:, 0].tolist()))
-    return reached - exact.single_value, exact.value - exact.single_value
+    return reached - exact.best_single_value, exact.value - exact.best_single_value
 
 
 def swings(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pasto.inference import CellStatistics, Comparison, Quantity, compare, side, unit_covariances
+from pasto.inference import CellStatistics, Comparison, Quantity, build_side, compare, unit_covariances
 from pasto.inference.guardrail_evidence import StopLevel
 from pasto.report.figures import COLOURS, draw_curve, draw_legend, draw_level, label_axes, new_figure, rounds_axis
 from pasto.sim import Progress
@@ -107,14 +107,14 @@ def with_past(drawn: Studies, scene: Scene, seed: int, *, leak: float = 0.0) -> 
     square = CORRELATION**2 * first + 2.0 * CORRELATION * rest * beside + rest**2 * second
     table = np.stack([np.stack([cross[..., 0, 0], product], -1), np.stack([product, square], -1)], -2)
     both = CellStatistics(units, np.stack([mean[..., 0], past], axis=-1), table)
-    return both.joined(range(1, scene.candidates + 1))
+    return both.join(range(1, scene.candidates + 1))
 
 
 def _compared(
     cells: CellStatistics, noise: CellStatistics, scene: Scene, target: str, covariate: Quantity | None = None
 ) -> Comparison:
     covariances = unit_covariances(noise)
-    sides = (side(cells, covariances, shares_of(scene, target)), side(cells, covariances, 0))
+    sides = (build_side(cells, covariances, shares_of(scene, target)), build_side(cells, covariances, 0))
     return compare(*sides, METRIC, weights="traffic" if target == "learner" else "even", covariate=covariate)
 
 

@@ -62,7 +62,7 @@ class Studied:
 
     def tell(self, candidates: Places, metrics: FloatArray) -> None:
         """Tell it, with the standard errors."""
-        self.study.tell(self.asked, metrics, errors=self.errors[candidates])
+        self.study.tell(self.asked, metrics, standard_errors=self.errors[candidates])
 
     def served(self) -> FloatArray:
         """The policy that was asked."""

@@ -108,7 +108,7 @@ def by_hand(*, runs: int, rounds: int, candidates: int, parallel: int, seed: int
 
 def _ours(runs: int, rounds: int, candidates: int, parallel: int, chunk: int | None) -> None:
     monte_carlo(
-        "pasto",
+        "algorithm1",
         lambda rng: synthetic_b(rng, SIGMA, candidates),
         runs=runs,
         rounds=rounds,

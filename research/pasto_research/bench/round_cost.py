@@ -60,7 +60,7 @@ def _timed(count: int, hard: bool, rounds: int, *, shared: bool) -> dict[str, An
         paused = perf_counter()
         metrics = world.draw([assignment.candidate for assignment in asked], rng)
         resumed = perf_counter()
-        study.tell(asked, metrics, errors=errors)
+        study.tell(asked, metrics, standard_errors=errors)
         spent.append(perf_counter() - resumed + paused - began)
     began = perf_counter()
     study.blend()

@@ -54,15 +54,15 @@ def travel(
     for number in range(studies):
         place = world(stream(seed, number, "truth"), sigma)
         exact = pasto.solve(place.objective.by_metric(place.truth), place.objective)
-        assert exact.single_value is not None  # noqa: S101 -- the guardrails are soft
-        gaps += exact.value - exact.single_value
+        assert exact.best_single_value is not None  # noqa: S101 -- the guardrails are soft
+        gaps += exact.value - exact.best_single_value
         study = pasto.Study(
             place.candidates,
             place.objective,
             learner="thompson",
             seed=number,
             baseline=0,
-            budget=BUDGET if guarded else None,
+            loss_budget=BUDGET if guarded else None,
         )
         rng = np.random.default_rng([seed, number])
         errors = np.broadcast_to(place.noise, place.truth.shape).T
@@ -73,10 +73,10 @@ def travel(
             home += float(served[0])
             asked = study.ask(parallel=10)
             places = [assignment.candidate for assignment in asked]
-            study.tell(asked, place.draw(places, rng), errors=errors[places])
+            study.tell(asked, place.draw(places, rng), standard_errors=errors[places])
             if round_ in marks:
                 reached = float(place.value(study.blend().probabilities))
-                gains[marks.index(round_)] += reached - exact.single_value
+                gains[marks.index(round_)] += reached - exact.best_single_value
         if progress is not None:
             progress("guarded" if guarded else "unguarded", number + 1, studies)
     total = studies * rounds

@@ -72,8 +72,8 @@ def _claims(one: Quotas) -> tuple[Claim, ...]:
             note="the baseline was not optimised, so the size of the lift says little",
         )
     ]
-    if one.best.single is not None:
-        gap, uncertain = one.lead(one.blend, one.only(one.best.single))
+    if one.best.best_single is not None:
+        gap, uncertain = one.lead(one.blend, one.only(one.best.best_single))
         unseen = one.halves.kept
         claims.append(
             Claim(
@@ -106,8 +106,8 @@ def _today(one: Quotas) -> Table:
 def _lifts(one: Quotas) -> Table:
     names = one.shown.candidates.names
     rows: list[tuple[str, ...]] = []
-    if one.best.single is not None:
-        rows.append(("single best", *_cells(one, one.only(one.best.single)), names[one.best.single]))
+    if one.best.best_single is not None:
+        rows.append(("single best", *_cells(one, one.only(one.best.best_single)), names[one.best.best_single]))
     mixture = " + ".join(f"{one.best.probabilities[k]:.0%} {names[k]}" for k in one.best.support)
     rows.append(("probabilistic, exact", *_cells(one, one.blend), mixture))
     told = f"mean of {len(one.learned.answers)} repeats, {one.learned.marks[-1]:,} rounds"
@@ -144,8 +144,8 @@ def _panel(axes: Axes, one: Quotas) -> None:
         axes.plot(held[chosen], goal[chosen], "o", color=figures.REFERENCE, mfc=face, markersize=4, label=name)
     axes.axvline(one.shown.kept[first], color=figures.INK, linewidth=1.0, linestyle=(0, (4, 3)))
     marks = [("baseline", one.only(one.shown.baseline), "X", figures.INK, 8)]
-    if one.best.single is not None:
-        marks.append(("best single", one.only(one.best.single), "s", figures.COLOURS[1], 7))
+    if one.best.best_single is not None:
+        marks.append(("best single", one.only(one.best.best_single), "s", figures.COLOURS[1], 7))
     marks.append(("best blend", one.blend, "*", figures.COLOURS[0], 17))
     marks.append(("default learner", one.answer, "D", figures.COLOURS[2], 5))
     ends = np.array([(held[k], goal[k]) for k in one.best.support])

@@ -92,7 +92,7 @@ def climb(terrain: Terrain, given: Space | Candidates, way: str, size: Size) -> 
             means = np.array([np.nanmean(part, axis=1) for part in parts])
             counts = np.array([np.isfinite(part).sum(axis=1) for part in parts])
             errors = np.array([np.nanstd(part, axis=1) for part in parts]) / np.sqrt(np.maximum(counts - 1, 1))
-            study.tell(asked, means, errors=pool.add(errors))
+            study.tell(asked, means, standard_errors=pool.add(errors))
             if number in marks:
                 blend = study.blend()
                 values[repeat, marks.index(number)] = _worth(terrain, study, blend)
@@ -188,7 +188,7 @@ def _table(terrain: Terrain, best: Blend, ways: tuple[Climbed, ...]) -> Table:
         means, middles = climbed.values.mean(axis=0), np.median(climbed.values, axis=0)
         rows.append((f"{climbed.way}: mean", *(f"{m:.4f} ± {e:.4f}" for m, e in zip(means, errors, strict=True))))
         rows.append((f"{climbed.way}: median", *(f"{middle:.4f}" for middle in middles)))
-    single = "none" if best.single_value is None else f"{best.single_value:.4f}"
+    single = "none" if best.best_single_value is None else f"{best.best_single_value:.4f}"
     rows.append(("best blend of the grid", *[f"{best.value:.4f}"] * len(marks)))
     rows.append(("best single point of the grid", *[single] * len(marks)))
     return Table(f"{terrain.name}: f of the answer", ("given", *(f"{mark} rounds" for mark in marks)), tuple(rows))
@@ -205,8 +205,8 @@ def _figure(found: Sequence[tuple[Terrain, Blend, tuple[Climbed, ...]]]) -> Figu
             middle = np.median(climbed.values, axis=0)
             figures.draw_curve(axes, marks, middle, name=f"{climbed.way}: median", colour=colour, dashes=":")
         figures.draw_level(axes, best.value, "best blend of the grid")
-        if best.single_value is not None:
-            figures.draw_level(axes, best.single_value, "best single point of the grid", above=False)
+        if best.best_single_value is not None:
+            figures.draw_level(axes, best.best_single_value, "best single point of the grid", above=False)
         low, high = axes.get_ylim()
         axes.set_ylim(low - 0.3 * (high - low), max(high, best.value) + 0.08 * (high - low))  # room for the legend
         figures.label_axes(axes, title=terrain.name, x="rounds (ten folds of users each)", y="f of the answer")

@@ -63,7 +63,7 @@ def run(size: Size) -> Outcome:
         tables=tuple(_table(drawn, soft=kind) for kind in (True, False)),
         data={
             "two_arms": {
-                kind: {"probabilities": blend.probabilities, "value": blend.value, "single": blend.single_value}
+                kind: {"probabilities": blend.probabilities, "value": blend.value, "single": blend.best_single_value}
                 for kind, blend in (("hard", hard), ("soft", soft))
             },
             "problems": {
@@ -113,9 +113,9 @@ def _two_arms(blend: Blend) -> Claim:
     return Claim(
         what="Two arms, hard guardrail y ≥ 0",
         paper="best single β2 with f = 0; the blend (0.5, 0.5) reaches f = 1",
-        measured=f"best single {blend.names[blend.single or 0]} with f = {blend.single_value:g}; "
+        measured=f"best single {blend.names[blend.best_single or 0]} with f = {blend.best_single_value:g}; "
         f"best blend {_shares(blend)} with f = {blend.value:g}",
-        holds=blend.single == 1 and blend.single_value == 0.0 and blend.value == 1.0,
+        holds=blend.best_single == 1 and blend.best_single_value == 0.0 and blend.value == 1.0,
         note=f"the guardrail's price is {blend.prices['y']:g}: one unit of y given up buys half a unit of x",
     )
 
@@ -124,8 +124,8 @@ def _two_arms_soft(blend: Blend) -> Claim:
     return Claim(
         what=f"Two arms, soft guardrail with λ = {PENALTY:g} (example A)",
         paper="the blend is better than the best single; no value printed",
-        measured=f"best single f = {blend.single_value:g}; best blend {_shares(blend)} with f = {blend.value:.6g}",
-        holds=blend.value > (blend.single_value or 0.0),
+        measured=f"best single f = {blend.best_single_value:g}; best blend {_shares(blend)} with f = {blend.value:.6g}",
+        holds=blend.value > (blend.best_single_value or 0.0),
         note=f"y settles at {blend.metrics['y']:.4g}, a little below its target, as soft guardrails do",
     )
 

@@ -40,8 +40,8 @@ def _panel(axes: Axes, one: Played, goal: Goal) -> None:
         axes.plot(ends[:, 1], ends[:, 0], "-", color=figures.COLOURS[0], linewidth=1.2, zorder=3)
         axes.plot(ends[:, 1], ends[:, 0], "o", mfc="white", color=figures.COLOURS[0], markersize=6, zorder=4)
     marks = [("best blend", np.array([best.metrics[name] for name in one.metrics]), "*", figures.COLOURS[0], 15)]
-    if best.single is not None:
-        marks.append(("best single α", one.truth[:, best.single], "s", figures.COLOURS[1], 7))
+    if best.best_single is not None:
+        marks.append(("best single α", one.truth[:, best.best_single], "s", figures.COLOURS[1], 7))
     for learned in goal.learned:
         shape, colour = LOOKS[learned.learner]
         path = learned.metrics(one.truth).mean(axis=0)
@@ -83,9 +83,13 @@ def learning(one: Played) -> Figure:
             high=high,
         )
     figures.draw_level(axes, goal.best.value, f"best blend, {goal.best.value:.4f}", right=False)
-    if goal.best.single_value is not None:
+    if goal.best.best_single_value is not None:
         figures.draw_level(
-            axes, goal.best.single_value, f"best single α, {goal.best.single_value:.4f}", above=False, right=False
+            axes,
+            goal.best.best_single_value,
+            f"best single α, {goal.best.best_single_value:.4f}",
+            above=False,
+            right=False,
         )
     figures.rounds_axis(
         axes, goal.learned[0].marks[0], max(10, 2 * goal.learned[0].marks[0], goal.learned[0].marks[-1])

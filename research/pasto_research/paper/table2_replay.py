@@ -87,10 +87,10 @@ class Played:
 
     def lead(self, goal: Goal) -> tuple[FloatArray, FloatArray]:
         """Best blend less best single, and its standard error over users, (metrics,) each."""
-        if goal.best.single is None:
+        if goal.best.best_single is None:
             return np.full(2, np.nan), np.full(2, np.nan)
         shares = np.array(goal.best.probabilities)
-        shares[goal.best.single] -= 1.0
+        shares[goal.best.best_single] -= 1.0
         each = np.einsum("mku,k->mu", self.crowd.values, shares)
         counts = self.crowd.present.sum(axis=1)
         mean = each.sum(axis=1) / counts

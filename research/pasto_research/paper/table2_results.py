@@ -85,15 +85,16 @@ def _claims(one: Played, printed: Printed) -> tuple[Claim, ...]:
 def _blend_wins(one: Played, goal: Goal, paper: str) -> Claim:
     """A lead counts if it is more than chance among users makes, and is there on users who did not choose it."""
     what = f"{one.split.pairs.name}: the best blend beats the best single α, {_kind(goal)}"
-    if goal.best.single is None:
+    if goal.best.best_single is None:
         return Claim(what, paper, "no single α keeps the guardrail", holds=True)
     lead, error = one.lead(goal)
     value, kept = float(goal.best.gain.value or 0.0), goal.halves.kept
-    singles = one.truth[:, goal.best.single]
+    singles = one.truth[:, goal.best.best_single]
     return Claim(
         what=what,
         paper=paper,
-        measured=f"f rises by {value:.5f} ({value / abs(float(goal.best.single_value or 1.0)):.2%}): {one.metrics[0]} "
+        measured=f"f rises by {value:.5f} ({value / abs(float(goal.best.best_single_value or 1.0)):.2%}): "
+        f"{one.metrics[0]} "
         f"{goal.best.metrics[one.metrics[0]]:.4f} against {singles[0]:.4f} ({lead[0]:+.4f} ± {error[0]:.4f} over "
         f"users), {one.metrics[1]} {goal.best.metrics[one.metrics[1]]:.4f} against {singles[1]:.4f}; chosen on one "
         f"half of the users, on the other f rises by {kept.mean():.5f} (deviation of a split {kept.std():.5f})",
@@ -108,7 +109,7 @@ def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
     mean, error = learned.last(one.truth)
     if goal.soft:
         values = np.asarray(goal.objective.value(learned.metrics(one.truth)[:, -1]))
-        single = float(goal.best.single_value or np.nan)
+        single = float(goal.best.best_single_value or np.nan)
         spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
         measured = (
             f"f = {values.mean():.4f} ± {spread:.4f} after {learned.marks[-1]:,} rounds (highest: "
@@ -116,7 +117,7 @@ def _learner_wins(one: Played, goal: Goal, learned: Learned) -> Claim:
         )
         holds = bool(values.mean() > single)
     else:
-        single = float("nan") if goal.best.single is None else float(one.truth[0, goal.best.single])
+        single = float("nan") if goal.best.best_single is None else float(one.truth[0, goal.best.best_single])
         met = float((learned.metrics(one.truth)[:, -1, 1] >= one.threshold - 1e-12).mean())
         measured = (
             f"{one.metrics[0]} {mean[0]:.4f} ± {error[0]:.4f} with {one.metrics[1]} {mean[1]:.4f} (limit "
@@ -176,11 +177,11 @@ def _results(one: Played, printed: Printed) -> Table:
             mean, error = learned.last(one.truth)
             cells = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True)]
             rows.append((f"{word}: probabilistic, {learned.learner}", *cells, f"{learned.marks[-1]:,} rounds"))
-        if best.single is None:
+        if best.best_single is None:
             rows.append((f"{word}: single best", None, None, "none keeps the guardrail"))
         else:
-            at = one.truth[:, best.single]
-            rows.append((f"{word}: single best", f"{at[0]:.4f}", f"{at[1]:.4f}", f"α = {ALPHAS[best.single]:.3f}"))
+            at = one.truth[:, best.best_single]
+            rows.append((f"{word}: single best", f"{at[0]:.4f}", f"{at[1]:.4f}", f"α = {ALPHAS[best.best_single]:.3f}"))
     top = one.truth[:, one.top]
     rows.append(("single goal", f"{top[0]:.4f}", f"{top[1]:.4f}", f"α = {ALPHAS[one.top]:.3f}"))
     rows.append(("α = 0.5, the threshold", f"{one.middle[0]:.4f}", f"{one.threshold:.4f}", ""))
@@ -202,12 +203,12 @@ def _course(one: Played, goal: Goal, learned: Learned) -> Course:
     metrics = learned.metrics(one.truth)
     name = f"{_kind(goal)}: {learned.learner}"
     if not goal.soft:
-        single = {} if goal.best.single is None else {SINGLE: float(one.truth[0, goal.best.single])}
+        single = {} if goal.best.best_single is None else {SINGLE: float(one.truth[0, goal.best.best_single])}
         kept = metrics[..., 1] >= one.threshold - 1e-12
         return Course(name, learned.marks, metrics[..., 0], kept, single, digits=4)
     best = goal.best.value
     levels = {f"{share:.0%} of the best f": share * best for share in SHARES} if best > 0 else {}
-    levels[SINGLE] = float(goal.best.single_value or np.nan)
+    levels[SINGLE] = float(goal.best.best_single_value or np.nan)
     return Course(name, learned.marks, np.asarray(goal.objective.value(metrics)), levels=levels, digits=4)
 
 
@@ -260,8 +261,8 @@ def _hollow(one: Played) -> float:
     for level in order:
         wanted = maximize(one.metrics[0]).keep(one.metrics[1], at_least=float(level))
         found = solve(wanted.by_metric(one.truth), wanted)
-        if found.single is not None:
-            hollow = max(hollow, found.value - float(one.truth[0, found.single]))
+        if found.best_single is not None:
+            hollow = max(hollow, found.value - float(one.truth[0, found.best_single]))
     return hollow
 
 

@@ -99,16 +99,16 @@ def _forwards(found: Content) -> Claim:
 
 def _better(found: Content, aim: Aim) -> Claim:
     best = aim.best
-    assert best.single is not None  # noqa: S101 -- soft guardrails rule nobody out
+    assert best.best_single is not None  # noqa: S101 -- soft guardrails rule nobody out
     blend = np.array(best.probabilities)
-    gap = blend - _one(found, best.single)
+    gap = blend - _one(found, best.best_single)
     each = np.einsum("mku,k->mu", aim.crowd.values, gap)
     mean, error = each.mean(axis=1), each.std(axis=1, ddof=1) / sqrt(each.shape[1])
     return Claim(
         what=f"The best blend has more watch time than the best single setting, keeping {aim.name}",
         paper="+0.64 % against +0.42 %",
         measured=f"{mean[0]:+.2f} percentage points of watch time, ± {SURE * error[0]:.2f} over users (95 %); f "
-        f"{best.value:.3f} against {best.single_value:.3f}",
+        f"{best.value:.3f} against {best.best_single_value:.3f}",
         holds=bool(mean[0] > SURE * error[0]),
         note="chosen and measured on the same users",
     )
@@ -139,7 +139,7 @@ def _learned(found: Content, aim: Aim) -> Claim:
     for learned in aim.learned:
         values = np.asarray(aim.objective.value(learned.metrics(aim.crowd.truth)[:, -1]))
         told.append((learned.learner, learned.marks[-1], float(values.mean())))
-    single = float(best.single_value or 0.0)
+    single = float(best.best_single_value or 0.0)
     return Claim(
         what=f"Learning from folds of users ends ahead of the best single setting, keeping {aim.name}",
         paper="yes",
@@ -158,9 +158,13 @@ def _models(found: Content) -> Table:
 def _lifts(found: Content, aim: Aim) -> Table:
     """As the paper's Table 3: percent over the baseline, with 95 % intervals."""
     rows: list[tuple[str, ...]] = []
-    if aim.best.single is not None:
+    if aim.best.best_single is not None:
         rows.append(
-            ("single best", *_cells(found, _one(found, aim.best.single)), found.candidates.names[aim.best.single])
+            (
+                "single best",
+                *_cells(found, _one(found, aim.best.best_single)),
+                found.candidates.names[aim.best.best_single],
+            )
         )
     rows.append(("probabilistic, exact", *_cells(found, np.array(aim.best.probabilities)), _mixture(found, aim)))
     for learned in aim.learned:
@@ -181,7 +185,7 @@ def _lifts(found: Content, aim: Aim) -> Table:
 
 
 def _rounds(aim: Aim) -> Table:
-    levels = {"the best single setting": float(aim.best.single_value or 0.0)}
+    levels = {"the best single setting": float(aim.best.best_single_value or 0.0)}
     courses = [
         Course(
             learned.learner,
@@ -226,8 +230,8 @@ def _figure(found: Content) -> Figure:
     if len(ends) > 1:
         axes.plot(ends[:, 0], ends[:, 1], "o-", mfc="white", color=figures.COLOURS[0], linewidth=1.2, markersize=6)
     marks = [("baseline", _one(found, found.baseline), "X", figures.INK, 8)]
-    if aim.best.single is not None:
-        marks.append(("best single", _one(found, aim.best.single), "s", figures.COLOURS[1], 7))
+    if aim.best.best_single is not None:
+        marks.append(("best single", _one(found, aim.best.best_single), "s", figures.COLOURS[1], 7))
     marks.append(("best blend", np.array(aim.best.probabilities), "*", figures.COLOURS[0], 15))
     for place, learned in enumerate(aim.learned):
         shares = learned.answers[:, -1].mean(axis=0)

@@ -8,7 +8,7 @@ from pasto.durations import YEAR_SECONDS, describe_durations, parse_duration
 
 
 class DurationType(click.ParamType[float]):
-    """Value of an option that is a duration; the command gets seconds."""
+    """Click type of an option that is a duration; the command gets seconds."""
 
     name = "time"
 

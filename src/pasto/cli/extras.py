@@ -1,4 +1,4 @@
-"""The optional dependencies of commands: which extra installs a module that is missing."""
+"""Optional dependencies of commands: the extra that installs a missing module."""
 
 from __future__ import annotations
 

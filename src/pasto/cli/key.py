@@ -1,4 +1,4 @@
-"""`pasto key`: who may talk to the service."""
+"""`pasto key`: the API keys of the service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, open_api
+from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.duration_option import DurationType
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option, when
@@ -17,32 +17,38 @@ SCOPES = ("admin", "evaluate", "ingest", "read")
 
 
 @click.group(
-    short_help="Create and revoke the service's keys.",
+    short_help="Create, rotate and revoke the service's API keys.",
     epilog="\b\nExample:\n  pasto key create --name ranker --scope evaluate --scope ingest\n",
 )
 def key() -> None:
-    """Create, list and revoke the keys that the service asks for.
+    """Create, list, rotate and revoke the API keys of the service.
 
-    A key has scopes: evaluate reads policies and assigns, ingest sends events, read looks, admin does everything. To
-    change a key without an outage, rotate it: both work until the grace is over.
+    A key has one or more scopes: `evaluate` reads policies and assigns units, `ingest` sends events, `read` reads
+    studies and reports, `admin` may do everything. To replace a key without an outage, rotate it: the old and the new
+    key both work until the grace time is over.
     """
 
 
 @key.command(
-    short_help="Make a key; it is shown once.",
+    short_help="Create a key and print it once.",
     epilog="\b\nExample:\n  pasto key create --name ranker --scope evaluate --scope ingest\n",
 )
-@click.option("--name", required=True, metavar="TEXT", help="Whose it is, as the audit log will call it.")
+@click.option("--name", required=True, metavar="TEXT", help="Name of the key's owner, for the audit log.")
 @click.option(
-    "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="What it may do; repeatable."
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice(SCOPES),
+    help="Permission of the key; can be repeated.",
 )
 @click.option(
     "--expires-in",
     type=DurationType(low=1.0),
     metavar="TIME",
-    help="Time after which it expires, such as 90d; never, if left out.",
+    help="Time until the key expires, such as 90d; by default, it never expires.",
 )
-@desk_options
+@api_options
 @as_json_option
 def create(
     name: str,
@@ -53,48 +59,48 @@ def create(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key and print it: the only time it is shown, since only its hash is kept."""
-    with open_api(store, url, key, begins=True) as desk:
-        made = desk.create_key(name, scopes, expires_in=expires_in, who=me())
+    """Create a key and print it. It cannot be printed again, because only its hash is stored."""
+    with open_api(store, url, key, create=True) as api:
+        created = api.create_key(name, scopes, expires_in=expires_in, who=current_user())
     if as_json:
-        print_json(made)
+        print_json(created)
         return
-    echo(made["key"])
-    echo("keep it now: it is not shown again", err=True)
+    echo(created["key"])
+    echo("save the key now: it cannot be printed again", err=True)
 
 
-@key.command("list", short_help="Every key by its prefix.", epilog="\b\nExample:\n  pasto key list\n")
-@desk_options
+@key.command("list", short_help="List all keys by prefix.", epilog="\b\nExample:\n  pasto key list\n")
+@api_options
 @as_json_option
 def list_keys(store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """List every key by its prefix, with its scopes and whether it still works."""
-    with open_api(store, url, key) as desk:
-        found = desk.keys()
+    """List all keys by prefix, with scopes, creation, expiry and revocation."""
+    with open_api(store, url, key) as api:
+        keys = api.keys()
     if as_json:
-        print_json(found)
+        print_json(keys)
         return
     rows = [
         [
-            each["prefix"],
-            each["name"],
-            " ".join(each["scopes"]),
-            when(each["created_at"]),
-            "never" if each["expires_at"] is None else when(each["expires_at"]),
-            "" if each["revoked_at"] is None else when(each["revoked_at"]),
+            listed["prefix"],
+            listed["name"],
+            " ".join(listed["scopes"]),
+            when(listed["created_at"]),
+            "never" if listed["expires_at"] is None else when(listed["expires_at"]),
+            "" if listed["revoked_at"] is None else when(listed["revoked_at"]),
         ]
-        for each in found
+        for listed in keys
     ]
     print_table(console(), ["prefix", "name", "scopes", "created", "expires", "revoked"], rows, text=(0, 1, 2, 3, 4, 5))
 
 
-@key.command(short_help="Who created, rotated and revoked keys.", epilog="\b\nExample:\n  pasto key audit\n")
-@desk_options
+@key.command(short_help="Print who created, rotated and revoked keys.", epilog="\b\nExample:\n  pasto key audit\n")
+@api_options
 @as_json_option
 def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Print the audit log of all keys, oldest first."""
     lines: list[dict[str, Any]] = []
-    with open_api(store, url, key) as desk:
-        while page := desk.key_audit(after=lines[-1]["sequence"] if lines else 0, limit=1000):
+    with open_api(store, url, key) as api:
+        while page := api.key_audit(after=lines[-1]["sequence"] if lines else 0, limit=1000):
             lines += page
     if as_json:
         print_json(lines)
@@ -106,19 +112,19 @@ def audit(store: str, url: str | None, key: str | None, as_json: bool) -> None:
     print_table(console(), ["when", "who", "what", "prefix", "name"], rows, text=(0, 1, 2, 3, 4))
 
 
-@key.command(short_help="Stop a key from working.", epilog="\b\nExample:\n  pasto key revoke 3f9a2c\n")
+@key.command(short_help="Revoke a key.", epilog="\b\nExample:\n  pasto key revoke 3f9a2c\n")
 @click.argument("prefix")
-@desk_options
+@api_options
 def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
-    """Revoke a key by its prefix; running services refuse it within seconds."""
-    with open_api(store, url, key) as desk:
-        if not desk.revoke_key(prefix, who=me()):
-            raise OptionError(f"no working key has the prefix {prefix!r}; `pasto key list` shows them")
+    """Revoke a key by its prefix. Running services reject it within seconds."""
+    with open_api(store, url, key) as api:
+        if not api.revoke_key(prefix, who=current_user()):
+            raise OptionError(f"no active key has the prefix {prefix!r}; `pasto key list` lists all keys")
     echo(f"revoked {prefix}", err=True)
 
 
 @key.command(
-    short_help="Make a key's successor; both work for a while.",
+    short_help="Replace a key; the old one works for a grace time.",
     epilog="\b\nExample:\n  pasto key rotate 3f9a2c --grace 24h\n",
 )
 @click.argument("prefix")
@@ -128,16 +134,16 @@ def revoke(prefix: str, store: str, url: str | None, key: str | None) -> None:
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="Time for which the old key goes on working.",
+    help="Time for which the old key still works.",
 )
-@desk_options
+@api_options
 @as_json_option
 def rotate(prefix: str, grace: float, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Make a key with the same name and scopes and print it; the old one stops when the grace is over."""
-    with open_api(store, url, key) as desk:
-        made = desk.rotate_key(prefix, grace=grace, who=me())
+    """Create a key with the same name and scopes, and print it. The old key expires after the grace time."""
+    with open_api(store, url, key) as api:
+        created = api.rotate_key(prefix, grace=grace, who=current_user())
     if as_json:
-        print_json(made)
+        print_json(created)
         return
-    echo(made["key"])
-    echo(f"keep it now: it is not shown again; {prefix} works for {format_duration(grace)} more", err=True)
+    echo(created["key"])
+    echo(f"save the key now: it cannot be printed again; {prefix} works for {format_duration(grace)} more", err=True)

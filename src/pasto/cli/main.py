@@ -1,4 +1,4 @@
-"""The `pasto` command itself: its subcommands, and how errors and warnings reach the terminal."""
+"""The `pasto` command: its subcommands, and the printing of errors and warnings."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pasto.errors import PastoError, PastoWarning, SolverError
 
 
 class CommandInputError(click.ClickException):
-    """Bad input, as one line on stderr."""
+    """Error in the input, printed as one line on stderr."""
 
     exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the line."""
+        """Print the error."""
         echo(f"error: {self.message}", err=True)
 
 
 class CommandError(CommandInputError):
-    """A failure that is not the input's fault, as one line on stderr."""
+    """Failure that the input does not cause, printed as one line on stderr."""
 
     exit_code = 1
 
@@ -103,10 +103,10 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="pasto", message="%(prog)s %(version)s")
 def main() -> None:
-    """Learn the best blend of settings: raise the goal, hold the guardrails, beat every single setting.
+    """Find the best blend of settings: maximize a goal, and keep the guardrails.
 
-    Data goes to stdout, progress and notes to stderr; --json, where offered, prints one JSON value for machines. Exit
-    codes: 0 done, 1 the answer is no or something failed, 2 the input or the command line is wrong.
+    Data goes to stdout, progress and notes to stderr. With --json, commands print one JSON value. Exit codes: 0
+    success, 1 a negative answer or a failure, 2 an error in the input or the command line.
     """
 
 

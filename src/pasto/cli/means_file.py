@@ -1,4 +1,4 @@
-"""Reading a table of means from CSV, JSON or Parquet, with errors that name the row and the column."""
+"""Table of means from a CSV, JSON or Parquet file, with errors that name the row and the column."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, TypeGuard
 
 from pasto.errors import InputError, MeansError, MissingExtraError, PastoWarning
 
-NAMES = ("name", "candidate", "")
-"""Headers that make the first column hold the candidates' names whatever is in it."""
-ROW_NUMBERS = ("", "Unnamed: 0", "__index_level_0__")
+NAME_HEADERS = ("name", "candidate", "")
+"""Headers of a first column that always holds the candidates' names."""
+ROW_NUMBER_HEADERS = ("", "Unnamed: 0", "__index_level_0__")
 """Headers under which pandas writes the index of a table."""
-PARQUET = b"PAR1"
-EXCEL = b"PK\x03\x04"
+PARQUET_MAGIC = b"PAR1"
+ZIP_MAGIC = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +30,39 @@ class MeansTable:
     names: tuple[str, ...]
     metrics: dict[str, list[float]]
     ignored: tuple[str, ...] = ()
-    """Columns without a single number, such as remarks."""
+    """Columns without any number, such as remarks."""
     percent: tuple[str, ...] = ()
     """Columns that were written with percent signs; their numbers are shares."""
 
 
-def read_means(source: str, name: str | None = None) -> MeansTable:
-    """Read a CSV, JSON or Parquet file, or stdin for "-"; `name` is the column that holds the candidates' names."""
-    shown = "stdin" if source == "-" else source
+def read_means(source: str, name_column: str | None = None) -> MeansTable:
+    """Read a CSV, JSON or Parquet file, or stdin for "-"; `name_column` holds the candidates' names."""
+    label = "stdin" if source == "-" else source
     raw = _bytes(source)
-    if raw.startswith(PARQUET):
-        columns, places = _from_parquet(source, shown)
+    if raw.startswith(PARQUET_MAGIC):
+        columns, places = _from_parquet(source, label)
     else:
-        text = _text(raw, shown)
+        text = _text(raw, label)
         if not text.strip():
-            raise MeansError(f"{shown} is empty; it needs a header and one row for each candidate")
-        columns, places = _from_json(text, shown) if text.lstrip()[0] in "{[" else _from_csv(text, shown)
-    if name is not None and name not in columns:
-        raise MeansError(f"{shown} has no column {name!r} to take names from; it has {_list(columns)}")
-    columns = _without_row_numbers(columns, name)
-    label = name if name is not None else _name_column(columns)
-    names = _names([str(cell).strip() for cell in columns.pop(label)] if label is not None else None, places, shown)
+            raise MeansError(f"{label} is empty; it needs a header and one row for each candidate")
+        columns, places = _from_json(text, label) if text.lstrip()[0] in "{[" else _from_csv(text, label)
+    if name_column is not None and name_column not in columns:
+        raise MeansError(f"{label} has no column {name_column!r} to take names from; it has {_list(columns)}")
+    columns = _without_row_numbers(columns, name_column)
+    header = name_column if name_column is not None else _find_name_column(columns)
+    names = _names(None if header is None else [str(cell).strip() for cell in columns.pop(header)], places, label)
     ignored = tuple(column for column, cells in columns.items() if all(_number(cell) is None for cell in cells))
     written = {column: cells for column, cells in columns.items() if column not in ignored}
     metrics = {
-        column: [_checked(cell, column, place, shown) for cell, place in zip(cells, places, strict=True)]
+        column: [_checked(cell, column, place, label) for cell, place in zip(cells, places, strict=True)]
         for column, cells in written.items()
     }
     if not metrics:
         raise MeansError(
-            f"{shown} has no column of numbers{_first_cell(columns, places)}; every metric is a column with one mean "
+            f"{label} has no column of numbers{_first_cell(columns, places)}; every metric is a column with one mean "
             "for each candidate, such as 6.5"
         )
-    percent = tuple(column for column, cells in written.items() if _all_percent(cells, column, places, shown))
+    percent = tuple(column for column, cells in written.items() if _all_percent(cells, column, places, label))
     return MeansTable(names, metrics, ignored, percent)
 
 
@@ -88,40 +88,40 @@ def _bytes(source: str) -> bytes:
         raise InputError(f"cannot read {source!r}: {error.strerror or error}") from error
 
 
-def _text(raw: bytes, shown: str) -> str:
+def _text(raw: bytes, label: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        kind = "an Excel file or another archive" if raw.startswith(EXCEL) else "not a text file in UTF-8"
-        where = "" if raw.startswith(EXCEL) else f": byte {error.start} cannot be read"
-        raise MeansError(f"{shown} is {kind}{where}; save it as CSV in UTF-8, as JSON or as Parquet") from error
+        kind = "an Excel file or another archive" if raw.startswith(ZIP_MAGIC) else "not a text file in UTF-8"
+        where = "" if raw.startswith(ZIP_MAGIC) else f": byte {error.start} cannot be read"
+        raise MeansError(f"{label} is {kind}{where}; save it as CSV in UTF-8, as JSON or as Parquet") from error
 
 
-def _from_parquet(source: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
-    """Columns by name, read by DuckDB."""
+def _from_parquet(source: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return columns by name and the place of each row; DuckDB reads the file."""
     if source == "-":
         raise MeansError("Parquet cannot be read from stdin; save it and name the file")
     try:
         import duckdb
     except ImportError as error:
-        raise MissingExtraError(f"{shown} is a Parquet file, which needs duckdb", "serve") from error
+        raise MissingExtraError(f"{label} is a Parquet file, which needs duckdb", "serve") from error
     try:
         with duckdb.connect() as connection:
             found = connection.execute("SELECT * FROM read_parquet(?)", [source])
             header = [column[0] for column in found.description]
             rows = found.fetchall()
     except duckdb.Error as error:
-        raise MeansError(f"{shown} cannot be read as Parquet: {' '.join(str(error).split())[:300]}") from error
+        raise MeansError(f"{label} cannot be read as Parquet: {' '.join(str(error).split())[:300]}") from error
     if not rows:
-        raise MeansError(f"{shown} has no rows; it needs one row for each candidate")
+        raise MeansError(f"{label} has no rows; it needs one row for each candidate")
     cells = [
         [float(cell) if isinstance(cell, Decimal) else cell for cell in column] for column in zip(*rows, strict=True)
     ]
     return dict(zip(header, cells, strict=True)), [f"row {place}" for place in range(1, len(rows) + 1)]
 
 
-def _from_csv(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
-    """Columns by header, and each row's place as a person finds it."""
+def _from_csv(text: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return columns by header and the place of each row, with its line."""
     first = text.lstrip().splitlines()[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
     header: list[str] = []
@@ -136,89 +136,95 @@ def _from_csv(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
                 continue
             if len(row) != len(header):
                 raise MeansError(
-                    f"line {reader.line_num} of {shown} has {len(row)} fields where the header has {len(header)}"
+                    f"line {reader.line_num} of {label} has {len(row)} fields where the header has {len(header)}"
                 )
             rows.append(row)
             places.append(f"row {len(rows)} (line {reader.line_num})")
     except csv.Error as error:
-        raise MeansError(f"line {reader.line_num} of {shown} is not CSV: {error}") from error
+        raise MeansError(f"line {reader.line_num} of {label} is not CSV: {error}") from error
     for place, column in enumerate(header):
         if header.index(column) < place:
-            raise MeansError(f"{shown} has two columns called {column!r}; every column needs a name of its own")
+            raise MeansError(f"{label} has two columns called {column!r}; every column needs a name of its own")
         if place and not column:
-            raise MeansError(f"column {place + 1} of {shown} has no name in the header")
+            raise MeansError(f"column {place + 1} of {label} has no name in the header")
     if not rows:
-        raise MeansError(f"{shown} has a header but no rows; it needs one row for each candidate")
+        raise MeansError(f"{label} has a header but no rows; it needs one row for each candidate")
     return {column: [row[place] for row in rows] for place, column in enumerate(header)}, places
 
 
-def _from_json(text: str, shown: str) -> tuple[dict[str, list[Any]], list[str]]:
-    """Columns from {"x": […], …} or from a list of row objects."""
+def _from_json(text: str, label: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return columns of {"x": […], …} or of a list of row objects, and the place of each row."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise MeansError(f"{shown} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+        raise MeansError(f"{label} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
     if isinstance(value, dict) and value and all(isinstance(cells, list) for cells in value.values()):
         columns: dict[str, list[Any]] = value
         lengths = {column: len(cells) for column, cells in columns.items()}
         first, count = next(iter(lengths.items()))
         if odd := [column for column, length in lengths.items() if length != count]:
-            raise MeansError(f"in {shown}, {first!r} has {count} means and {odd[0]!r} has {lengths[odd[0]]}")
+            raise MeansError(f"in {label}, {first!r} has {count} means and {odd[0]!r} has {lengths[odd[0]]}")
     elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         count = len(value)
         for place, row in enumerate(value, start=1):
             if odd := sorted(set(row) ^ set(value[0])):
                 raise MeansError(
-                    f"row {place} of {shown} and row 1 differ in {odd[0]!r}; every row needs the same metrics"
+                    f"row {place} of {label} and row 1 differ in {odd[0]!r}; every row needs the same metrics"
                 )
         columns = {column: [row[column] for row in value] for column in value[0]}
     else:
         raise MeansError(
-            f'{shown} must hold lists of means by metric, {{"x": [2, 0], "y": [-2, 2]}}, or a list of rows, '
+            f'{label} must hold lists of means by metric, {{"x": [2, 0], "y": [-2, 2]}}, or a list of rows, '
             '[{"x": 2, "y": -2}, {"x": 0, "y": 2}]'
         )
     if not count or not columns:
-        raise MeansError(f"{shown} has no candidates; every metric needs one mean for each")
+        raise MeansError(f"{label} has no candidates; every metric needs one mean for each")
     return columns, [f"row {place}" for place in range(1, count + 1)]
 
 
-def _name_column(columns: dict[str, list[Any]]) -> str | None:
-    """The first column, if it is called so or holds no numbers; else one of text that is called so."""
+def _find_name_column(columns: dict[str, list[Any]]) -> str | None:
+    """Return the column with the candidates' names: the first with such a header or without numbers, or a later one."""
     first = next(iter(columns))
-    if first.lower() in NAMES or all(_number(cell) is None for cell in columns[first]):
+    if first.lower() in NAME_HEADERS or all(_number(cell) is None for cell in columns[first]):
         return first
     for column, cells in columns.items():
-        if (column.lower() in NAMES or column in ROW_NUMBERS) and all(_number(cell) is None for cell in cells):
+        if (column.lower() in NAME_HEADERS or column in ROW_NUMBER_HEADERS) and all(
+            _number(cell) is None for cell in cells
+        ):
             return column
     return None
 
 
-def _names(given: list[str] | None, places: list[str], shown: str) -> tuple[str, ...]:
+def _names(given: list[str] | None, places: list[str], label: str) -> tuple[str, ...]:
     if given is None:
         return tuple(f"row {place}" for place in range(1, len(places) + 1))
-    seen: dict[str, str] = {}
-    for label, place in zip(given, places, strict=True):
-        if not label:
-            raise MeansError(f"{place} of {shown} has no name")
-        if label in seen:
-            raise MeansError(f"{seen[label]} and {place} of {shown} are both called {label!r}; names must differ")
-        seen[label] = place
+    places_by_name: dict[str, str] = {}
+    for name, place in zip(given, places, strict=True):
+        if not name:
+            raise MeansError(f"{place} of {label} has no name")
+        if name in places_by_name:
+            raise MeansError(
+                f"{places_by_name[name]} and {place} of {label} are both called {name!r}; names must differ"
+            )
+        places_by_name[name] = place
     return tuple(given)
 
 
-def _without_row_numbers(columns: dict[str, list[Any]], name: str | None) -> dict[str, list[Any]]:
-    """Leave out the column in which pandas numbered the rows, if another one holds the candidates' names."""
+def _without_row_numbers(columns: dict[str, list[Any]], name_column: str | None) -> dict[str, list[Any]]:
+    """Leave out the row numbers of pandas if another column holds the candidates' names."""
     for column in (next(iter(columns)), next(reversed(columns))):  # CSV has it first, Parquet last
-        if column not in ROW_NUMBERS or column == name or any(_number(cell) is None for cell in columns[column]):
+        if column not in ROW_NUMBER_HEADERS or column == name_column:
+            continue
+        if any(_number(cell) is None for cell in columns[column]):
             continue
         others = {other: cells for other, cells in columns.items() if other != column}
-        if name is not None or column != "" or (others and _name_column(others) is not None):
+        if name_column is not None or column != "" or (others and _find_name_column(others) is not None):
             return others
     return columns
 
 
 def _number(cell: Any) -> float | None:
-    """The number in a cell of either format, or None where there is none; 3% is 0.03."""
+    """Return the number in a cell, or None without one; 3% is 0.03."""
     if isinstance(cell, bool) or not isinstance(cell, (int, float, str)) or (isinstance(cell, str) and "_" in cell):
         return None
     if isinstance(cell, str):
@@ -235,35 +241,35 @@ def _is_percent(cell: Any) -> TypeGuard[str]:
     return isinstance(cell, str) and cell.strip().endswith("%")
 
 
-def _all_percent(cells: list[Any], column: str, places: list[str], shown: str) -> bool:
-    """Whether a column is written in percent; one with and without percent signs is refused."""
+def _all_percent(cells: list[Any], column: str, places: list[str], label: str) -> bool:
+    """Return whether a column is written in percent; raise an error if only some cells are."""
     written = [_is_percent(cell) for cell in cells]
     if any(written) and not all(written):
         odd = written.index(False)
         raise MeansError(
-            f"{places[odd]}, column {column!r} of {shown} is {cells[odd]!r}, while {places[written.index(True)]} has "
+            f"{places[odd]}, column {column!r} of {label} is {cells[odd]!r}, while {places[written.index(True)]} has "
             f"{cells[written.index(True)]!r}; write every number of the column with a percent sign, or none"
         )
     return any(written)
 
 
 def _first_cell(columns: dict[str, list[Any]], places: list[str]) -> str:
-    """What the first cell holds, for a message."""
+    """Return a description of the first cell, for a message."""
     for column, cells in columns.items():
         return f": {places[0]} of column {column!r} is {cells[0]!r}"
     return ""
 
 
-def _checked(cell: Any, column: str, place: str, shown: str) -> float:
+def _checked(cell: Any, column: str, place: str, label: str) -> float:
     value = _number(cell)
     if value is None:
         found = "nothing" if cell is None or not str(cell).strip() else repr(cell)
-        cure = f"if {column!r} holds the candidates' names, say --name {column}"
+        cure = f"if {column!r} holds the candidates' names, add --name-column {column}"
         if isinstance(cell, str) and _number(cell.replace(",", "")) is not None:
             cure = "write it without commas, with a point before the decimals"
-        raise MeansError(f"{place}, column {column!r} of {shown}: a number was expected, got {found}; {cure}")
+        raise MeansError(f"{place}, column {column!r} of {label}: a number was expected, got {found}; {cure}")
     if not math.isfinite(value):
-        raise MeansError(f"{place}, column {column!r} of {shown} is {cell}; every mean must be a finite number")
+        raise MeansError(f"{place}, column {column!r} of {label} is {cell}; every mean must be a finite number")
     return value
 
 

@@ -164,8 +164,8 @@ def as_value(blend: Blend, objective: Objective) -> dict[str, Any]:
         "lifts": dict(blend.lifts),
         "prices": dict(blend.prices),
         "shortfalls": dict(blend.shortfalls),
-        "single": None if blend.single is None else blend.names[blend.single],
-        "single_value": blend.single_value,
+        "single": None if blend.best_single is None else blend.names[blend.best_single],
+        "single_value": blend.best_single_value,
         "gain": {
             "over": blend.names[gain.candidate],
             "value": gain.value,
@@ -220,7 +220,7 @@ def _print_candidates(
     lines = [("blend", "100%", blend, "bold")]
     for candidate in blend.support:
         lines.append((table.names[candidate], format_percent(blend.probabilities[candidate]), alone(candidate), ""))
-    kind = "best single" if blend.single is not None else "least bad single"
+    kind = "best single" if blend.best_single is not None else "least bad single"
     lines.append((f"{kind}: {table.names[blend.gain.candidate]}", "", alone(blend.gain.candidate), "dim"))
     if place is not None:
         lines.append((f"baseline: {baseline}", "", alone(place), "dim"))

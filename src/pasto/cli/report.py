@@ -1,4 +1,4 @@
-"""`pasto report`: what a study has shown, and what another objective would do."""
+"""`pasto report`: the report of a study, and what-if questions about other objectives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pasto.cli.connection import desk_options, open_api
+from pasto.cli.connection import api_options, open_api
 from pasto.cli.output import echo, print_json
 from pasto.errors import InputError, OptionError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="What a study has shown, and what can be claimed of it.",
+    short_help="Print a study's lifts, guardrails, blend and data quality.",
     epilog="""\b
 Examples:
   pasto report feed
@@ -26,17 +26,28 @@ Examples:
 """,
 )
 @click.argument("name")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write one page there.")
 @click.option(
-    "--maximize", multiple=True, metavar="METRIC", help="What if: raise this metric instead, as `pasto solve` takes it."
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the report to this file as one HTML page.",
 )
-@click.option("--minimize", multiple=True, metavar="METRIC", help="What if: lower this metric instead.")
 @click.option(
-    "--keep", multiple=True, metavar="GUARDRAIL", help='What if: another threshold, as in "like_rate >= -1%".'
+    "--maximize",
+    multiple=True,
+    metavar="METRIC",
+    help="What-if: maximize this metric instead; written as for `pasto solve`.",
 )
-@click.option("--drop", multiple=True, metavar="GUARDRAIL", help="What if: without this guardrail.")
-@click.option("--only", multiple=True, metavar="CANDIDATE", help="What if: of these candidates only.")
-@desk_options
+@click.option("--minimize", multiple=True, metavar="METRIC", help="What-if: minimize this metric instead.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="GUARDRAIL",
+    help='What-if: replace a guardrail\'s threshold, as in "like_rate >= -1%".',
+)
+@click.option("--drop", multiple=True, metavar="GUARDRAIL", help="What-if: leave this guardrail out.")
+@click.option("--only", multiple=True, metavar="CANDIDATE", help="What-if: use only this candidate; can be repeated.")
+@api_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def report(
     name: str,
@@ -51,36 +62,39 @@ def report(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Report on a study: lifts over the concurrent control with intervals that hold at any look, and what follows.
+    """Print the report of a study: lifts over the concurrent control, with intervals that are valid after every round.
 
-    The paragraph at the top says what can be claimed. Below it: lifts of the learner's traffic, the best single
-    candidate and the blend, the guardrails with their floors and prices, the quality of the data, and the books.
+    The first paragraph summarizes the conclusions. Then come the lifts of the learner's traffic, of the best single
+    candidate and of the blend, the guardrails with their stop levels and prices, the data quality and the event counts.
 
-    With --maximize, --minimize, --keep, --drop or --only, another question is answered from what was learned: the
-    study's own objective with those parts replaced. Nothing about the study changes.
+    With --maximize, --minimize, --keep, --drop or --only, the command answers a what-if question from the data so far:
+    those options replace parts of the study's objective. The study itself does not change.
     """
-    asked = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
-    asking: dict[str, list[str]] = {part: list(words) for part, words in asked.items() if words}
-    if asking and html is not None:
-        raise OptionError("--html writes the report; another question is answered in text or with --json")
-    with open_api(store, url, key) as desk:
-        if asking:
-            _print_what_if(desk.what_if(name, **asking), as_json)
+    parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
+    what_if: dict[str, list[str]] = {part: list(texts) for part, texts in parts.items() if texts}
+    if what_if and html is not None:
+        raise OptionError(
+            "--html is only for the report itself, not for a what-if question; leave out --html, or use --json"
+        )
+    with open_api(store, url, key) as api:
+        if what_if:
+            _print_what_if(api.what_if(name, **what_if), as_json)
             return
-        found = desk.report(name)
+        study_report = api.report(name)
     if html is not None:
-        _write(html, found)
+        _write(html, study_report)
     if as_json:
         from pasto.report.records import write_report
 
-        print_json(write_report(found))
+        print_json(write_report(study_report))
     elif html is None:
         from pasto.report.text import render_text
 
-        echo(render_text(found), nl=False)
+        echo(render_text(study_report), nl=False)
 
 
 def _print_what_if(answer: WhatIfAnswer, as_json: bool) -> None:
+    """Print the answer to a what-if question as text, or as JSON."""
     if as_json:
         from pasto.report.records import write_report
 
@@ -91,11 +105,11 @@ def _print_what_if(answer: WhatIfAnswer, as_json: bool) -> None:
         echo(render_what_if(answer), nl=False)
 
 
-def _write(file: Path, found: Report) -> None:
+def _write(file: Path, report: Report) -> None:
     from pasto.report.html import render_html
 
     try:
-        file.write_text(render_html(found), encoding="utf-8")
+        file.write_text(render_html(report), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     echo(f"wrote {file}", err=True)

@@ -1,4 +1,4 @@
-"""`pasto round`: rounds by hand."""
+"""`pasto round`: rounds of a study."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, open_api
+from pasto.cli.connection import api_options, current_user, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 from pasto.cli.study import as_json_option
 
 
-@click.group("round", short_help="Close a round by hand.", epilog="\b\nExample:\n  pasto round close feed\n")
+@click.group(
+    "round",
+    short_help="Close rounds, resolve held rounds, list closed rounds.",
+    epilog="\b\nExample:\n  pasto round close feed\n",
+)
 def round_() -> None:
-    """Close rounds by hand, decide about held ones, and look back at those that were closed."""
+    """Close the open round, decide about rounds that are held back, and list closed rounds."""
 
 
 @round_.command(short_help="Close the open round now.", epilog="\b\nExample:\n  pasto round close feed\n")
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
-@desk_options
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@api_options
 @as_json_option
 def close(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
     """Close the open round: learn from the rounds that have matured, and publish the next policy."""
-    with open_api(store, url, key) as desk:
-        found = desk.close_round(name, who=me(), reason=reason)
+    with open_api(store, url, key) as api:
+        close = api.close_round(name, who=current_user(), reason=reason)
     if as_json:
-        print_json(found)
+        print_json(close)
         return
-    echo(f"{name}: round {found['round']} closed, policy {found['next_version']} is served")
-    for problem in found["problems"]:
+    echo(f"{name}: round {close['round']} closed, policy {close['next_version']} is served")
+    for problem in close["problems"]:
         echo(problem[:1].upper() + problem[1:], err=True)
 
 
@@ -44,49 +48,49 @@ Examples:
 @click.argument("name")
 @click.argument("round", type=click.IntRange(min=1))
 @click.argument("resolution", type=click.Choice(["learn", "discard"]))
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the audit log.")
-@desk_options
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the audit log.")
+@api_options
 @as_json_option
 def resolve(
     name: str, round: int, resolution: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool
 ) -> None:
     """Decide about a round that is held back because events seem to be missing.
 
-    `learn` takes it as it is: units without events count 0. `discard` leaves it out for good. The next close carries it
-    out. A round whose events come late needs no decision: it is learned once they are there.
+    `learn` learns from the round as it is: units without events count 0. `discard` never learns from it. The next close
+    applies the decision. A round whose events arrive late needs no decision: it is learned when they have arrived.
     """
-    with open_api(store, url, key) as desk:
-        found = desk.resolve_round(name, round, resolution, who=me(), reason=reason)
+    with open_api(store, url, key) as api:
+        resolved = api.resolve_round(name, round, resolution, who=current_user(), reason=reason)
     if as_json:
-        print_json(found)
+        print_json(resolved)
         return
-    done = "learned as it is" if resolution == "learn" else "left out"
-    echo(f"{name}: round {round} will be {done} when the next round is closed")
+    outcome = "learned as it is" if resolution == "learn" else "left out"
+    echo(f"{name}: round {round} will be {outcome} when the next round is closed")
 
 
-@round_.command("list", short_help="The rounds that were closed.", epilog="\b\nExample:\n  pasto round list feed\n")
+@round_.command("list", short_help="List closed rounds.", epilog="\b\nExample:\n  pasto round list feed\n")
 @click.argument("name")
-@click.option("--after", default=0, metavar="ROUND", help="Only rounds behind this one.")
-@click.option("--limit", default=100, show_default=True, help="At most so many.")
-@desk_options
+@click.option("--after", default=0, metavar="ROUND", help="List only rounds after this one.")
+@click.option("--limit", default=100, show_default=True, metavar="N", help="Maximum number of rounds.")
+@api_options
 @as_json_option
 def list_rounds(name: str, after: int, limit: int, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """List closed rounds: what each measured, and the policy that followed."""
-    with open_api(store, url, key) as desk:
-        found = desk.rounds(name, after=after, limit=limit)
+    """List closed rounds with the policy of each, the next policy, and the units learned from."""
+    with open_api(store, url, key) as api:
+        closes = api.rounds(name, after=after, limit=limit)
     if as_json:
-        print_json(found)
+        print_json(closes)
         return
-    later = {number: each["round"] for each in found for number in each["learned_from"]}
+    learned_with = {number: close["round"] for close in closes for number in close["learned_from"]}
     rows = [
         [
-            str(each["round"]),
-            str(each["version"]),
-            str(each["next_version"]),
-            f"{each['units']:,}",
-            _held_note(each, later.get(each["round"])),
+            str(close["round"]),
+            str(close["version"]),
+            str(close["next_version"]),
+            f"{close['units']:,}",
+            _held_note(close, learned_with.get(close["round"])),
         ]
-        for each in found
+        for close in closes
     ]
     header = ["round", "policy", "next policy", "units learned from", ""]
     if not any(row[-1] for row in rows):

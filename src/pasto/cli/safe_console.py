@@ -1,4 +1,4 @@
-"""The console that commands print to: rich's, with control characters in names and texts escaped."""
+"""Console that commands print to: the console of rich, with control characters in texts escaped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pasto.control_characters import escape_control, find_control
 
 
 class SafeConsole(Console):
-    """A console that shows the control characters of what it is given to print; line ends stay."""
+    """Console that escapes the control characters of a text, except line ends and tabs."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects; texts are escaped first, and one that has to be loses its colours within."""
+        """Print objects with escaped texts; an escaped text has one style and loses the colours of its parts."""
         super().print(*map(_safe, objects), **options)
 
 

@@ -1,4 +1,4 @@
-"""`pasto serve`: the running system on this machine."""
+"""`pasto serve`: the service on this machine."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from typing import Any, TypeVar
 import click
 
 from pasto.cli.output import echo
-from pasto.cli.threads import one_thread
+from pasto.cli.threads import use_one_thread
 from pasto.service.settings import SETTINGS, Setting, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SWITCH_SECONDS = 0.001
-"""How long a thread that computes may hold the interpreter while another waits for it, such as the event loop:
-a fifth of Python's default, because a batch or a pause waits so long at every step that it takes."""
+"""Time that a computing thread may hold the interpreter while another thread waits, such as the event loop. It is a
+fifth of Python's default, because a request can wait this long several times."""
 
 
-def _meaning(setting: Setting) -> str:
+def _describe_setting(setting: Setting) -> str:
     return f"{setting.meaning}  [{setting.variable}; default: {setting.written_default}]"
 
 
 def settings_options(command: Command) -> Command:
-    """Give a command a flag for every setting there is."""
+    """Give a command an option for every setting."""
     for setting in reversed(list(SETTINGS.values())):
-        command = click.option(setting.flag, setting.name, metavar=setting.placeholder, help=_meaning(setting))(command)
+        command = click.option(
+            setting.flag, setting.name, metavar=setting.placeholder, help=_describe_setting(setting)
+        )(command)
     return command
 
 
 @click.command(
-    short_help="Run the service: assign, ingest, learn, publish.",
+    short_help="Run the service over HTTP, with its dashboard.",
     epilog="""\b
 Examples:
   pasto serve
@@ -44,11 +46,11 @@ Examples:
 def serve(**given: str | None) -> None:
     """Serve studies over HTTP until interrupted.
 
-    Everything is kept in the store. Listens on this machine only, unless the store holds a key: `pasto key create`
-    makes one. Each setting below can also be given by the environment variable beside it; a flag goes before it.
+    All data is in the store. The service listens on this machine only, unless the store has an API key; `pasto key
+    create` makes one. The environment variable named with each option sets it too; an option overrides its variable.
     """
     settings = read_settings(given, os.environ)
-    one_thread()
+    use_one_thread()
     sys.setswitchinterval(SWITCH_SECONDS)
     from pasto.dashboard import Dashboard
     from pasto.service.http.server import ServiceProcess, start_logging
@@ -56,7 +58,7 @@ def serve(**given: str | None) -> None:
     running = ServiceProcess(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
     running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))
-    if running.is_busy:  # everything is written; a thread that computes for nobody would hold up the end of the process
+    if running.is_busy:  # all data is written; a thread that still computes would delay the end of the process
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`pasto simulate`: a learner in a world whose truth is known, and how far it comes."""
+"""`pasto simulate`: a learner in a simulated world with known means."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     Worlds = World | Callable[[np.random.Generator], World]
 
-BUILT_IN = ("example-a", "synthetic-b")
-ROUNDS, RUNS = 100, 20
-MANY_ROUNDS, MANY_RUNS = 1_000, 100
-"""For the paper's learners, which need more rounds and advance many runs at once."""
+BUILT_IN_WORLDS = ("example-a", "synthetic-b")
+THOMPSON_ROUNDS, THOMPSON_RUNS = 100, 20
+PAPER_ROUNDS, PAPER_RUNS = 1_000, 100
+"""Defaults of the paper's learners, which need more rounds and compute many runs at once."""
 
 
 @click.command(
-    short_help="A learner in a simulated world, and how far it comes.",
+    short_help="Run a learner in a simulated world and print its progress.",
     epilog="""\b
 Examples:
   pasto simulate synthetic-b --noise 0.5 --parallel 10
@@ -40,52 +40,62 @@ Examples:
 )
 @click.argument("world", default="example-a")
 @click.option(
-    "--learner", default="thompson", show_default=True, metavar="NAME", help="thompson, pasto (Algorithm 1) or scgd."
+    "--learner",
+    default="thompson",
+    show_default=True,
+    metavar="NAME",
+    help="thompson, pasto (the paper's Algorithm 1) or scgd.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Rounds in each run: {ROUNDS} unless given, {MANY_ROUNDS} for pasto and scgd.",
+    help=f"Rounds in each run; by default {THOMPSON_ROUNDS}, and {PAPER_ROUNDS} for pasto and scgd.",
 )
 @click.option(
-    "--parallel", default=1, show_default=True, type=click.IntRange(min=1), metavar="N", help="Draws in each round."
+    "--parallel",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Candidates drawn in each round.",
 )
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Independent runs: {RUNS} unless given, {MANY_RUNS} for pasto and scgd.",
+    help=f"Independent runs; by default {THOMPSON_RUNS}, and {PAPER_RUNS} for pasto and scgd.",
 )
-@click.option(
-    "--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Of all random numbers."
-)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Random seed.")
 @click.option(
     "--noise",
     multiple=True,
-    metavar="[METRIC=]DEVIATION",
-    help="The standard deviation of one look at a candidate, for all metrics or by name. By default the paper's √5 for "
-    "example-a, 0.5 for synthetic-b, and for a file each metric's own deviation between candidates.",
+    metavar="[METRIC=]STD",
+    help="Standard deviation of one measurement, for all metrics or for one. Defaults: the paper's √5 for example-a, "
+    "0.5 for synthetic-b, and for a file the metric's standard deviation between candidates.",
 )
 @click.option(
-    "--step",
+    "--step-size",
     type=float,
     metavar="X",
-    help="For pasto and scgd: the step γ, instead of the paper's 0.1 over the number of candidates.",
+    help="For pasto and scgd: step size γ. Default: the paper's 0.1 divided by the number of candidates.",
 )
 @click.option(
-    "--floor",
+    "--exploration",
     type=float,
     metavar="X",
-    help="For thompson: the share of traffic spread over all candidates, instead of 0.01. For pasto and scgd: "
-    "exploration ε_t is this over √(t + 10), instead of the paper's 0.1.",
+    help="For thompson: share of traffic spread evenly over all candidates; default 0.01. For pasto and scgd: "
+    "ε_t = X / √(t + 10); default: the paper's constant 0.1.",
 )
-@click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
-@click.option("--minimize", multiple=True, metavar="METRIC", help="For a file: as in pasto solve.")
+@click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in `pasto solve`.")
+@click.option("--minimize", multiple=True, metavar="METRIC", help="For a file: as in `pasto solve`.")
 @click.option(
-    "--keep", multiple=True, metavar="GUARDRAIL", help="For a file: as in pasto solve; pasto and scgd need a penalty."
+    "--keep",
+    multiple=True,
+    metavar="GUARDRAIL",
+    help="For a file: as in `pasto solve`. The learners pasto and scgd need a penalty.",
 )
-@click.option("--name", metavar="COLUMN", help="For a file: the column that holds the candidates' names.")
+@click.option("--name-column", metavar="COLUMN", help="For a file: the column with the candidates' names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def simulate(
     world: str,
@@ -95,42 +105,48 @@ def simulate(
     runs: int | None,
     seed: int,
     noise: tuple[str, ...],
-    step: float | None,
-    floor: float | None,
+    step_size: float | None,
+    exploration: float | None,
     maximize: tuple[str, ...],
     minimize: tuple[str, ...],
     keep: tuple[str, ...],
-    name: str | None,
+    name_column: str | None,
     as_json: bool,
 ) -> None:
     """Run a learner in a simulated world and print how its answer improves.
 
-    WORLD is example-a (the paper's two candidates), synthetic-b (a hundred random candidates, new ones in each run), or
-    a file of means as pasto solve reads it, with its goal and guardrails as options. The default learner runs as a
-    study that is told standard errors; its guardrails may be hard.
+    WORLD is example-a (the paper's two candidates), synthetic-b (a hundred random candidates, new in each run), or a
+    file of means as for `pasto solve`, with a goal and guardrails as options. The default learner runs as a study that
+    gets measurements with standard errors, and its guardrails may be hard.
     """
     from pasto.objective import parse_objective
     from pasto.optimize.learners import Thompson
     from pasto.sim import monte_carlo, relative_gain
     from pasto.sim.runner import run_studies
 
-    chosen = _learner(learner, step, floor)
-    deviations = _deviations(noise)
-    if world in BUILT_IN:
-        if maximize or minimize or keep or name:
+    chosen = _build_learner(learner, step_size, exploration)
+    deviations = _parse_noise(noise)
+    if world in BUILT_IN_WORLDS:
+        if maximize or minimize or keep or name_column:
             raise OptionError(
-                f"{world} has its own goal and guardrails; --maximize, --minimize, --keep and --name are for files"
+                f"{world} has its own goal and guardrails; --maximize, --minimize, --keep and --name-column are only "
+                "for files of means"
             )
         place: Worlds = _built_in(world, deviations)
     else:
         if world != "-" and not Path(world).exists():
             raise OptionError(
-                f"there is no world and no file {world!r}; the worlds are {' and '.join(BUILT_IN)}, and a file of "
-                "means needs --maximize or --minimize as well"
+                f"no world and no file is called {world!r}; the worlds are {' and '.join(BUILT_IN_WORLDS)}, and a file "
+                "of means needs --maximize or --minimize as well"
             )
-        place = _from_file(world, name, parse_objective(maximize=maximize, minimize=minimize, keep=keep), deviations)
+        place = _from_file(
+            world, name_column, parse_objective(maximize=maximize, minimize=minimize, keep=keep), deviations
+        )
     studied = isinstance(chosen, Thompson)
-    rounds, runs = rounds or (ROUNDS if studied else MANY_ROUNDS), runs or (RUNS if studied else MANY_RUNS)
+    rounds, runs = (
+        rounds or (THOMPSON_ROUNDS if studied else PAPER_ROUNDS),
+        runs or (THOMPSON_RUNS if studied else PAPER_RUNS),
+    )
     sizes: dict[str, Any] = {
         "runs": runs, "rounds": rounds, "parallel": parallel, "seed": seed, "checkpoints": _checkpoints(rounds)
     }  # fmt: skip
@@ -195,37 +211,36 @@ def simulate(
         screen.print("Relative gain: 0 is the best single candidate, 1 the best blend, below 0 is a loss.", style="dim")
 
 
-def _learner(name: str, step: float | None, floor: float | None) -> Any:
-    from pasto.optimize.learners import LEARNERS, Thompson, learner
+def _build_learner(name: str, step_size: float | None, exploration: float | None) -> Any:
+    from pasto.optimize.learners import Thompson, make_learner
     from pasto.optimize.learners.mirror_ascent import Schedule
 
-    learner(name)  # says which names there are
-    kind: Any = LEARNERS[name]
+    kind: Any = type(make_learner(name))
     settings: dict[str, Any] = {}
-    if step is not None:
-        if not 0 < step < float("inf"):
-            raise OptionError(f"--step must be a positive number, got {step}")
-        settings["step"] = step
-    if floor is not None:
-        settings["floor"] = floor if kind is Thompson else Schedule(floor, offset=10)
-    if missing := settings.keys() - {field.name for field in fields(kind)}:
-        raise OptionError(f"learner {name!r} has no --{min(missing)}; 'pasto' and 'scgd' do")
+    if step_size is not None:
+        if not 0 < step_size < float("inf"):
+            raise OptionError(f"--step-size must be a positive number, got {step_size}")
+        settings["step"] = step_size
+    if exploration is not None:
+        settings["floor"] = exploration if kind is Thompson else Schedule(exploration, offset=10)
+    if settings.keys() - {field.name for field in fields(kind)}:
+        raise OptionError(f"learner {name!r} has no --step-size; 'algorithm1' and 'scgd' have it")
     return kind(**settings)
 
 
-def _deviations(texts: tuple[str, ...]) -> float | dict[str, float] | None:
-    """--noise 0.5, or --noise x=1 --noise y=0.5."""
+def _parse_noise(texts: tuple[str, ...]) -> float | dict[str, float] | None:
+    """Return the value of --noise 0.5, or of --noise x=1 --noise y=0.5."""
     named: dict[str, float] = {}
     for text in texts:
         metric, _, amount = text.rpartition("=")
         try:
             named[metric.strip()] = float(amount)
         except ValueError as error:
-            raise OptionError(f"--noise takes a number or METRIC=NUMBER, got {text!r}") from error
+            raise OptionError(f"--noise must be a number or METRIC=NUMBER, got {text!r}") from error
     if "" not in named:
         return named or None
     if len(texts) > 1:
-        raise OptionError("--noise is either one number for all metrics, or METRIC=NUMBER for each")
+        raise OptionError("--noise must be one number for all metrics, or METRIC=NUMBER for each metric")
     return named[""]
 
 
@@ -235,18 +250,20 @@ def _built_in(world: str, noise: float | dict[str, float] | None) -> Worlds:
     if isinstance(noise, dict):
         raise OptionError(f"{world} takes one --noise for all its metrics")
     if noise is not None and not 0 <= noise < float("inf"):
-        raise OptionError(f"--noise is a standard deviation, which is not negative, got {noise}")
+        raise OptionError(f"--noise must be a standard deviation of at least 0, got {noise}")
     if world == "example-a":
         return example_a() if noise is None else example_a(variance=noise**2)
     return lambda rng: synthetic_b(rng, sigma=0.5 if noise is None else noise)
 
 
-def _from_file(source: str, name: str | None, objective: Objective, noise: float | dict[str, float] | None) -> World:
+def _from_file(
+    source: str, name_column: str | None, objective: Objective, noise: float | dict[str, float] | None
+) -> World:
     from statistics import pstdev
 
     from pasto.sim import table
 
-    means = read_means(source, name)
+    means = read_means(source, name_column)
     note_percent(means)
     if noise is None:
         noise = {metric: pstdev(row) for metric, row in means.metrics.items()}
@@ -254,7 +271,7 @@ def _from_file(source: str, name: str | None, objective: Objective, noise: float
 
 
 def _checkpoints(rounds: int) -> list[int]:
-    """1, 3, 10, 30, … and the last round."""
+    """Return the rounds 1, 3, 10, 30, … and the last round."""
     marks = [digit * 10**power for power in range(len(str(rounds))) for digit in (1, 3)]
     return [mark for mark in marks if mark < rounds] + [rounds]
 

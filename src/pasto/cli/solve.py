@@ -1,4 +1,4 @@
-"""`pasto solve`: from a file of means to the best blend."""
+"""`pasto solve`: the best blend for a file of means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pasto.errors import MeansError, OptionError
 
 
 @click.command(
-    short_help="The best blend of candidates with known means.",
+    short_help="Find the best blend of candidates with known means.",
     epilog="""\b
 Examples:
   pasto solve means.csv --maximize watch_time --keep "like_rate >= 0.03"
@@ -25,38 +25,40 @@ Examples:
     "--maximize",
     multiple=True,
     metavar="METRIC",
-    help="Raise a metric or a ratio (likes/views); given several times, a sum with weights (comments=0.3).",
+    help="Metric or ratio (likes/views) to maximize. Repeat it for a sum, with weights: comments=0.3.",
 )
-@click.option("--minimize", multiple=True, metavar="METRIC", help="Lower a metric, likewise.")
+@click.option(
+    "--minimize", multiple=True, metavar="METRIC", help="Metric or ratio to minimize; written like --maximize."
+)
 @click.option(
     "--keep",
     multiple=True,
     metavar="GUARDRAIL",
-    help='Hold a metric: "y >= 0", "latency <= 200", "likes/views >= 0.03"; against the baseline, "y >= -2%"; '
-    'soft, "y >= 0, penalty=5".',
+    help='Guardrail: "y >= 0", "latency <= 200" or "likes/views >= 0.03". Relative to the baseline: "y >= -2%". Soft: '
+    '"y >= 0, penalty=5".',
 )
-@click.option("--name", metavar="COLUMN", help="The column that holds the candidates' names.")
-@click.option("--baseline", metavar="NAME", help="The candidate that percentages are counted against.")
+@click.option("--name-column", metavar="COLUMN", help="Column with the candidates' names.")
+@click.option("--baseline", metavar="NAME", help="Candidate that percentages refer to.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def solve(
     means: str,
     maximize: tuple[str, ...],
     minimize: tuple[str, ...],
     keep: tuple[str, ...],
-    name: str | None,
+    name_column: str | None,
     baseline: str | None,
     as_json: bool,
 ) -> None:
     """Find the best blend of candidates whose mean metrics are known.
 
     MEANS is a CSV file with a header and one row for each candidate, JSON ({"x": [2, 0], "y": [-2, 2]} or a list of
-    rows), a Parquet file, or - for stdin. A first column of text holds the candidates' names, and a column in which
-    pandas numbered the rows is left out; every column of numbers is a metric. 3% is read as 0.03.
+    rows), a Parquet file, or - for stdin. If the first column is text, it holds the candidates' names. Every column of
+    numbers is a metric, except the row numbers of pandas. 3% is read as 0.03.
 
-    A guardrail is hard, or soft where it has a penalty. Where no blend meets every hard guardrail the nearest one is
-    printed, with what it misses, and the exit code is 1.
+    A guardrail is soft if it has a penalty, otherwise hard. If no blend meets every hard guardrail, the command prints
+    the nearest blend with its violations, and the exit code is 1.
     """
-    table = read_means(means, name)
+    table = read_means(means, name_column)
     from pasto.objective import parse_objective
     from pasto.optimize import solve as best
 
@@ -70,8 +72,8 @@ def solve(
         raise MeansError(f"{'stdin' if means == '-' else means} has no metric {unknown[0]!r}; it has {has}{hint}")
     if baseline is None and any(rail.relative for rail in objective.guardrails):
         raise OptionError(
-            "a guardrail in percent is relative to a baseline, and none was named; name the candidate that is "
-            "served today with --baseline, or write the threshold in the metric's own units"
+            "a guardrail in percent needs a baseline, and none is given; name the candidate that is served today with "
+            "--baseline, or write the threshold in the metric's own units"
         )
     note_percent(table)
     blend = best(table.metrics, objective, names=table.names, baseline=baseline)

@@ -1,4 +1,4 @@
-"""`pasto store`: care of what is kept."""
+"""`pasto store`: backup, check, archive and erasure of stored data."""
 
 from __future__ import annotations
 
@@ -6,83 +6,85 @@ from pathlib import Path
 
 import click
 
-from pasto.cli.connection import desk_options, me, open_api, open_service, print_store, store_option
+from pasto.cli.connection import api_options, current_user, open_api, open_writable_store, print_store, store_option
 from pasto.cli.duration_option import DurationType
 from pasto.cli.output import echo
 from pasto.errors import InputError
 
 
 @click.group(
-    short_help="Back up, check, archive and forget what is kept.",
+    short_help="Back up, restore, check, archive and erase stored data.",
     epilog="\b\nExample:\n  pasto store backup monday.db --store pasto-data\n",
 )
 def store() -> None:
-    """Care of what is kept: back up, restore, check, show, archive, compact, forget.
+    """Back up, restore, check, measure, archive, compact and erase the data in a store.
 
-    A backup is one file, whatever kind of store it came from, and can be restored into another kind: that is also how
-    a study moves from a directory to PostgreSQL.
+    A backup is one file. It can be restored into another kind of store: this is how studies move from a directory to
+    PostgreSQL.
     """
 
 
-@store.command(short_help="Everything into one file.", epilog="\b\nExample:\n  pasto store backup monday.db\n")
+@store.command(short_help="Write the whole store to one file.", epilog="\b\nExample:\n  pasto store backup monday.db\n")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @store_option
 def backup(file: Path, store: str) -> None:
-    """Write everything into one new file; consistent, also while the service goes on writing."""
+    """Write the whole store to one new file. The backup is consistent, also while a service writes to the store."""
     if file.exists():
-        raise InputError(f"{str(file)!r} is there already; a backup never writes over a file")
+        raise InputError(f"{str(file)!r} exists already, and a backup never overwrites a file; name another file")
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with open_read_only(store) as kept:
-        kept.write_backup(file)
+    with open_read_only(store) as opened:
+        opened.write_backup(file)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
 @store.command(
-    short_help="A backup into an empty store.",
+    short_help="Restore a backup into an empty store.",
     epilog="\b\nExample:\n  pasto store restore monday.db --store postgresql://pasto@db/pasto\n",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @store_option
 def restore(file: Path, store: str) -> None:
-    """Fill an empty store from a backup."""
-    with open_service(store, restoring=True) as kept:
-        kept.restore_backup(file)
+    """Restore a backup into an empty store."""
+    with open_writable_store(store, restoring=True) as opened:
+        opened.restore_backup(file)
     echo(f"restored {file} into {store}", err=True)
 
 
-@store.command(short_help="Look for damage.", epilog="\b\nExample:\n  pasto store check\n")
+@store.command(short_help="Check a store for damage.", epilog="\b\nExample:\n  pasto store check\n")
 @store_option
 def check(store: str) -> None:
-    """Look for damage in a store, one finding a line; exit code 1 if there is any.
+    """Check a store for damage, and print one line for each problem. The exit code is 1 if there is a problem.
 
-    Every row is read and compared with its checksum, and the end of the store with what was acknowledged. PostgreSQL
-    compares events with checksums of its own: a warning is printed if the server has none.
+    The command reads every row and compares it with its checksum. It also checks that no acknowledged event is missing
+    at the end of the store. PostgreSQL compares events with its own checksums; without these, a warning is printed.
     """
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with open_read_only(store) as kept:
-        findings, risks = list(kept.check_integrity()), list(kept.find_risks())
+    with open_read_only(store) as opened:
+        problems, risks = list(opened.check_integrity()), list(opened.find_risks())
     for risk in risks:
         echo(f"warning: {risk}", err=True)
-    for finding in findings:
-        echo(finding)
-    if findings:
+    for problem in problems:
+        echo(problem)
+    if problems:
         raise click.exceptions.Exit(1)
-    echo("all is well", err=True)
+    echo("no damage found", err=True)
 
 
-@store.command(short_help="How much is kept, and how much room it takes.", epilog="\b\nExample:\n  pasto store show\n")
+@store.command(
+    short_help="Print the number of events and the size on disk.", epilog="\b\nExample:\n  pasto store show\n"
+)
 @store_option
 def show(store: str) -> None:
-    """Show how much a store holds and how much room that takes, also while a service writes it."""
+    """Print the number of events in a store and its size on disk. A service may run at the same time."""
     from pasto.store.read_only_store import open_read_only
 
     print_store(store)
-    with open_read_only(store) as kept:
-        size = kept.measure_size()
+    with open_read_only(store) as opened:
+        size = opened.measure_size()
     free = "not known" if size.free_bytes is None else _megabytes(size.free_bytes)
     lines = [
         ("size", _megabytes(size.bytes)),
@@ -96,21 +98,23 @@ def show(store: str) -> None:
         echo(f"{name:<19}  {value:>16}")
 
 
-@store.command(short_help="Give back the room of deleted events.", epilog="\b\nExample:\n  pasto store compact\n")
+@store.command(
+    short_help="Return the space of deleted events to the disk.", epilog="\b\nExample:\n  pasto store compact\n"
+)
 @store_option
 def compact(store: str) -> None:
-    """Give back the room of deleted events to the disk.
+    """Return the space of deleted events to the disk.
 
-    New events use that room in any case, so this is only needed if the store shall become smaller. Stop the service
-    first: an embedded store is written again whole, which needs as much free disk as it holds. On PostgreSQL the
-    service may go on, and what is freed is kept for new events.
+    New events reuse that space, so this is only needed to make the store smaller. Stop the service first. An embedded
+    store is rewritten completely, which needs free disk space of the same size. With PostgreSQL the service may keep
+    running, and the freed space stays reserved for new events.
     """
     if store != "memory:" and "://" not in store and not Path(store).exists():
         raise InputError(f"there is no store in {store!r}; name another with --store")
-    with open_service(store) as kept:
-        before = kept.measure_size().bytes
-        kept.compact()
-        after = kept.measure_size().bytes
+    with open_writable_store(store) as opened:
+        before = opened.measure_size().bytes
+        opened.compact()
+        after = opened.measure_size().bytes
     echo(f"compacted {store}: {_megabytes(before)} before, {_megabytes(after)} now", err=True)
 
 
@@ -125,56 +129,57 @@ archive_option = click.option(
     show_envvar=True,
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the archive is; archive, in the store's directory, if left out.",
+    help="Folder of the archive; by default, `archive` in the store's directory.",
 )
 
 
 @store.command(
-    short_help="Learned rounds' events into Parquet.",
-    epilog="\b\nExamples:\n  pasto store archive feed\n  pasto store archive feed --delete-older 90d\n",
+    short_help="Move events of finished rounds to Parquet files.",
+    epilog="\b\nExamples:\n  pasto store archive feed\n  pasto store archive feed --delete-older-than 90d\n",
 )
 @click.argument("study")
 @click.option(
-    "--delete-older",
+    "--delete-older-than",
     type=DurationType(),
     metavar="TIME",
-    help="Then delete archived events of rounds closed longer ago.",
+    help="Also delete archived events of rounds that closed longer ago than this.",
 )
 @archive_option
-@desk_options
+@api_options
 def archive(
-    study: str, delete_older: float | None, folder: Path | None, store: str, url: str | None, key: str | None
+    study: str, delete_older_than: float | None, folder: Path | None, store: str, url: str | None, key: str | None
 ) -> None:
-    """Move the events of every round that is final out of the store, into Parquet files by study and round.
+    """Move the events of every final round from the store to Parquet files, by study and round.
 
-    A round is final when it was learned and no late event can correct it any more. About 24 bytes an event stay in the
-    store, by which a repeat is recognised; `pasto study replay` reads the files. If it is interrupted, run it again.
+    A round is final when it is learned and no late event can correct it. About 24 bytes for each event stay in the
+    store, to recognize duplicates. `pasto study replay` reads the files. If the command is interrupted, run it again.
     """
-    with open_api(store, url, key, folder) as desk:
-        done = desk.archive_events(study, who=me(), delete_older=delete_older)
-    gone = done["deleted_rounds"]
-    echo(f"archived {done['events']:,} events in {done['files']:,} new files", err=True)
-    if gone:
-        echo(f"deleted the events of {len(gone):,} rounds, up to round {max(gone)}", err=True)
+    with open_api(store, url, key, folder) as api:
+        archived = api.archive_events(study, who=current_user(), delete_older=delete_older_than)
+    deleted_rounds = archived["deleted_rounds"]
+    echo(f"archived {archived['events']:,} events in {archived['files']:,} new files", err=True)
+    if deleted_rounds:
+        echo(f"deleted the events of {len(deleted_rounds):,} rounds, up to round {max(deleted_rounds)}", err=True)
 
 
 @store.command(
-    short_help="Delete all that is kept of a unit.",
-    epilog='\b\nExample:\n  pasto store forget feed user-7 --reason "asked to"\n',
+    "erase-unit",
+    short_help="Delete all data of one unit in a study.",
+    epilog='\b\nExample:\n  pasto store erase-unit feed user-7 --reason "deletion request"\n',
 )
 @click.argument("study")
 @click.argument("unit")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
 @archive_option
-@desk_options
-def forget(
+@api_options
+def erase_unit(
     study: str, unit: str, reason: str, folder: Path | None, store: str, url: str | None, key: str | None
 ) -> None:
-    """Delete all that is kept of a unit in a study, archive included.
+    """Delete all data of one unit (such as a user) in a study, also from the archive.
 
-    What rounds measured stays, and the audit log says how much was deleted, not of whom: `pasto study replay` then
-    says identical except for deleted units.
+    The measured totals of closed rounds stay. The audit log records how many events were deleted, but not of which
+    unit. Afterwards `pasto study replay` reports identical policies except for deleted units.
     """
-    with open_api(store, url, key, folder) as desk:
-        done = desk.forget(study, unit, who=me(), reason=reason)
-    echo(f"deleted {done['events']:,} events in {len(done['rounds']):,} rounds", err=True)
+    with open_api(store, url, key, folder) as api:
+        deleted = api.forget(study, unit, who=current_user(), reason=reason)
+    echo(f"deleted {deleted['events']:,} events in {len(deleted['rounds']):,} rounds", err=True)

@@ -1,4 +1,4 @@
-"""`pasto study`: a study from its file to its end."""
+"""`pasto study`: the commands that create a study and change its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pasto.cli.connection import desk_options, me, open_api, warn_unserved
+from pasto.cli.connection import api_options, current_user, open_api, warn_unserved
 from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import InputError, OptionError
@@ -25,7 +25,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 
 
 @click.group(
-    short_help="Create, watch and steer studies.",
+    short_help="Create, start, pause, confirm, deploy and archive studies.",
     epilog="""\b
 Examples:
   pasto study init feed.yaml
@@ -36,27 +36,27 @@ Examples:
 """,
 )
 def study() -> None:
-    """Create, watch and steer studies.
+    """Create studies and change their state.
 
-    A study is described by a file, which `pasto study init` writes an example of. Its life is draft, learning,
-    confirming, deployed, archived; it can be paused and resumed in between. Every change is kept in an audit log with
-    who made it and why.
+    A study is described by a file; `pasto study init` writes an example. Its states are draft, learning, confirming,
+    deployed and archived; it can be paused and resumed in between. An audit log records each change with the person and
+    the reason.
 
-    The commands talk to the service at --url or PASTO_URL, to the one that runs on the store, or, where none runs, to
-    the store. They print which of these it was.
+    The commands use the service at --url or PASTO_URL. Without an address, they use the service that runs on the store,
+    or the store itself if no service runs. They print on stderr which of these they use.
     """
 
 
 @study.command(
-    short_help="Write a commented study file.",
+    short_help="Write an example study file with comments.",
     epilog="\b\nExamples:\n  pasto study init feed.yaml\n  pasto study init > feed.yaml\n",
 )
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), required=False)
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(file: Path | None, force: bool) -> None:
-    """Write an example of a study file, every field explained, to begin from.
+    """Write an example study file in which a comment explains every field.
 
-    FILE is study.yaml unless given; - prints the example, and so does a shell's > without FILE.
+    FILE is study.yaml by default. With -, or with a shell's > and no FILE, the example goes to stdout.
     """
     from pasto.service.study_file import EXAMPLE
 
@@ -65,12 +65,26 @@ def init(file: Path | None, force: bool) -> None:
         return
     file = file or Path("study.yaml")
     if file.exists() and not force:
-        raise InputError(f"{str(file)!r} is there already; name another file, or pass --force to write over it")
+        raise InputError(f"{str(file)!r} exists already; name another file, or overwrite it with --force")
     try:
         file.write_text(EXAMPLE, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{str(file)!r} cannot be written: {error.strerror}") from error
     echo(f"wrote {file}; edit it, then: pasto study create {file}", err=True)
+
+
+@study.command(
+    short_help="Print the JSON Schema of study files.",
+    epilog="\b\nExample:\n  pasto study schema > study-file.schema.json\n",
+)
+def schema() -> None:
+    """Print the JSON Schema (draft 2020-12) of study files, with which editors complete and check them.
+
+    It has names, kinds and limits of all fields. `pasto study check` also checks how they fit together.
+    """
+    from pasto.service.study_file import build_json_schema
+
+    echo(json.dumps(build_json_schema(), indent=2, ensure_ascii=False))
 
 
 def _prints_to_file() -> bool:
@@ -82,66 +96,67 @@ def _prints_to_file() -> bool:
 
 
 @study.command(
-    short_help="Take in a study file, as a draft.", epilog="\b\nExample:\n  pasto study create feed.yaml --start\n"
+    short_help="Create a study from a file, as a draft.",
+    epilog="\b\nExample:\n  pasto study create feed.yaml --start\n",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--start", is_flag=True, help="Start it at once.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
-@desk_options
+@click.option("--start", is_flag=True, help="Start the study at once.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@api_options
 @as_json_option
 def create(file: Path, start: bool, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Take in a study file (YAML, JSON or TOML); the study is then a draft, and `pasto study start` begins it."""
+    """Create a study from a file (YAML, JSON or TOML). The study is a draft until `pasto study start`."""
     from pasto.service.study_file import load_spec
 
     spec = load_spec(file)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
-    with open_api(store, url, key, begins=True) as desk:
-        made = desk.create(spec.document, who=me(), reason=reason)
-        for warning in made["warnings"][len(spec.warnings) :]:
+    with open_api(store, url, key, create=True) as api:
+        created = api.create(spec.document, who=current_user(), reason=reason)
+        for warning in created["warnings"][len(spec.warnings) :]:
             echo(f"note: {warning}", err=True)
         if start:
-            made |= desk.change(spec.name, "start", who=me(), reason=reason)
-            warn_unserved(desk, store)
-    if renamed := made.get("archived_as"):
+            created |= api.change(spec.name, "start", who=current_user(), reason=reason)
+            warn_unserved(api, store)
+    if renamed := created.get("archived_as"):
         echo(f"note: the archived study {spec.name} is now {renamed}", err=True)
-    _tell(made, as_json)
+    _print_study(created, as_json)
 
 
-@study.command(short_help="Change a draft's study file.", epilog="\b\nExample:\n  pasto study edit feed.yaml\n")
+@study.command(short_help="Replace the study file of a draft.", epilog="\b\nExample:\n  pasto study edit feed.yaml\n")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
-@desk_options
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@api_options
 @as_json_option
 def edit(file: Path, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Put a study file in the place of the one that a draft of that name was created from.
+    """Replace the study file of a draft; the file's `name` selects the draft.
 
-    A study that was started cannot be edited: archive it, and create it again under the same name or another.
+    A started study cannot be edited: archive it, and create a study with the same name or another one.
     """
     from pasto.service.study_file import load_spec
 
     spec = load_spec(file)
     for warning in spec.warnings:
         echo(f"note: {warning}", err=True)
-    with open_api(store, url, key) as desk:
-        edited = desk.edit(spec.name, spec.document, who=me(), reason=reason)
+    with open_api(store, url, key) as api:
+        edited = api.edit(spec.name, spec.document, who=current_user(), reason=reason)
     for warning in edited["warnings"][len(spec.warnings) :]:
         echo(f"note: {warning}", err=True)
-    _tell(edited, as_json)
+    _print_study(edited, as_json)
 
 
 @study.command(short_help="Delete a draft.", epilog="\b\nExample:\n  pasto study delete feed\n")
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit log.")
-@desk_options
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the audit log.")
+@api_options
 @as_json_option
 def delete(name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Delete a draft and free its name; its audit log stays, under the name that is printed.
+    """Delete a draft; its name can be used again. The audit log stays under the name that the command prints.
 
-    A study that was started cannot be deleted: `pasto study archive` ends it, and frees its name too.
+    A started study cannot be deleted: `pasto study archive` ends it, and its name can be used again too.
     """
-    with open_api(store, url, key) as desk:
-        deleted = desk.delete(name, who=me(), reason=reason)
+    with open_api(store, url, key) as api:
+        deleted = api.delete(name, who=current_user(), reason=reason)
     if as_json:
         print_json(deleted)
     else:
@@ -151,150 +166,158 @@ def delete(name: str, reason: str, store: str, url: str | None, key: str | None,
 study.add_command(check)
 
 
-@study.command("list", short_help="Every study with its state.", epilog="\b\nExample:\n  pasto study list\n")
-@desk_options
+@study.command("list", short_help="List all studies with their states.", epilog="\b\nExample:\n  pasto study list\n")
+@api_options
 @as_json_option
 def list_studies(store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """List every study with its state, round and policy."""
-    with open_api(store, url, key) as desk:
-        found = desk.studies()
+    """List all studies with state, round, policy version and goal."""
+    with open_api(store, url, key) as api:
+        studies = api.studies()
     if as_json:
-        print_json(found)
+        print_json(studies)
         return
-    if not found:
-        echo("no studies yet; `pasto study init` writes a file to begin from", err=True)
+    if not studies:
+        echo("no studies yet; `pasto study init` writes an example study file", err=True)
         return
-    rows = [[each["name"], each["state"], str(each["round"]), str(each["version"]), each["goal"]] for each in found]
+    rows = [[row["name"], row["state"], str(row["round"]), str(row["version"]), row["goal"]] for row in studies]
     print_table(console(), ["study", "state", "round", "policy", "goal"], rows, text=(0, 1, 4))
 
 
-@study.command(short_help="One study as it stands.", epilog="\b\nExample:\n  pasto study show feed --json\n")
+@study.command(
+    short_help="Print the state and the current policy of a study.",
+    epilog="\b\nExample:\n  pasto study show feed --json\n",
+)
 @click.argument("name")
-@desk_options
+@api_options
 @as_json_option
 def show(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Show one study: its state, what it serves, and the answer so far."""
-    with open_api(store, url, key) as desk:
-        found = desk.show(name)
-    _tell(found, as_json)
+    """Print the state of a study, its open round, and the shares of the current policy."""
+    with open_api(store, url, key) as api:
+        document = api.show(name)
+    _print_study(document, as_json)
 
 
 def _action(
     name: str, sentence: str, *, needs_reason: bool = False, options: tuple[click.Option, ...] = ()
 ) -> Callable[..., None]:
-    """A command that moves a study along its life."""
+    """Add a command that changes a study's state."""
 
-    def move(
+    def change_state(
         study_name: str, reason: str, store: str, url: str | None, key: str | None, as_json: bool, **given: Any
     ) -> None:
-        with open_api(store, url, key) as desk:
-            found = desk.change(
+        with open_api(store, url, key) as api:
+            changed = api.change(
                 study_name,
                 name,
-                who=me(),
+                who=current_user(),
                 reason=reason,
                 **{option: value for option, value in given.items() if value not in (None, False)},
             )
             if name == "start":
-                warn_unserved(desk, store)
-        _tell(found, as_json)
+                warn_unserved(api, store)
+        _print_study(changed, as_json)
 
-    move.__doc__ = sentence
-    decorated: Any = click.argument("study_name", metavar="NAME")(move)
-    need: dict[str, Any] = {"required": True} if needs_reason else {"default": ""}
-    decorated = click.option("--reason", metavar="TEXT", help="Why, for the audit log.", **need)(decorated)
+    change_state.__doc__ = sentence
+    decorated: Any = click.argument("study_name", metavar="NAME")(change_state)
+    requirement: dict[str, Any] = {"required": True} if needs_reason else {"default": ""}
+    decorated = click.option("--reason", metavar="TEXT", help="Reason, for the audit log.", **requirement)(decorated)
     command: click.Command = study.command(
         name, short_help=sentence.split(";")[0].rstrip(".") + ".", epilog=f"\b\nExample:\n  pasto study {name} feed\n"
-    )(desk_options(as_json_option(decorated)))
+    )(api_options(as_json_option(decorated)))
     command.params.extend(options)
-    return move
+    return change_state
 
 
-_action("start", "Begin to learn; the first policy is published at once.")
+_action("start", "Start a draft; the service publishes its first policy at once.")
 _action(
     "pause",
-    "Stop learning; every unit gets the last certified blend, or the baseline.",
+    "Pause a study; every unit gets the last certified blend, or the baseline if there is none.",
     needs_reason=True,
     options=(
         click.Option(
             ["--hold"],
             type=click.Choice(["blend", "baseline"]),
-            help="What to stand still on: the last certified blend where there is one, or the baseline.",
+            help="What units get during the pause: the last certified blend if there is one, or the baseline.",
         ),
     ),
 )
-_action("resume", "Go on where the study was paused.")
+_action("resume", "Resume a paused study.")
 _action(
     "confirm",
-    "Freeze the blend, and run it beside the best single candidate and the baseline.",
+    "Test the frozen blend against the best single candidate and the baseline on new traffic.",
     options=(
         click.Option(
             ["--shares"],
             callback=lambda _, __, given: None if given is None else read_shares(given),
             metavar="ARM=SHARE,...",
-            help="How traffic is parted, as in control=0.2,single=0.2,blend=0.6; in thirds, if left out.",
+            help="Traffic shares of the arms, such as control=0.2,single=0.2,blend=0.6; by default, a third for each.",
         ),
         click.Option(
-            ["--days"], type=float, metavar="N", help="Judge it once, after so many days; at any look, if left out."
+            ["--days"],
+            type=float,
+            metavar="N",
+            help="Decide once, after this many days; by default, the decision is possible after every round.",
         ),
-        click.Option(["--until"], metavar="TIME", help="Judge it once, then: 2026-03-01 or 2026-03-01T09:00+01:00."),
+        click.Option(
+            ["--until"], metavar="TIME", help="Decide once, at this time: 2026-03-01 or 2026-03-01T09:00+01:00."
+        ),
     ),
 )
 _action(
     "deploy",
-    "Serve the blend to everybody but the control.",
+    "Serve the blend to all units except the control.",
     options=(
         click.Option(
             ["--without-confirmation", "without_confirmation"],
             is_flag=True,
-            help="Deploy what was learned though no confirmation has confirmed it; needs --reason.",
+            help="Deploy the blend without a successful confirmation; needs --reason.",
         ),
     ),
 )
-_action("archive", "End a study for good; its records stay, and its name is free.", needs_reason=True)
+_action("archive", "End a study permanently; its data stays, and its name can be used again.", needs_reason=True)
 
 
-@study.command(short_help="Who did what, when and why.", epilog="\b\nExample:\n  pasto study audit feed\n")
+@study.command(short_help="Print the audit log of a study.", epilog="\b\nExample:\n  pasto study audit feed\n")
 @click.argument("name")
-@desk_options
+@api_options
 @as_json_option
 def audit(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Print the audit log, oldest first."""
+    """Print who changed a study, when and why; oldest first."""
     lines: list[dict[str, Any]] = []
-    with open_api(store, url, key) as desk:
-        while more := desk.audit(name, after=lines[-1]["sequence"] if lines else 0, limit=1000):
-            lines += more
+    with open_api(store, url, key) as api:
+        while page := api.audit(name, after=lines[-1]["sequence"] if lines else 0, limit=1000):
+            lines += page
     if as_json:
         print_json(lines)
         return
-    rows = [[when(line["at"]), line["who"], _done(line), line["reason"]] for line in lines]
+    rows = [[when(line["at"]), line["who"], _describe_action(line), line["reason"]] for line in lines]
     print_table(console(), ["when", "who", "what", "why"], rows, text=(0, 1, 2, 3))
 
 
 @study.command(
-    short_help="Compute every policy again from the log.", epilog="\b\nExample:\n  pasto study replay feed\n"
+    short_help="Recompute all policies from the event log.", epilog="\b\nExample:\n  pasto study replay feed\n"
 )
 @click.argument("name")
-@desk_options
+@api_options
 @as_json_option
 def replay(name: str, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Compute every policy again from the log and say whether each is identical; exit code 1 where one is not."""
-    with open_api(store, url, key) as desk:
-        found = desk.replay(name)
+    """Recompute all policies from the event log and compare them. The exit code is 1 if a policy differs."""
+    with open_api(store, url, key) as api:
+        replayed = api.replay(name)
     if as_json:
-        print_json(found)
-    elif found["identical"]:
-        echo(f"{name}: computed again from the log, rounds: {found['rounds']}; every policy identical")
-        for sentence in describe_exceptions(found):
+        print_json(replayed)
+    elif replayed["identical"]:
+        echo(f"{name}: recomputed from the event log, rounds: {replayed['rounds']}; every policy identical")
+        for sentence in describe_exceptions(replayed):
             echo(sentence)
     else:
-        echo(f"{name}: not identical; first difference: {json.dumps(found['first_difference'])}")
-    if not found["identical"]:
+        echo(f"{name}: not identical; first difference: {json.dumps(replayed['first_difference'])}")
+    if not replayed["identical"]:
         raise click.exceptions.Exit(1)
 
 
-def _done(line: dict[str, Any]) -> str:
-    """Return what a line of the audit log did, in words."""
+def _describe_action(line: dict[str, Any]) -> str:
+    """Return the action of a line of the audit log, in words."""
     detail = line["detail"]
     if detail.get("without_confirmation"):
         return f"{line['action']} without confirmation"
@@ -304,7 +327,7 @@ def _done(line: dict[str, Any]) -> str:
 
 
 def read_shares(text: str) -> dict[str, float]:
-    """Shares by arm.
+    """Return the shares of arms that --shares gives.
 
     >>> read_shares("control=0.2, single=20%, blend=0.6")
     {'control': 0.2, 'single': 0.2, 'blend': 0.6}
@@ -315,55 +338,57 @@ def read_shares(text: str) -> dict[str, float]:
         try:
             shares[arm] = float(share[:-1]) / 100 if share.endswith("%") else float(share)
         except ValueError:
-            raise OptionError(f"--shares is written control=0.2,single=0.2,blend=0.6, got {part.strip()!r}") from None
+            raise OptionError(
+                f"--shares must have the form control=0.2,single=0.2,blend=0.6, got {part.strip()!r}"
+            ) from None
     return shares
 
 
-def _tell(found: dict[str, Any], as_json: bool) -> None:
-    """One study for people, or for machines."""
+def _print_study(document: dict[str, Any], as_json: bool) -> None:
+    """Print one study as text, or as JSON."""
     if as_json:
-        print_json(found)
+        print_json(document)
         return
     screen = console()
-    screen.print(f"{found['name']}: {found['state']}", style="bold")
-    for sentence in verdict_text(read_verdict(found["confirmation"])) if found.get("confirmation") else ():
+    screen.print(f"{document['name']}: {document['state']}", style="bold")
+    for sentence in verdict_text(read_verdict(document["confirmation"])) if document.get("confirmation") else ():
         screen.print(f"  {sentence}")
-    print_facts(screen, _facts(found))
-    shares = found.get("policy", {}).get("shares", [])
+    print_facts(screen, _facts(document))
+    shares = document.get("policy", {}).get("shares", [])
     if shares:
-        rows = [[each["name"], f"{each['share']:.1%}"] for each in shares[:10]]
+        rows = [[line["name"], f"{line['share']:.1%}"] for line in shares[:10]]
         screen.print()
         print_table(screen, ["served now", "share"], rows)
         if len(shares) > 10:
-            rest = sum(each["share"] for each in shares[10:])
+            rest = sum(line["share"] for line in shares[10:])
             screen.print(f"and {len(shares) - 10} more with {rest:.1%} together", style="dim")
 
 
 _RESOLVED = {"learn": "learned as it is at the next close", "discard": "left out at the next close"}
 
 
-def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = [("objective", found["objective"]), ("candidates", f"{found['candidates']:,}")]
-    facts.append(("round", f"{found['round']} under policy {found['version']}"))
-    if tripped := found["breaker"]["tripped"]:
+def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [("objective", document["objective"]), ("candidates", f"{document['candidates']:,}")]
+    facts.append(("round", f"{document['round']} under policy {document['version']}"))
+    if tripped := document["breaker"]["tripped"]:
         facts.append(("stopped by", tripped["reason"]))
     facts += [
-        ("breaker", f"{one['name']} in the arm {one['arm']}: {one['state']}")
-        for one in found["breaker"]["verdicts"]
-        if one["state"] != "holds" and not tripped
+        ("breaker", f"{verdict['name']} in the arm {verdict['arm']}: {verdict['state']}")
+        for verdict in document["breaker"]["verdicts"]
+        if verdict["state"] != "holds" and not tripped
     ]
-    if source := found.get("source_problem"):
+    if source := document.get("source_problem"):
         facts.append(("source", f"fails since {when(source['since'])} in round {source['round']}: {source['message']}"))
-    if rejected := found.get("rejected", {}).get("events"):
+    if rejected := document.get("rejected", {}).get("events"):
         facts.append(("rejected", f"{rejected:,} event{'s' if rejected > 1 else ''}, which no metric counts"))
-        facts += [("", f"{one['events']:,}: {one['reason']}") for one in found["rejected"]["reasons"]]
+        facts += [("", f"{line['events']:,}: {line['reason']}") for line in document["rejected"]["reasons"]]
     facts += [
-        ("held back", f"round {one['round']}: {_RESOLVED[one['resolution']]}" if one["resolution"] else one["text"])
-        for one in found.get("held", ())
+        ("held back", f"round {held['round']}: {_RESOLVED[held['resolution']]}" if held["resolution"] else held["text"])
+        for held in document.get("held", ())
     ]
-    if (closes := found.get("closes_at")) is not None:
+    if (closes := document.get("closes_at")) is not None:
         facts.append(("closes at", when(closes)))
-    facts.append(("created", when(found["created_at"])))
+    facts.append(("created", when(document["created_at"])))
     return facts
 
 

@@ -1,4 +1,4 @@
-"""`pasto study check`: a study file and the tables that it names, checked before anything is created."""
+"""`pasto study check`: validation of a study file and of the tables that it names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pasto.cli.connection import desk_options, open_api
+from pasto.cli.connection import api_options, open_api
 from pasto.cli.output import console, echo, print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,44 +18,44 @@ ENGINES = {"duckdb": "files, read by DuckDB", "postgres": "PostgreSQL", "spark":
 
 
 @click.command(
-    short_help="Check a study file and its tables; create nothing.",
+    short_help="Check a study file and its tables without creating a study.",
     epilog="\b\nExample:\n  pasto study check feed.yaml\n",
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@desk_options
+@api_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def check(file: Path, store: str, url: str | None, key: str | None, as_json: bool) -> None:
-    """Check a study file and, if it has a `source:`, its tables, columns, types and permissions; nothing is created.
+    """Check a study file and, if it has a `source:`, its tables, columns, types and permissions. No study is created.
 
-    The service at --url, or the one that runs on the store, checks with its own PASTO_SOURCE_… variables; if there is
-    none, this command checks with those of its own environment. Exit code 2 if anything is wrong.
+    The service at --url, or the one that runs on the store, checks with its own PASTO_SOURCE_… variables. Without a
+    service, the command uses the variables of its own environment. The exit code is 2 if there is a problem.
     """
     from pasto.service.source_check import check_file
     from pasto.service.study_file import load_spec
 
     document = load_spec(file).document
-    with _service(store, url, key) as desk:
-        found = {**check_file(document), "existing": None} if desk is None else desk.check(document)
-    for warning in found["warnings"]:
+    with _open_api_if_any(store, url, key) as api:
+        result = {**check_file(document), "existing": None} if api is None else api.check(document)
+    for warning in result["warnings"]:
         echo(f"note: {warning}", err=True)
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _print(file, found)
+        _print(file, result)
 
 
-def _service(store: str, url: str | None, key: str | None) -> AbstractContextManager[StudyApi | None]:
-    """Return what answers for the studies; None if there is neither a service nor a store."""
+def _open_api_if_any(store: str, url: str | None, key: str | None) -> AbstractContextManager[StudyApi | None]:
+    """Return the connection to the studies; it is None if there is neither a service nor a store."""
     exists = "://" in store or store == "memory:" or Path(store).exists()
     return open_api(store, url, key) if url or exists else nullcontext()
 
 
-def _print(file: Path, found: dict[str, Any]) -> None:
+def _print(file: Path, result: dict[str, Any]) -> None:
     screen = console()
-    name, existing = found["name"], found["existing"]
+    name, existing = result["name"], result["existing"]
     can = f"the study {name!r} can be created" if existing is None else f"a study {name!r} exists ({existing})"
     screen.print(f"{file}: the file is valid, and {can}. Nothing was created.")
-    source = found["source"]
+    source = result["source"]
     if source is None:
         return
     types = source["tables"].values()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -11,14 +13,14 @@ from pasto.dashboard.audit_log import AuditLogReader, find_alarms
 from pasto.dashboard.chart_data import RoundSamples, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
-from pasto.report.html import render_html as told_page
+from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
+from pasto.report.records import read_report
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
-from pasto.service.reports.tradeoff import chart_tradeoff, read_posterior_means
+from pasto.service.http.studies import ask_report
 from pasto.service.service import Service
 from pasto.service.study_file import StudySpec
 
-NO_STORE = ((b"cache-control", b"no-store"),)
 MOST_CANDIDATES = 100
 """Lines of the books by candidate that are shown."""
 
@@ -63,9 +65,10 @@ class Pages:
     async def answer(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The blend with its certificate and prices, and the books."""
         name = call.path("name")
+        computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = self._service.report(name)
+            report = read_report(json.loads(computed.body))
             shown = self._service.show(name)
             candidates = () if report.accounting is None else report.accounting.candidates
             lines = sorted(candidates, key=lambda candidate: -candidate.logged)
@@ -83,9 +86,9 @@ class Pages:
     async def report(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The report as one file to keep."""
         name = call.path("name")
-        text = await call.run(lambda: told_page(self._service.report(name)))
+        computed = await ask_report(call, name, "html")
         saved = (b"content-disposition", f'attachment; filename="{quote(name)}.html"'.encode())
-        return HttpResponse(200, text.encode(), (*HTML, saved))
+        return HttpResponse(200, computed.body, (*HTML, saved))
 
     async def log(self, call: HttpRequest, visitor: Session) -> HttpResponse:
         """The audit log's end."""
@@ -113,12 +116,8 @@ class Pages:
         limits, across = _limits(call)
         name = call.path("name")
 
-        def work() -> HttpResponse:
-            posterior = read_posterior_means(self._service.board.reread(name))
-            chart = None if posterior is None else chart_tradeoff(posterior, limits, across)
-            return json_response({"tradeoff": chart}, headers=NO_STORE)
-
-        return await call.ask("trade-off", name, work, tuple(sorted(limits.items())), across, cache=True)
+        question = partial(answer_tradeoff, name=name, limits=limits, across=across)
+        return await call.ask("trade-off", name, question, tuple(sorted(limits.items())), across, cache=True)
 
     def frame(self, visitor: Session) -> dict[str, Any]:
         """What every page needs."""

@@ -1,1 +1,1 @@
-"""The demonstration: a live service learns a blend from simulated users, confirms it, and is held against the truth."""
+"""Demonstration: a live service learns a blend from simulated users, and the known truth checks the result."""

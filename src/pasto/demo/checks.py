@@ -1,4 +1,4 @@
-"""What the demonstration must prove, held against a truth that it alone knows."""
+"""Checks of the demonstration against the known truth of its simulated users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pasto.inference.lift import Lift
 from pasto.sim.application import KnownMeans, MetricTruth
 
 CONFIDENCE = 0.999
-"""With which all that is checked holds together."""
+"""Confidence of all checks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,51 +41,50 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so."""
+    """Claim that must be true, and the figures that it is judged by."""
 
     claim: str
     held: bool
     figures: str
-    """What it rests on."""
 
 
 def build_checks(
     truth: KnownMeans, blend: ArrayLike, single: int | None, lifts: Sequence[Lift], limits: Mapping[str, Limit]
 ) -> tuple[Check, ...]:
-    """Whether the blend truly beats the best single candidate, holds every guardrail, and was measured as it truly is.
+    """Check that the blend truly beats the best single candidate, keeps every guardrail, and is within its intervals.
 
-    The truth is itself simulated, so it is taken at the worse end of its own interval. `single` is the candidate that
-    was confirmed beside the blend; `limits` are the lifts over the baseline that the guardrails allow, by metric.
+    The truth is itself simulated, so the checks use the worse end of its interval. `single` is the candidate in the
+    confirmation; `limits` are the lifts over the baseline that the guardrails allow, by metric.
     """
-    parts = 1 + len(limits) + len(lifts)
-    reach = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2 * parts))
+    claims = 1 + len(limits) + len(lifts)
+    margin_factor = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2 * claims))
     best = truth.best()
     goal = next(iter(truth.application.measures))
     ahead = truth.lift(goal, blend, truth.alone(best.gain.candidate))
-    found = [
+    checks = [
         Check(
             f"the blend's true {goal} beats that of the best single setting, {best.names[best.gain.candidate]}",
-            ahead.value - reach * ahead.error > 0,
-            _told(ahead, reach),
+            ahead.value - margin_factor * ahead.error > 0,
+            _format_lift(ahead, margin_factor),
         )
     ]
     for metric, limit in limits.items():
         figure = truth.lift(metric, blend)
-        held = limit.allows(figure.value - limit.sign * reach * figure.error)
-        found.append(Check(f"the blend's true {metric} stays {limit}", held, _told(figure, reach)))
+        held = limit.allows(figure.value - limit.sign * margin_factor * figure.error)
+        checks.append(Check(f"the blend's true {metric} stays {limit}", held, _format_lift(figure, margin_factor)))
     for lift in lifts:
         shares = blend if lift.target == "probabilistic" or single is None else truth.alone(single)
         figure = truth.lift(lift.metric, shares)
-        low, high = figure.value - reach * figure.error, figure.value + reach * figure.error
-        found.append(
+        low, high = figure.value - margin_factor * figure.error, figure.value + margin_factor * figure.error
+        checks.append(
             Check(
                 f"the interval of {lift.metric}, {lift.target}, contains the truth",
                 lift.relative.low <= high and low <= lift.relative.high,
-                f"{lift.relative.low:+.2%} to {lift.relative.high:+.2%}, in truth {_told(figure, reach)}",
+                f"{lift.relative.low:+.2%} to {lift.relative.high:+.2%}, truly {_format_lift(figure, margin_factor)}",
             )
         )
-    return tuple(found)
+    return tuple(checks)
 
 
-def _told(figure: MetricTruth, reach: float) -> str:
-    return f"{figure.value:+.2%} ± {reach * figure.error:.2%}"
+def _format_lift(figure: MetricTruth, margin_factor: float) -> str:
+    return f"{figure.value:+.2%} ± {margin_factor * figure.error:.2%}"

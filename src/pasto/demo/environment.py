@@ -1,8 +1,7 @@
-"""Where the demonstration plays: on a real service in a process of its own, or on the same parts inside this one."""
+"""Environment of the demonstration: a running service, in a process of its own, that a study runs on."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import socket
@@ -14,162 +13,99 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
+from typing import Any, Protocol
 
 from pasto.errors import StoreError
 from pasto.report.records import Report
 from pasto.service.http_client import HttpStudyApi
-from pasto.service.service import Service
-from pasto.store import Store, open_store
+from pasto.store import Store
+from pasto.store import open_store as open_store_at
 from pasto_sdk import Client
-from pasto_sdk.transport import Request, Response
 
 HOST = "127.0.0.1"
-PATIENCE = 30.0
-"""Seconds for a service to start, and for a client to hear of a policy."""
-WHO = "demo"
+TIMEOUT_SECONDS = 30.0
+"""Time for a service to start, and for a client to receive a policy."""
+USER = "demo"
+"""User name in the audit log."""
 
 
 class Environment(Protocol):
-    """A running system that a study can be played on."""
+    """Running system that the demonstration uses."""
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address that the service listens on."""
 
     def create(self, document: Mapping[str, Any], seed: int) -> None:
-        """Take in a study file and start it."""
+        """Create a study from a study file and start it."""
 
     def client(self, study: str) -> Client:
-        """The SDK, in front of it."""
+        """Return a client of the SDK that uses this system."""
 
     def close_round(self, study: str) -> int:
-        """End the open round, or look at a confirmation; the version of the policy that then holds."""
+        """Close the open round, or evaluate a confirmation; return the version of the next policy."""
 
     def confirm(self, study: str) -> int:
-        """Freeze the answer and test it; the version of the policy that does."""
+        """Freeze the blend and start its confirmation; return the version of the new policy."""
 
     def show(self, study: str) -> dict[str, Any]:
-        """A study as it stands."""
+        """Return the state of a study."""
 
     def report(self, study: str) -> Report:
-        """A study's report."""
+        """Return the report of a study."""
 
     @contextmanager
-    def books(self) -> Iterator[Store]:
-        """The store, to read what was measured."""
-
-
-class InProcessEnvironment:
-    """The service in this process on a store in memory, with the SDK in front of it and no network between.
-
-    >>> with InProcessEnvironment() as stage:
-    ...     stage.address
-    'inside'
-    """
-
-    address = "inside"
-
-    def __init__(self) -> None:
-        self._store = open_store("memory:")
-        self._service = Service(self._store)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._service.shutdown()
-
-    def create(self, document: Mapping[str, Any], seed: int) -> None:
-        """Take in a study file and start it."""
-        self._service.create(document, who=WHO, seed=seed)
-        self._service.change(document["name"], "start", who=WHO)
-
-    def client(self, study: str) -> Client:
-        """The SDK with calls for requests."""
-        return Client(
-            "http://inside", study=study, cache=None, background=False, transport=lambda sent: self._answer(study, sent)
-        )
-
-    def close_round(self, study: str) -> int:
-        """End the open round, or look at a confirmation; the version of the policy that then holds."""
-        return int(self._service.close_round(study, who=WHO)["next_version"])
-
-    def confirm(self, study: str) -> int:
-        """Freeze the answer and test it; the version of the policy that does."""
-        return int(self._service.change(study, "confirm", who=WHO, reason="learned enough")["version"])
-
-    def show(self, study: str) -> dict[str, Any]:
-        """A study as it stands."""
-        return self._service.show(study)
-
-    def report(self, study: str) -> Report:
-        """A study's report."""
-        return self._service.report(study)
-
-    @contextmanager
-    def books(self) -> Iterator[Store]:
-        """The store, to read what was measured."""
-        yield self._store
-
-    def _answer(self, study: str, sent: Request) -> Response:
-        if urlsplit(sent.url).path.endswith("/policy"):
-            policy = self._service.board.current(study)
-            return Response(200, {"ETag": f'"{policy.checksum}"'}, policy.text.encode())
-        packed = sent.headers.get("Content-Encoding") == "gzip"
-        body = gzip.decompress(sent.body) if packed else sent.body
-        taken = self._service.ingest(study, self._service.decode(body)).result()
-        return Response(200, {}, json.dumps(taken).encode())
+    def open_store(self) -> Iterator[Store]:
+        """Open the store, to read what was measured."""
 
 
 class ServiceEnvironment:
-    """`pasto serve` in a process of its own on an embedded store, asked over HTTP; made by `run_service`."""
+    """`pasto serve` in a process of its own with an embedded store, used over HTTP; `run_service` creates it."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
         self._port = port
-        self._remote = HttpStudyApi(self.address)
+        self._api = HttpStudyApi(self.address)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address that the service listens on."""
         return f"http://{HOST}:{self._port}"
 
     def start(self) -> None:
         """Start the service, and wait until it answers."""
-        words = ["-m", "pasto", "serve", "--store", str(self._folder), "--port", str(self._port)]
+        arguments = ["-m", "pasto", "serve", "--store", str(self._folder), "--port", str(self._port)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PASTO_")}
         log = (self._folder.parent / "service.log").open("ab")
         with log:
             self._process = subprocess.Popen(  # noqa: S603 -- our own command
-                [sys.executable, *words], env=environment, stdout=log, stderr=log
+                [sys.executable, *arguments], env=environment, stdout=log, stderr=log
             )
         try:
-            self._await(self._process)
+            self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Stop the service, and wait until it has ended."""
+        """Stop the service, and wait until its process ends."""
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(timeout=PATIENCE)
+                self._process.wait(timeout=TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
             self._process = None
 
     def wait(self) -> None:
-        """Stay until the service ends."""
+        """Wait until the service ends."""
         if self._process is not None:
             self._process.wait()
 
     def create(self, document: Mapping[str, Any], seed: int) -> None:
-        """Take in a study file and start it."""
+        """Create a study from a study file and start it."""
         request = urllib.request.Request(  # noqa: S310 -- our own address
             f"{self.address}/v1/studies?seed={seed}",
             data=json.dumps(document).encode(),
@@ -177,82 +113,84 @@ class ServiceEnvironment:
         )
         with _direct(request):
             pass
-        self._remote.change(document["name"], "start", who=WHO)
+        self._api.change(document["name"], "start", who=USER)
 
     def client(self, study: str) -> Client:
-        """The SDK over HTTP, without threads: rounds are shorter here than its threads would let pass unasked."""
+        """Return an SDK client without background threads, because rounds are shorter than its poll interval."""
         return Client(self.address, study=study, cache=None, background=False)
 
     def close_round(self, study: str) -> int:
-        """End the open round, or look at a confirmation; the version of the policy that then holds."""
-        return int(self._remote.close_round(study, who=WHO, reason="enough users")["next_version"])
+        """Close the open round, or evaluate a confirmation; return the version of the next policy."""
+        return int(self._api.close_round(study, who=USER, reason="enough users")["next_version"])
 
     def confirm(self, study: str) -> int:
-        """Freeze the answer and test it; the version of the policy that does."""
-        return int(self._remote.change(study, "confirm", who=WHO, reason="learned enough")["version"])
+        """Freeze the blend and start its confirmation; return the version of the new policy."""
+        return int(self._api.change(study, "confirm", who=USER, reason="learned enough")["version"])
 
     def show(self, study: str) -> dict[str, Any]:
-        """A study as it stands."""
-        return self._remote.show(study)
+        """Return the state of a study."""
+        return self._api.show(study)
 
     def report(self, study: str) -> Report:
-        """A study's report."""
-        return self._remote.report(study)
+        """Return the report of a study."""
+        return self._api.report(study)
 
     @contextmanager
-    def books(self) -> Iterator[Store]:
-        """The store, to read what was measured; only one process can open it, so the service is stopped for it."""
+    def open_store(self) -> Iterator[Store]:
+        """Stop the service and open its store, which only one process can open, to read what was measured."""
         self.stop()
-        store = open_store(str(self._folder))
+        store = open_store_at(str(self._folder))
         try:
             yield store
         finally:
             store.close()
 
-    def _await(self, process: subprocess.Popen[bytes]) -> None:
-        until = monotonic() + PATIENCE
-        while monotonic() < until:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = monotonic() + TIMEOUT_SECONDS
+        while monotonic() < deadline:
             if process.poll() is not None:
                 log = (self._folder.parent / "service.log").read_text(errors="replace").strip()
                 raise StoreError(f"the service ended with code {process.returncode}: {log[-500:]}")
             try:
                 with _direct(f"{self.address}/readyz"):
                     return
-            except urllib.error.HTTPError as answer:
-                answer.close()
+            except urllib.error.HTTPError as response:
+                response.close()
             except OSError:
                 pass
             sleep(0.05)
-        raise StoreError(f"the service did not answer at {self.address} within {PATIENCE:g} s")
+        raise StoreError(f"the service did not answer at {self.address} within {TIMEOUT_SECONDS:g} s")
 
 
 @contextmanager
 def run_service(folder: Path) -> Iterator[ServiceEnvironment]:
-    """A real service on a free port, its store in that folder; it ends with the block."""
-    stage = ServiceEnvironment(folder / "store", _free_port())
-    stage.start()
+    """Run a real service on a free port, with its store in that folder, until the end of the block."""
+    environment = ServiceEnvironment(folder / "store", _free_port())
+    environment.start()
     try:
-        yield stage
+        yield environment
     finally:
-        stage.stop()
+        environment.stop()
 
 
-def read_line(client: Client, version: int) -> None:
-    """Wait until a client decides by that policy or a later one."""
-    until = monotonic() + PATIENCE
+def wait_for_policy(client: Client, version: int) -> None:
+    """Wait until a client uses that version of the policy, or a later one."""
+    deadline = monotonic() + TIMEOUT_SECONDS
     while client.status()["version"] < version:
-        if monotonic() > until:
-            raise StoreError(f"the client did not hear of policy {version} within {PATIENCE:g} s: {client.status()}")
-        client.ready(0.1)
+        if monotonic() > deadline:
+            raise StoreError(
+                f"the client did not receive policy {version} within {TIMEOUT_SECONDS:g} s: {client.status()}"
+            )
+        client.wait_until_ready(0.1)
         sleep(0.001)
 
 
 _direct: Callable[..., Any] = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-"""Asks this machine, whatever proxy the environment names."""
+"""Open an address of this machine without a proxy, also if the environment names one."""
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        port: int = listener.getsockname()[1]
         return port

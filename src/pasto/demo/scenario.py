@@ -1,4 +1,4 @@
-"""The demonstration from an empty service to a confirmed blend, told while it happens."""
+"""Scenario of the demonstration: from an empty service to a confirmed blend, with an update after each round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.demo.checks import CONFIDENCE, Check, Limit, build_checks
-from pasto.demo.environment import Environment, read_line
+from pasto.demo.environment import Environment, wait_for_policy
 from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
@@ -24,17 +24,18 @@ from pasto.sim.application import USERS, Application, Conditions, KnownMeans, kn
 from pasto.store import Store
 
 ARMS = {"single": "best single", "blend": "probabilistic"}
+"""Targets of the confirmed lifts, by arm."""
 
 
 def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together: bool = True) -> tuple[Lift, ...]:
-    """Return every arm's lifts in the confirmation that a study is in.
+    """Return the lifts of every arm in the running confirmation of a study.
 
-    All the intervals hold together with that confidence, or each of them by itself. The horizon of the confirmation was
-    set before it began, and this is the one look at it.
+    With `together`, all intervals hold together with that confidence, otherwise each of them does. The end of the
+    confirmation is fixed before it starts, and this is the only look, so the intervals are not sequential.
     """
     row = store.read_study(spec.name)
     policy = None if row is None else store.read_policy(row.number, row.version)
-    assert row is not None and policy is not None  # noqa: S101, PT018 -- it has just been confirming
+    assert row is not None and policy is not None  # noqa: S101, PT018 -- the study is confirming
     with store.read_transaction() as connection:
         cells = measure(
             connection,
@@ -49,29 +50,29 @@ def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together:
     record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
     targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]
-    asked = quantities(spec)
-    each = 1.0 - (1.0 - confidence) / (len(targets) * len(asked) if together else 1)
-    return estimate_lifts(record, asked, targets, confidence=each, sequential=False)
+    metrics = quantities(spec)
+    confidence_each = 1.0 - (1.0 - confidence) / (len(targets) * len(metrics) if together else 1)
+    return estimate_lifts(record, metrics, targets, confidence=confidence_each, sequential=False)
 
 
-CERTAIN = 0.99999
-"""The confidence with which each guardrail is to hold in the answer; it is demonstrated often."""
+GUARDRAIL_CONFIDENCE = 0.99999
+"""Confidence of each guardrail in the study; high, because the demonstration runs often."""
 
-CONTROL = 0.2
-"""The share of users held on the baseline, against which everything is counted."""
+CONTROL_SHARE = 0.2
+"""Share of users on the baseline, the concurrent control of all lifts."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """How long it plays."""
+    """Length of the demonstration."""
 
     rounds: int = 30
     users: int = 5_000
-    """In each round of learning."""
+    """Users in each round of learning."""
     confirming: int = 30_000
-    """In the confirmation."""
+    """Users in the confirmation."""
     truth: int = USERS
-    """Simulated under every candidate, for the truth."""
+    """Users that are simulated under every candidate, for the truth."""
 
 
 PLANS: Mapping[str, DemoPlan] = {
@@ -79,76 +80,76 @@ PLANS: Mapping[str, DemoPlan] = {
     "ads": DemoPlan(),
     "shop": DemoPlan(rounds=12, users=15_000, confirming=90_000),  # revenue needs many users in each round's control
 }
-"""The usual length, by application."""
+"""Default plans, by application."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoUpdate:
-    """How far it has come."""
+    """Progress of the demonstration after a round."""
 
     phase: str
-    """learning or confirming."""
+    """`learning` or `confirming`."""
     round: int
     rounds: int
     users: int
     events: int
     shares: Mapping[str, float]
-    """Of all traffic, by candidate."""
+    """Shares of traffic, by candidate."""
     served: Mapping[str, float]
-    """Lifts over the control of what was served so far, by metric."""
+    """Lifts of the served traffic over the control so far, by metric."""
     blend: Mapping[str, Any] | None
-    """The answer so far, as a report shows it."""
+    """Current blend, as in the report."""
     ahead: float | None
-    """How far its goal truly lies above that of the best single candidate, as a share."""
+    """True lift of the current blend's goal over the best single candidate, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
-class DemoState:
-    """How one way of serving does in truth."""
+class TrueLifts:
+    """True lifts of one way of serving: a candidate or a blend."""
 
     label: str
     setting: str
     lifts: Mapping[str, float]
-    """Over the baseline, as shares."""
+    """Lifts over the baseline as shares, by metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What was learned, what was confirmed, and whether it is true."""
+    """Result of the demonstration: the blend, its confirmed lifts, the true lifts, and the checks."""
 
     application: str
     seed: int
     users: int
     events: int
     shares: Mapping[str, float]
-    """The blend, largest share first."""
+    """Blend by candidate, largest share first."""
     single: str | None
-    """The setting confirmed beside it; None where that is the baseline."""
+    """Best single setting of the confirmation; None if it is the baseline."""
     certificate: Mapping[str, Any] | None
     lifts: tuple[Lift, ...]
-    """Of the confirmation."""
-    standings: tuple[DemoState, ...]
-    """In truth: baseline, best single setting, the blend, and the best blend there is."""
+    """Lifts of the confirmation."""
+    standings: tuple[TrueLifts, ...]
+    """True lifts of the baseline, the best single setting, the blend, and the best possible blend."""
     checks: tuple[Check, ...]
     report: Report = field(repr=False)
-    """The service's own."""
+    """Report of the service."""
 
     @property
     def won(self) -> bool:
-        """Whether all that was to be shown is so."""
+        """True if all checks hold."""
         return all(check.held for check in self.checks)
 
 
 def study_file(application: Application, **fields: Any) -> dict[str, Any]:
-    """Return the application's study file, for rounds that are closed by hand when enough users have come.
+    """Return the study file of an application, with rounds that the demonstration closes itself.
 
-    Fields given here replace those of the file.
+    `fields` replace those of the file.
     """
     return {
-        "traffic": {"control": CONTROL},
+        "traffic": {"control": CONTROL_SHARE},
         "rounds": {"every": "1d"},
-        "confidence": CERTAIN,
-        "learner": {"name": "thompson", "structure": "independent"},  # the same whatever else is installed
+        "confidence": GUARDRAIL_CONFIDENCE,
+        "learner": {"name": "thompson", "structure": "independent"},  # the same result with and without scikit-learn
         **application.document,
         **fields,
     }
@@ -167,69 +168,69 @@ def limits(application: Application) -> dict[str, Limit]:
 
 def run_demo(
     application: Application,
-    stage: Environment,
+    environment: Environment,
     *,
     plan: DemoPlan | None = None,
     seed: int = 1,
     conditions: Conditions | None = None,
     report: Callable[[DemoUpdate], None] | None = None,
 ) -> DemoResult:
-    """Learn the application's blend on a stage, confirm it, and hold both against the truth."""
+    """Learn the blend of an application, confirm it, and check both against the truth."""
     plan = plan or DemoPlan()
     spec = parse_spec(study_file(application))
     name = spec.name
     truth = known_means(application, plan.truth)
-    stage.create(study_file(application), seed)
-    crowd = SimulatedUsers(application, seed, conditions or Conditions(night=application.night))
-    with stage.client(name) as client:
-        read_line(client, 1)
+    environment.create(study_file(application), seed)
+    users = SimulatedUsers(application, seed, conditions or Conditions(night=application.night))
+    with environment.client(name) as client:
+        wait_for_policy(client, 1)
         for round in range(1, plan.rounds + 1):
-            crowd.come(client, plan.users, round)
-            read_line(client, stage.close_round(name))
+            users.visit(client, plan.users, round)
+            wait_for_policy(client, environment.close_round(name))
             if report is not None:
-                report(_update(stage, crowd, truth, "learning", round, plan.rounds))
-        read_line(client, stage.confirm(name))
-        crowd.forget()
-        crowd.come(client, plan.confirming, plan.rounds + 1)
-        stage.close_round(name)  # a look at the confirmation, for the service's own report
+                report(_update(environment, users, truth, "learning", round, plan.rounds))
+        wait_for_policy(client, environment.confirm(name))
+        users.reset_sums()
+        users.visit(client, plan.confirming, plan.rounds + 1)
+        environment.close_round(name)  # evaluates the confirmation for the service's report
         if report is not None:
-            report(_update(stage, crowd, truth, "confirming", plan.rounds, plan.rounds))
-    told, frozen = stage.report(name), stage.show(name)["frozen"]
-    with stage.books() as store:
+            report(_update(environment, users, truth, "confirming", plan.rounds, plan.rounds))
+    service_report, frozen = environment.report(name), environment.show(name)["frozen"]
+    with environment.open_store() as store:
         lifts = confirm_blend(store, spec, confidence=CONFIDENCE)
-    return _result(application, seed, crowd, frozen, lifts, truth, told)
+    return _result(application, seed, users, frozen, lifts, truth, service_report)
 
 
 def _update(
-    stage: Environment, crowd: SimulatedUsers, truth: KnownMeans, phase: str, round: int, rounds: int
+    environment: Environment, users: SimulatedUsers, truth: KnownMeans, phase: str, round: int, rounds: int
 ) -> DemoUpdate:
-    name = crowd.application.name
-    shown = stage.show(name)
-    blend = shown.get("frozen") or write_report(stage.report(name))["blend"]
+    name = users.application.name
+    document = environment.show(name)
+    blend = document.get("frozen") or write_report(environment.report(name))["blend"]
     return DemoUpdate(
         phase=phase,
         round=round,
         rounds=rounds,
-        users=crowd.users,
-        events=crowd.events,
-        shares={share["name"]: share["share"] for share in shown["policy"]["shares"]},
-        served=crowd.lifts("learner" if phase == "learning" else "blend"),
+        users=users.user_count,
+        events=users.event_count,
+        shares={share["name"]: share["share"] for share in document["policy"]["shares"]},
+        served=users.lifts("learner" if phase == "learning" else "blend"),
         blend=blend,
-        ahead=None if blend is None else _ahead(truth, blend["probabilities"]),
+        ahead=None if blend is None else _true_lead(truth, blend["probabilities"]),
     )
 
 
 def _result(
     application: Application,
     seed: int,
-    crowd: SimulatedUsers,
+    users: SimulatedUsers,
     frozen: Mapping[str, Any],
     lifts: tuple[Lift, ...],
     truth: KnownMeans,
-    told: Report,
+    service_report: Report,
 ) -> DemoResult:
     names = application.candidates.names
-    shares = _shares(application, frozen["probabilities"])
+    shares = _blend_array(application, frozen["probabilities"])
     confirmed_single = any(lift.target == "best single" for lift in lifts)
     single = names.index(frozen["single"]) if confirmed_single else None
     best = truth.best()
@@ -242,29 +243,29 @@ def _result(
     return DemoResult(
         application=application.name,
         seed=seed,
-        users=crowd.users,
-        events=crowd.events,
+        users=users.user_count,
+        events=users.event_count,
         shares={names[k]: float(shares[k]) for k in np.argsort(-shares, kind="stable").tolist() if shares[k] > 0},
         single=None if single is None else names[single],
         certificate=frozen["certificate"],
         lifts=lifts,
         standings=tuple(
-            DemoState(label, setting, {metric: figure.value for metric, figure in truth.lifts(way).items()})
-            for label, setting, way in ways
+            TrueLifts(label, setting, {metric: figure.value for metric, figure in truth.lifts(true_shares).items()})
+            for label, setting, true_shares in ways
         ),
         checks=build_checks(truth, shares, single, lifts, limits(application)),
-        report=told,
+        report=service_report,
     )
 
 
-def _ahead(truth: KnownMeans, probabilities: Mapping[str, float]) -> float:
+def _true_lead(truth: KnownMeans, probabilities: Mapping[str, float]) -> float:
     application = truth.application
     goal = next(iter(application.measures))
     single = truth.alone(truth.best().gain.candidate)
-    return truth.lift(goal, _shares(application, probabilities), single).value
+    return truth.lift(goal, _blend_array(application, probabilities), single).value
 
 
-def _shares(application: Application, probabilities: Mapping[str, float]) -> FloatArray:
-    """A blend by the candidates' places."""
+def _blend_array(application: Application, probabilities: Mapping[str, float]) -> FloatArray:
+    """Return the shares of a blend in the order of the candidates."""
     shares = np.array([probabilities.get(name, 0.0) for name in application.candidates.names])
     return np.asarray(shares / shares.sum())

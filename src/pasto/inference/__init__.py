@@ -1,40 +1,40 @@
-"""Intervals that hold: at one look set beforehand, or at every look; for means, differences and relative lifts."""
+"""Inference: intervals at one look or at every look, and guardrail evidence."""
 
 from pasto.inference.betting import (
     ValueRange,
+    add_round_sums,
     bounded_difference,
     bounded_mean,
     bounded_relative,
     contrast_increments,
     log_bounded_evidence,
     mean_increments,
-    sums_of,
 )
 from pasto.inference.cell_statistics import (
     CellStatistics,
     ComparisonSide,
     PooledStatistics,
+    build_side,
     running_covariances,
-    side,
     unit_covariances,
 )
-from pasto.inference.change_detection import ChangeDetectorState, bounded_evidence_since, evidence_since
+from pasto.inference.change_detection import ChangeDetectorState, bounded_drift_evidence, drift_evidence
 from pasto.inference.comparison import Comparison, Quantity, Weights, compare
 from pasto.inference.intervals import (
-    TIGHT,
+    TIGHTEST_ROUNDS,
     Interval,
-    chance_of_error,
+    error_per_claim,
     interval_around,
     log_evidence,
-    progress_of,
     reach_at_any_time,
     reach_at_horizon,
     relative_lift,
     relative_lift_by_logarithm,
+    sequence_progress,
 )
 
 __all__ = [
-    "TIGHT",
+    "TIGHTEST_ROUNDS",
     "CellStatistics",
     "ChangeDetectorState",
     "Comparison",
@@ -44,25 +44,25 @@ __all__ = [
     "Quantity",
     "ValueRange",
     "Weights",
+    "add_round_sums",
     "bounded_difference",
-    "bounded_evidence_since",
+    "bounded_drift_evidence",
     "bounded_mean",
     "bounded_relative",
-    "chance_of_error",
+    "build_side",
     "compare",
     "contrast_increments",
-    "evidence_since",
+    "drift_evidence",
+    "error_per_claim",
     "interval_around",
     "log_bounded_evidence",
     "log_evidence",
     "mean_increments",
-    "progress_of",
     "reach_at_any_time",
     "reach_at_horizon",
     "relative_lift",
     "relative_lift_by_logarithm",
     "running_covariances",
-    "side",
-    "sums_of",
+    "sequence_progress",
     "unit_covariances",
 ]

@@ -1,7 +1,7 @@
-"""Which candidates truly beat the control, and whether one beats all the others: claims that hold together.
+"""Multiple comparisons: simultaneous claims on the candidates that beat the control, and on a single winner.
 
-The best-looking of many looks better than it is. So every candidate's claim gets its share of the chance of error, and
-a claim made on any of them is wrong with at most the chance that was stated for all.
+The best estimate of many is biased upward. So every candidate's claim gets its share of the error rate, and the chance
+that any claim is wrong is at most the stated one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pasto.errors import MeasurementError
-from pasto.inference import Comparison, Quantity, chance_of_error, compare, side
+from pasto.inference import Comparison, Quantity, build_side, compare, error_per_claim
 from pasto.inference.lift import LiftEstimate
 from pasto.inference.round_data import RoundRecord
 
@@ -22,13 +22,13 @@ class ComparisonWinners:
     """Simultaneous claims on one metric."""
 
     best: int
-    """The best-looking candidate; looking best is no claim."""
+    """Candidate with the best estimate; this is not a claim."""
     claims: dict[int, LiftEstimate]
-    """Every candidate's difference to the control; all the intervals hold together."""
+    """Difference of every candidate to the control; all intervals hold together."""
     winners: tuple[int, ...]
     """Candidates that beat the control."""
     winner: int | None
-    """The one that beats the control and every other candidate; None where none can be told."""
+    """Candidate that beats the control and every other candidate; None if there is none."""
 
 
 def find_winners(
@@ -41,45 +41,52 @@ def find_winners(
     at_most: bool = False,
     leave_out: int | None = None,
 ) -> ComparisonWinners:
-    """Which candidates of an arm beat the control in one metric; `leave_out` is the baseline's own index.
+    """Return the candidates of an arm that beat the control in one metric; `leave_out` is the baseline's index.
 
     >>> from pasto.inference.round_data import CellMoments, MeasuredRound, record_rounds
     >>> shares = {("control", 0): 0.2, ("learner", 1): 0.4, ("learner", 2): 0.4}
     >>> levels = {("control", 0): 5.0, ("learner", 1): 5.01, ("learner", 2): 5.6}
     >>> cells = [CellMoments(*key, 1000, (level,), ((1000.0,),)) for key, level in levels.items()]
-    >>> found = find_winners(record_rounds([MeasuredRound(n, shares, cells) for n in range(5)]), Quantity(0))
-    >>> found.best, found.winners, found.winner
+    >>> record = record_rounds([MeasuredRound(number, shares, cells) for number in range(5)])
+    >>> winners = find_winners(record, Quantity(0))
+    >>> winners.best, winners.winners, winners.winner
     (2, (2,), 2)
     """
-    candidates = [(place, record.keys[place][1]) for place in record.places(arm) if record.keys[place][1] != leave_out]
+    candidates = [
+        (cell, record.keys[cell][1]) for cell in record.cell_indices(arm) if record.keys[cell][1] != leave_out
+    ]
     if not candidates:
         raise MeasurementError(f"a winner needs candidates in the arm {arm!r}; no round has any")
     sign = -1.0 if at_most else 1.0
-    cells, _, covariances = record.view("control", running=sequential)
-    sides = {number: side(cells, covariances, place) for place, number in candidates}
-    base = side(cells, covariances, record.control)
-    measured = {n: one for n, one in sides.items() if ((one.units > 0) & (base.units > 0)).any()}
+    cells, _, covariances = record.arm_view("control", running=sequential)
+    sides = {number: build_side(cells, covariances, cell) for cell, number in candidates}
+    control = build_side(cells, covariances, record.control)
+    measured = {
+        number: candidate_side
+        for number, candidate_side in sides.items()
+        if ((candidate_side.units > 0) & (control.units > 0)).any()
+    }
     if not measured:
         raise MeasurementError(f"no round has units both in the control and in the arm {arm!r}")
-    error = chance_of_error(confidence, len(candidates))
-    claims, beats = {}, []
-    for number, one in measured.items():
-        comparison = compare(one, base, quantity, weights="even")
-        both = comparison.lift(error, sequential=sequential)
-        claims[number] = LiftEstimate(float(both.estimate), float(both.low), float(both.high))
-        if find_beating(comparison, error, sign, sequential=sequential):
-            beats.append(number)
+    error = error_per_claim(confidence, len(candidates))
+    claims, winners = {}, []
+    for number, candidate_side in measured.items():
+        comparison = compare(candidate_side, control, quantity, weights="even")
+        interval = comparison.lift(error, sequential=sequential)
+        claims[number] = LiftEstimate(float(interval.estimate), float(interval.low), float(interval.high))
+        if is_better(comparison, error, sign, sequential=sequential):
+            winners.append(number)
     best = max(claims, key=lambda number: sign * claims[number].value)
-    alone = chance_of_error(confidence, max(len(candidates) - 1, 1))
-    unbeaten = best in beats and all(
-        find_beating(compare(measured[best], rival, quantity, weights="even"), alone, sign, sequential=sequential)
+    rival_error = error_per_claim(confidence, max(len(candidates) - 1, 1))
+    beats_all = best in winners and all(
+        is_better(compare(measured[best], rival, quantity, weights="even"), rival_error, sign, sequential=sequential)
         for number, rival in measured.items()
         if number != best
     )
-    return ComparisonWinners(best, claims, tuple(sorted(beats)), best if unbeaten else None)
+    return ComparisonWinners(best, claims, tuple(sorted(winners)), best if beats_all else None)
 
 
-def find_beating(comparison: Comparison, error: float, sign: float = 1.0, *, sequential: bool) -> NDArray[np.bool_]:
-    """Whether the treated side is better, one-sided."""
+def is_better(comparison: Comparison, error: float, sign: float = 1.0, *, sequential: bool) -> NDArray[np.bool_]:
+    """Return True if the treated side is better, by a one-sided test."""
     reach = comparison.reach(error, sequential=sequential, sides=1)
     return np.asarray(sign * comparison.difference - reach * np.sqrt(comparison.variance) > 0)

@@ -1,4 +1,4 @@
-"""How long a study must run: rounds to a decision, by simulating what its report would say."""
+"""Power: the number of rounds to a decision, by simulating the intervals of a study."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import OptionError
-from pasto.inference import chance_of_error, log_evidence, progress_of, reach_at_any_time, reach_at_horizon
-from pasto.inference.change_detection import MIXTURE
+from pasto.inference import error_per_claim, log_evidence, reach_at_any_time, reach_at_horizon, sequence_progress
+from pasto.inference.change_detection import MIXTURE_ROUNDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerPlan:
-    """Chances of a decision by round, and when they are high enough."""
+    """Chances of a decision by round, and the rounds from which they suffice."""
 
     at_horizon: FloatArray
     """(rounds,): the chance that an interval at that round, set beforehand, excludes zero."""
     at_any_look: FloatArray
     """(rounds,): the chance that the sequence has excluded zero by then."""
     breaker: FloatArray
-    """(rounds,): the chance that the breaker has tripped by then, were the effect a drop below its floor."""
+    """(rounds,): the chance that the guardrail monitor has tripped by then, if the effect is a drop below its floor."""
     power: float
     error: FloatArray
     """(rounds,): the standard error of the lift by then."""
 
     @property
     def rounds_at_horizon(self) -> int | None:
-        """Rounds after which one look decides with the chance asked for; None where all of them do not suffice."""
-        return _first(self.at_horizon, self.power)
+        """Rounds after which one look decides with the requested power; None if no simulated round suffices."""
+        return _first_sufficient(self.at_horizon, self.power)
 
     @property
     def rounds_at_any_look(self) -> int | None:
-        """The same when one looks after every round."""
-        return _first(self.at_any_look, self.power)
+        """The same for looks after every round."""
+        return _first_sufficient(self.at_any_look, self.power)
 
     @property
     def rounds_of_breaker(self) -> int | None:
-        """The same for the breaker."""
-        return _first(self.breaker, self.power)
+        """The same for the guardrail monitor."""
+        return _first_sufficient(self.breaker, self.power)
 
 
 def plan_power(
@@ -57,42 +57,42 @@ def plan_power(
     studies: int = 2_000,
     seed: int = 0,
 ) -> PowerPlan:
-    """Simulate studies with an effect, in the metric's units, and count when they would have told it.
+    """Simulate studies with an effect, in the metric's units, and count those that detect it by each round.
 
-    `deviation` is of one unit, `units` come in each round, `control` and `treated` are their shares (all the rest is
-    treated unless stated), `claims` is how many are made together, and `correlation` is that of a covariate measured
-    before the study with the metric: it takes its square off the variance.
+    `deviation` is that of one unit, and `units` come in each round. `control` and `treated` are their shares; all the
+    rest is treated by default. `claims` is the number of claims made together. `correlation` is that of the metric
+    with a covariate measured before the study; its square is removed from the variance.
 
-    >>> found = plan_power(effect=0.1, deviation=1.0, units=1000, control=0.2, rounds=60, studies=500)
-    >>> found.rounds_at_horizon, found.rounds_at_any_look
+    >>> plan = plan_power(effect=0.1, deviation=1.0, units=1000, control=0.2, rounds=60, studies=500)
+    >>> plan.rounds_at_horizon, plan.rounds_at_any_look
     (5, 10)
     """
     share = 1.0 - control if treated is None else treated
     for name, value in (("deviation", deviation), ("units", units), ("control", control), ("treated", share)):
         if not value > 0.0:
-            raise OptionError(f"a plan needs a positive {name}, got {value!r}")
+            raise OptionError(f"{name} must be positive, got {value!r}")
     if control + share > 1.0 + 1e-9:
-        raise OptionError(f"control and treated are shares of the same units, got {control} + {share}, more than all")
+        raise OptionError(f"control and treated must add up to at most 1, got {control} + {share}")
     if not -1.0 < correlation < 1.0:
-        raise OptionError(f"a covariate's correlation lies between -1 and 1, got {correlation!r}")
+        raise OptionError(f"correlation must lie between -1 and 1, got {correlation!r}")
     variance = deviation**2 * (1.0 - correlation**2) * (1.0 / (units * share) + 1.0 / (units * control))
-    allowed = chance_of_error(confidence, claims)
+    error = error_per_claim(confidence, claims)
     rng = np.random.default_rng(seed)
     steps = rng.standard_normal((studies, rounds)) + abs(effect) / np.sqrt(variance)
     looks = np.arange(1.0, rounds + 1.0)
-    standard = np.cumsum(steps, axis=-1) / np.sqrt(looks)
-    crossed = np.abs(standard) > reach_at_any_time(progress_of(looks), allowed)
-    # Of all starts the first, which holds half of the evidence, decides where harm is there from the beginning.
-    evidence = log_evidence(np.cumsum(steps, axis=-1), looks, MIXTURE) + np.log(0.5)
+    z_scores = np.cumsum(steps, axis=-1) / np.sqrt(looks)
+    crossed = np.abs(z_scores) > reach_at_any_time(sequence_progress(looks), error)
+    # Harm is there from the beginning, so the first start decides; it has half of the evidence.
+    evidence = log_evidence(np.cumsum(steps, axis=-1), looks, MIXTURE_ROUNDS) + np.log(0.5)
     return PowerPlan(
-        at_horizon=np.asarray((np.abs(standard) > reach_at_horizon(allowed)).mean(axis=0)),
+        at_horizon=np.asarray((np.abs(z_scores) > reach_at_horizon(error)).mean(axis=0)),
         at_any_look=np.asarray(np.maximum.accumulate(crossed, axis=-1).mean(axis=0)),
-        breaker=np.asarray(np.maximum.accumulate(evidence >= -np.log(allowed), axis=-1).mean(axis=0)),
+        breaker=np.asarray(np.maximum.accumulate(evidence >= -np.log(error), axis=-1).mean(axis=0)),
         power=power,
         error=np.asarray(np.sqrt(variance / looks)),
     )
 
 
-def _first(chances: FloatArray, power: float) -> int | None:
-    enough = chances >= power
-    return int(np.argmax(enough)) + 1 if enough.any() else None
+def _first_sufficient(chances: FloatArray, power: float) -> int | None:
+    sufficient = chances >= power
+    return int(np.argmax(sufficient)) + 1 if sufficient.any() else None

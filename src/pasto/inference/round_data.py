@@ -1,4 +1,4 @@
-"""Rounds as the reports read them: what every cell measured, and the shares its units were drawn with."""
+"""Round data: the moments of every cell, and the shares with which units were drawn."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, unit_covariances
 
-Key = tuple[str, int]
-"""An arm and a candidate's index."""
+CellKey = tuple[str, int]
+"""Arm and candidate index."""
 
 
 class MeasuredCell(Protocol):
-    """What one cell of a round measured; the records of a measurement fit as they are."""
+    """Protocol of a measured cell; the records of the metrics package implement it."""
 
     @property
     def arm(self) -> str:
-        """Which arm of the study."""
+        """Arm of the study."""
 
     @property
     def candidate(self) -> int:
-        """The candidate's index."""
+        """Index of the candidate."""
 
     @property
     def units(self) -> int:
-        """How many units."""
+        """Number of units."""
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """One number a column."""
+        """Mean of each column."""
 
     @property
     def cross(self) -> tuple[tuple[float, ...], ...]:
@@ -44,7 +44,7 @@ class MeasuredCell(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CellMoments:
-    """One cell's moments, for whoever measures elsewhere.
+    """Moments of one cell.
 
     >>> CellMoments("control", 0, 3, (2.0,), ((2.0,),)).units
     3
@@ -58,16 +58,16 @@ class CellMoments:
 
 
 WHOLE_ARM = -1
-"""Stands for all of an arm's candidates together."""
+"""Candidate index that stands for all candidates of an arm together."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellTable(Sequence[CellMoments]):
-    """The cells of a round in arrays, for rounds that have many; whoever asks for one of them gets its moments.
+    """Cells of a round in arrays, for rounds with many; an item is the moments of one cell.
 
     >>> cells = [CellMoments("control", 0, 3, (2.0,), ((2.0,),)), CellMoments("learner", 4, 1, (5.0,), ((0.0,),))]
-    >>> table = CellTable.of(cells)
-    >>> len(table), table[1].candidate, table.whole("learner").mean
+    >>> table = CellTable.from_cells(cells)
+    >>> len(table), table[1].candidate, table.join_arm("learner").mean
     (2, 4, (5.0,))
     """
 
@@ -80,8 +80,8 @@ class CellTable(Sequence[CellMoments]):
     """(cells, columns, columns)."""
 
     @classmethod
-    def of(cls, cells: Sequence[MeasuredCell]) -> CellTable:
-        """The cells as one table."""
+    def from_cells(cls, cells: Sequence[MeasuredCell]) -> CellTable:
+        """Return the cells as one table."""
         width = len(cells[0].mean) if cells else 1
         return cls(
             tuple(cell.arm for cell in cells),
@@ -92,64 +92,64 @@ class CellTable(Sequence[CellMoments]):
         )
 
     @cached_property
-    def keys(self) -> tuple[Key, ...]:
-        """The cells' arms and candidates."""
+    def keys(self) -> tuple[CellKey, ...]:
+        """Arms and candidates of the cells."""
         return tuple(zip(self.arms, self.candidates.tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self.arms)
 
     @overload
-    def __getitem__(self, place: int) -> CellMoments: ...
+    def __getitem__(self, index: int) -> CellMoments: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[CellMoments]: ...
-    def __getitem__(self, place: int | slice) -> CellMoments | Sequence[CellMoments]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        arm, candidate = self.arms[place], int(self.candidates[place])
-        mean, cross = tuple(self.mean[place].tolist()), tuple(map(tuple, self.cross[place].tolist()))
-        return CellMoments(arm, candidate, int(self.units[place]), mean, cross)
+    def __getitem__(self, index: slice) -> Sequence[CellMoments]: ...
+    def __getitem__(self, index: int | slice) -> CellMoments | Sequence[CellMoments]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        arm, candidate = self.arms[index], int(self.candidates[index])
+        mean, cross = tuple(self.mean[index].tolist()), tuple(map(tuple, self.cross[index].tolist()))
+        return CellMoments(arm, candidate, int(self.units[index]), mean, cross)
 
-    def whole(self, arm: str) -> CellMoments | None:
-        """All of an arm's units as one cell; None where it had none."""
-        places = [place for place, name in enumerate(self.arms) if name == arm and self.units[place] > 0]
-        if not places:
+    def join_arm(self, arm: str) -> CellMoments | None:
+        """Return all units of an arm as one cell; None if it has none."""
+        cells = [cell for cell, name in enumerate(self.arms) if name == arm and self.units[cell] > 0]
+        if not cells:
             return None
-        units, means = self.units[places], self.mean[places]
+        units, means = self.units[cells], self.mean[cells]
         mean = units @ means / units.sum()
-        apart = means - mean
-        cross = self.cross[places].sum(axis=0) + np.einsum("k,ki,kj->ij", units, apart, apart)
+        deviations = means - mean
+        cross = self.cross[cells].sum(axis=0) + np.einsum("k,ki,kj->ij", units, deviations, deviations)
         return CellMoments(arm, WHOLE_ARM, int(units.sum()), tuple(mean.tolist()), tuple(map(tuple, cross.tolist())))
 
 
 def join_cells(arm: str, cells: Sequence[MeasuredCell]) -> CellMoments | None:
-    """All of an arm's units as one cell; None where it had none.
+    """Return all units of an arm as one cell; None if it has none.
 
     >>> join_cells("learner", [CellMoments("learner", k, 2, (float(k),), ((0.0,),)) for k in (0, 1)]).cross
     ((1.0,),)
     """
-    return (cells if isinstance(cells, CellTable) else CellTable.of(cells)).whole(arm)
+    return (cells if isinstance(cells, CellTable) else CellTable.from_cells(cells)).join_arm(arm)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRound:
-    """One round: the policy's version, the share of every cell, and what the cells measured.
+    """Measured round: the policy's version, the share of every cell, and the moments of the cells.
 
-    Where units keep their arm for longer than a round, as in a confirmation, the whole phase is one of these: a unit
-    must be one row of its cell, whatever it did in how many rounds.
+    If units stay in their arm for longer than a round, as in a confirmation, the whole phase is one record: a unit must
+    be one row of its cell.
     """
 
     version: int
-    shares: Mapping[Key, float]
-    """What a unit was drawn with; they add up to one."""
+    shares: Mapping[CellKey, float]
+    """Probabilities with which a unit was drawn; they add up to one."""
     cells: Sequence[MeasuredCell]
     """Cells without units may be left out."""
     seconds: float | None = None
-    """How long it lasted; None if that is not known."""
+    """Length of the round; None if unknown."""
 
     @property
     def units(self) -> int:
-        """Of all cells together."""
+        """Units of all cells together."""
         if isinstance(self.cells, CellTable):
             return int(self.cells.units.sum())
         return sum(cell.units for cell in self.cells)
@@ -157,51 +157,51 @@ class MeasuredRound:
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """A study's rounds as arrays, with the place of every cell."""
+    """Rounds of a study as arrays, with the index of every cell."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[CellKey, ...]
     versions: tuple[int, ...]
     cells: CellStatistics
     """(rounds, cells)."""
     shares: FloatArray
     """(rounds, cells)."""
 
-    def places(self, arm: str) -> list[int]:
-        """Where an arm's cells are."""
-        return [place for place, (name, _) in enumerate(self.keys) if name == arm]
+    def cell_indices(self, arm: str) -> list[int]:
+        """Return the indices of an arm's cells."""
+        return [index for index, (name, _) in enumerate(self.keys) if name == arm]
 
     @property
     def control(self) -> int:
-        """Where the control is; it has one candidate, the baseline."""
-        places = self.places("control")
-        if len(places) != 1:
-            raise MeasurementError(f"a comparison needs one control cell in the rounds, got {len(places)}")
-        return places[0]
+        """Index of the control cell; it has one candidate, the baseline."""
+        indices = self.cell_indices("control")
+        if len(indices) != 1:
+            raise MeasurementError(f"a comparison needs one control cell in the rounds, got {len(indices)}")
+        return indices[0]
 
-    def place(self, arm: str, candidate: int) -> int:
-        """Where one cell is."""
+    def cell_index(self, arm: str, candidate: int) -> int:
+        """Return the index of one cell."""
         if (arm, candidate) not in self.keys:
             raise MeasurementError(f"no round served candidate {candidate} in the arm {arm!r}")
         return self.keys.index((arm, candidate))
 
-    def joined(self, arm: str) -> tuple[CellStatistics, int]:
-        """The cells with a whole arm beside them, and its place."""
-        places = self.places(arm)
-        if not places:
+    def join(self, arm: str) -> tuple[CellStatistics, int]:
+        """Return the cells with the whole arm as one more cell, and the index of that cell."""
+        indices = self.cell_indices(arm)
+        if not indices:
             raise MeasurementError(
                 f"no round has an arm {arm!r}; there are {', '.join(sorted({a for a, _ in self.keys}))}"
             )
-        if len(places) == 1:
-            return self.cells, places[0]
-        return self.cells.joined(places), len(self.keys)
+        if len(indices) == 1:
+            return self.cells, indices[0]
+        return self.cells.join(indices), len(self.keys)
 
-    def view(self, arm: str, *, running: bool) -> tuple[CellStatistics, int, FloatArray]:
-        """The same with the covariances of one unit, worked out once for everybody who asks."""
-        asked = arm, running
-        if asked not in self._views:
-            cells, place = self.joined(arm)
-            self._views[asked] = cells, place, unit_covariances(cells, running=running)
-        return self._views[asked]
+    def arm_view(self, arm: str, *, running: bool) -> tuple[CellStatistics, int, FloatArray]:
+        """Return the cells of `join`, the index of the arm and the covariances of one unit; cached."""
+        key = arm, running
+        if key not in self._views:
+            cells, cell = self.join(arm)
+            self._views[key] = cells, cell, unit_covariances(cells, running=running)
+        return self._views[key]
 
     @cached_property
     def _views(self) -> dict[tuple[str, bool], tuple[CellStatistics, int, FloatArray]]:
@@ -218,26 +218,33 @@ def record_rounds(rounds: Sequence[MeasuredRound]) -> RoundRecord:
     """
     if not rounds:
         raise MeasurementError("a report needs at least one measured round, got none")
-    columns = {width for one in rounds for width in _widths(one.cells)}
+    columns = {width for measured in rounds for width in _widths(measured.cells)}
     if len(columns) > 1:
-        raise MeasurementError(f"every cell needs the same columns, got {sorted(columns)} of them")
+        raise MeasurementError(f"every cell needs the same number of columns, got {sorted(columns)}")
     width = columns.pop() if columns else 1
-    tables = [one.cells if isinstance(one.cells, CellTable) else CellTable.of(one.cells) for one in rounds]
+    tables = [
+        measured.cells if isinstance(measured.cells, CellTable) else CellTable.from_cells(measured.cells)
+        for measured in rounds
+    ]
     keys = tuple(
-        sorted({key for one in rounds for key in one.shares} | {key for table in tables for key in table.keys})
+        sorted(
+            {key for measured in rounds for key in measured.shares} | {key for table in tables for key in table.keys}
+        )
     )
-    place = {key: number for number, key in enumerate(keys)}
+    index_of = {key: number for number, key in enumerate(keys)}
     shape = (len(rounds), len(keys))
     units, shares = np.zeros(shape), np.zeros(shape)
     mean, cross = np.zeros((*shape, width)), np.zeros((*shape, width, width))
-    for number, (one, table) in enumerate(zip(rounds, tables, strict=True)):
-        shares[number, [place[key] for key in one.shares]] = list(one.shares.values())
+    for number, (measured, table) in enumerate(zip(rounds, tables, strict=True)):
+        shares[number, [index_of[key] for key in measured.shares]] = list(measured.shares.values())
         if len(table):
-            at = number, [place[key] for key in table.keys]
-            units[at], mean[at], cross[at] = table.units, table.mean, table.cross
+            position = number, [index_of[key] for key in table.keys]
+            units[position], mean[position], cross[position] = table.units, table.mean, table.cross
     if not (np.isfinite(mean).all() and np.isfinite(cross).all()):
-        raise MeasurementError("moments must be finite numbers; something that is not was measured")
-    return RoundRecord(keys, tuple(one.version for one in rounds), CellStatistics(units, mean, cross), shares)
+        raise MeasurementError(
+            "moments must be finite numbers, got infinite or missing values; check the measured columns"
+        )
+    return RoundRecord(keys, tuple(measured.version for measured in rounds), CellStatistics(units, mean, cross), shares)
 
 
 def _widths(cells: Sequence[MeasuredCell]) -> set[int]:

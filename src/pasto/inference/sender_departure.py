@@ -1,6 +1,6 @@
 """Sender check: find the sender whose units depart from those of the others, at every look.
 
-A sender may have any level and any users. Three things are tested all the same:
+A sender may have any level and any users. Three things are tested:
 
 - its shares over cells, against the shares that the policy draws;
 - its effects, the means of its cells around its own level, against the others' effects in the same rounds: over all
@@ -8,8 +8,8 @@ A sender may have any level and any users. Three things are tested all the same:
 - its level in the last round, against its own level before, moved as the others' level moved.
 
 Effects may differ between senders for good reasons. An effect therefore departs only if it lies outside the range from
-none to twice the others' effect, scaled by the senders' levels, by more than a slack. One who moves a candidate's mean
-by the difference between candidates with a tenth of all units needs ten times that difference.
+none to twice the others' effect, scaled by the senders' levels, by more than a slack. To move a
+candidate's mean by the difference between candidates, a sender with a tenth of all units needs ten times as much.
 
 All tests hold over all looks and all senders together: the i-th sender and the t-th look get 1/(i (i + 1)) and
 1/(t (t + 1)) of the allowed false alarms.
@@ -24,32 +24,30 @@ import numpy as np
 from scipy.special import logsumexp, stdtr
 
 from pasto.arrays import FloatArray
-
-CellKey = tuple[str, int]
-"""Arm and candidate."""
+from pasto.inference.round_data import CellKey
 
 MAX_FALSE_EFFECTS = 0.002
 MAX_FALSE_SHARES = 0.0005
-"""The largest chances of a false alarm over a whole study, for one way of telling senders apart."""
+"""Largest chances of a false alarm over a whole study, for one way of identifying senders."""
 ALL_ROUNDS_PART, RECENT_PART, LEVEL_PART = 0.5, 0.25, 0.25
 """Parts of the false alarms of effects: over all rounds, over recent rounds, and of levels."""
 RECENT_DECAY = 0.6
 """Weight of a round in the sums of recent rounds, relative to the round after it."""
 MAX_EFFECT_FACTOR = 2.0
-"""How many times the others' effect a sender's effect may be."""
+"""Largest ratio of a sender's effect to the others' effect."""
 MAX_LEVEL_FACTOR = 5.0
-"""How far effects are scaled with a sender's level at most."""
+"""Largest factor by which effects are scaled with a sender's level."""
 MAX_LEVEL_CHANGE = 3.0
-"""How many times its level before, or a part of it, a sender's level in a round may be."""
+"""Largest factor, up or down, between a sender's level in a round and its level before."""
 SLACK_EFFECTS, SLACK_DEVIATIONS = 0.5, 0.05
 """Slack, in standard deviations of the others' effects and of their units."""
 MIN_CELL_UNITS = 10
 MIN_ROUND_CELL_UNITS = 2
-"""Units that a cell needs in a round to count: the scatter of one unit is unknown."""
+"""Units that a cell needs in a round to count, because the scatter of one unit is unknown."""
 MAX_CELLS = 32
-"""Cells that are remembered for a sender, those with most units."""
+"""Largest number of cells stored for a sender: those with most units."""
 SHARE_FACTORS = np.array([0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0, 16.0])
-"""By how much a sender's share of a cell is wrong, in the alternatives that are tried."""
+"""Factors by which a sender's share of a cell is wrong, in the alternatives that are tested."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +71,10 @@ class SenderCells:
         >>> both.mean[0, 0], both.scatter[0, 0]
         (np.float64(2.0), np.float64(6.0))
         """
-        units = np.sum([one.units for one in senders], axis=0)
-        sums = np.sum([one.units[:, None] * one.mean for one in senders], axis=0)
+        units = np.sum([cells.units for cells in senders], axis=0)
+        sums = np.sum([cells.units[:, None] * cells.mean for cells in senders], axis=0)
         mean = sums / np.maximum(units, 1.0)[:, None]
-        scatter = np.sum([one.scatter + one.units[:, None] * (one.mean - mean) ** 2 for one in senders], axis=0)
+        scatter = np.sum([cells.scatter + cells.units[:, None] * (cells.mean - mean) ** 2 for cells in senders], axis=0)
         return cls(np.asarray(units), np.asarray(mean), np.asarray(scatter))
 
 
@@ -98,7 +96,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class SenderEvidence:
-    """Everything that is remembered of one sender between looks; plain values, to be stored as JSON.
+    """State of one sender between looks; plain values, to be stored as JSON.
 
     Sums over rounds are weighted by the sender's units in the cell.
     """
@@ -125,7 +123,7 @@ class SenderEvidence:
 def share_log_ratio(units: FloatArray, shares: FloatArray) -> float:
     """Return the logarithm of the likelihood ratio of wrong shares in one round, averaged over cells and factors.
 
-    Its mean is 1 if the units were drawn with the shares, whatever the number of units. `shares` sum to one.
+    Its mean is 1 if the units were drawn with the shares, for any number of units. `shares` sum to one.
 
     >>> import numpy as np
     >>> round(share_log_ratio(np.array([60.0, 0.0]), np.array([0.5, 0.5])), 1)
@@ -160,7 +158,7 @@ def update_evidence(
     """Add a round's units of a sender, and look.
 
     `own` and `others` have a row for each of `keys`, and `shares` are the policy's. Without `accumulate` the round
-    replaces what was there: its units are those of earlier rounds, or contain them.
+    replaces the sums: its units are those of earlier rounds, or contain them.
     """
     looks = evidence.looks + 1
     ratio = float(np.exp(min(share_log_ratio(own.units, shares), 600.0)))
@@ -171,11 +169,11 @@ def update_evidence(
     added = _effect_sums(own, others, keys)
     merged = recent = added
     if accumulate:
-        merged, recent = _merged(evidence, added), _merged(_recent(evidence), added, RECENT_DECAY)
+        merged, recent = _merge_sums(evidence, added), _merge_sums(_recent_evidence(evidence), added, RECENT_DECAY)
     cells = sorted(merged[0], key=lambda cell: (-merged[0][cell][0], cell))[:MAX_CELLS]
     units, sums = _columns(merged, cells)
     recent_units, recent_sums = _columns(recent, cells)
-    looked = replace(
+    updated = replace(
         evidence,
         looks=looks,
         share_evidence=share_evidence,
@@ -187,10 +185,10 @@ def update_evidence(
         recent_sums=recent_sums,
         recent_level=tuple(map(tuple, recent[1].tolist())),
     )
-    if looked.departure is not None:
-        return looked
+    if updated.departure is not None:
+        return updated
     level = _largest_level_change(evidence, added) if accumulate else None
-    return replace(looked, departure=_find_departure(looked, level))
+    return replace(updated, departure=_find_departure(updated, level))
 
 
 _Sums = tuple[dict[CellKey, tuple[float, FloatArray]], FloatArray]
@@ -227,8 +225,8 @@ def _effect_sums(own: SenderCells, others: SenderCells, keys: Sequence[CellKey])
     return cells, units.sum() * np.stack([level, their_level, their_pooled])
 
 
-def _merged(evidence: SenderEvidence, added: _Sums, decay: float = 1.0) -> _Sums:
-    """Add a round to sums that weigh `decay` times what they did."""
+def _merge_sums(evidence: SenderEvidence, added: _Sums, decay: float = 1.0) -> _Sums:
+    """Add a round to sums whose weights are multiplied by `decay`."""
     weights = (decay ** np.array([1, 1, 2, 2]))[:, None]
     cells = dict(added[0])
     for cell, units, sums in zip(evidence.cells, evidence.units, evidence.sums, strict=True):
@@ -237,8 +235,8 @@ def _merged(evidence: SenderEvidence, added: _Sums, decay: float = 1.0) -> _Sums
     return cells, added[1] + decay * np.array(evidence.level) if evidence.level else added[1]
 
 
-def _recent(evidence: SenderEvidence) -> SenderEvidence:
-    """Return the sums of recent rounds in the place of those of all rounds; none in the record of an older version."""
+def _recent_evidence(evidence: SenderEvidence) -> SenderEvidence:
+    """Return the evidence with the sums of recent rounds in place of those of all rounds; empty in older records."""
     return replace(
         evidence,
         cells=evidence.cells if evidence.recent_units else (),
@@ -257,20 +255,24 @@ def _columns(
     return tuple(units for units, _ in rows), tuple(tuple(map(tuple, sums.tolist())) for _, sums in rows)
 
 
-def _find_departure(looked: SenderEvidence, level: Departure | None) -> Departure | None:
+def _find_departure(updated: SenderEvidence, level: Departure | None) -> Departure | None:
     """Compare a sender's evidence with its part of the allowed false alarms."""
-    part = 1.0 / (looked.place * (looked.place + 1))
-    by_shares = 1.0 / max(looked.share_evidence, 1.0) / part
+    part = 1.0 / (updated.place * (updated.place + 1))
+    by_shares = 1.0 / max(updated.share_evidence, 1.0) / part
     if by_shares <= MAX_FALSE_SHARES:
         return Departure("shares", by_shares)
-    found = (
-        (_largest_effect(looked), ALL_ROUNDS_PART),
-        (_largest_effect(_recent(looked)), RECENT_PART),
+    candidates = (
+        (_largest_effect(updated), ALL_ROUNDS_PART),
+        (_largest_effect(_recent_evidence(updated)), RECENT_PART),
         (level, LEVEL_PART),
     )
-    part /= looked.looks * (looked.looks + 1)
-    corrected = [replace(one, p_value=one.p_value / (part * weight)) for one, weight in found if one is not None]
-    smallest = min(corrected, key=lambda one: one.p_value, default=None)
+    part /= updated.looks * (updated.looks + 1)
+    corrected = [
+        replace(departure, p_value=departure.p_value / (part * weight))
+        for departure, weight in candidates
+        if departure is not None
+    ]
+    smallest = min(corrected, key=lambda departure: departure.p_value, default=None)
     return None if smallest is None or smallest.p_value > MAX_FALSE_EFFECTS else smallest
 
 
@@ -321,10 +323,10 @@ def _largest_level_change(before: SenderEvidence, added: _Sums) -> Departure | N
 
 def _largest_effect(evidence: SenderEvidence) -> Departure | None:
     """Return the effect that departs most, with a p-value corrected for cells and columns."""
-    seen = [place for place, units in enumerate(evidence.units) if units > 0]
-    all_units, sums = np.array(evidence.units)[seen], np.array(evidence.sums)[seen]
-    places = [place for place, units in enumerate(all_units.tolist()) if units >= MIN_CELL_UNITS]
-    if len(seen) < 2 or not places:
+    measured = [cell for cell, units in enumerate(evidence.units) if units > 0]
+    all_units, sums = np.array(evidence.units)[measured], np.array(evidence.sums)[measured]
+    tested_cells = [cell for cell, units in enumerate(all_units.tolist()) if units >= MIN_CELL_UNITS]
+    if len(measured) < 2 or not tested_cells:
         return None
     own_level, their_level, their_variance = np.array(evidence.level) / all_units.sum()
     ratio = np.abs(own_level) / np.maximum(np.abs(their_level), 1e-300)
@@ -332,19 +334,19 @@ def _largest_effect(evidence: SenderEvidence) -> Departure | None:
     effects = sums / all_units[:, None, None] ** np.array([1, 1, 2, 2])[:, None]
     spread = np.sqrt((all_units[:, None] * effects[:, 1] ** 2).sum(axis=0) / all_units.sum())
     slack = SLACK_EFFECTS * scale * spread + SLACK_DEVIATIONS * np.sqrt(their_variance)
-    own, theirs, variance, their_error = effects[places].transpose(1, 0, 2)
+    own, theirs, variance, their_error = effects[tested_cells].transpose(1, 0, 2)
     bound = MAX_EFFECT_FACTOR * scale * theirs
     excess = np.maximum(own - np.maximum(bound, 0.0), np.minimum(bound, 0.0) - own) - slack
     error = np.sqrt(variance + (MAX_EFFECT_FACTOR * scale) ** 2 * their_error)
     tested = error > 0
     statistic = np.divide(np.maximum(excess, 0.0), error, out=np.zeros_like(excess), where=tested)
-    degrees = (all_units[places] - 1.0)[:, None]
+    degrees = (all_units[tested_cells] - 1.0)[:, None]
     p_values = 2.0 * stdtr(np.broadcast_to(degrees, statistic.shape), -statistic)
     cell, column = np.unravel_index(int(p_values.argmin()), p_values.shape)
     return Departure(
         "effect",
         float(min(1.0, p_values[cell, column] * p_values.size)),
-        evidence.cells[seen[places[int(cell)]]],
+        evidence.cells[measured[tested_cells[int(cell)]]],
         int(column),
         float(own[cell, column]),
         float(theirs[cell, column]),

@@ -1,18 +1,18 @@
 """Stop levels in a metric's own units: judged against the concurrent control, or over whole days.
 
-A metric moves by the hour for everybody, so a number is not compared with single rounds.
+A metric changes by the hour for all arms, so a number is not compared with single rounds.
 
 With a control, two kinds of evidence count. The stop level c becomes a share of the control, c over the control's mean
 on whole days, and every round asks whether the policy is beyond that share of its own control. And whole days of the
 policy are compared with c; that counts as far as the policy is also worse than its control. The share is at most one,
-so a policy that is no worse than the control never counts as harm.
+so a policy that is not worse than the control never counts as harm.
 
 Without a control, only whole days are compared with c.
 
 Before a day is over neither is possible. Until then only a crash counts: a policy beyond the stop level by more than
 `MAX_DAY_FACTOR`. Without a control, crashes are looked for in every round of every day.
 
-Each kind is an e-process with its share of the allowed error, so their weighted sum keeps the error of all together.
+Each kind is an e-process with its share of the allowed error, so their weighted sum has the error of all together.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 from pasto.errors import MeasurementError
 from pasto.inference import CellStatistics, Quantity, reach_at_horizon, unit_covariances
-from pasto.inference.comparison import WARM
+from pasto.inference.comparison import MIN_SEQUENCE_UNITS
 from pasto.inference.guardrail_evidence import (
     Basis,
     FloorEvidence,
     StopLevel,
     absolute_evidence,
+    floor_evidence,
     relative_evidence,
-    shortfall,
 )
 
 DAY_SECONDS = 86_400.0
 MAX_DAY_FACTOR = 2.0
-"""How far the mean of a whole day may lie from that of a part of it, as a factor."""
+"""Largest factor between the mean of a whole day and that of a part of it."""
 STUDY_ERROR = 0.05
-"""Chance of error of all guardrails of a study, which bounds on the control's level are computed for."""
+"""Chance of error of all guardrails of a study, for which bounds on the control's level are computed."""
 REFERENCE_SHARE = 0.1
 """Share of it that the bounds on the control's level get."""
 ERROR_SHARES: dict[Basis, tuple[float, float, float]] = {"control": (0.1, 0.4, 0.4), "days": (0.1, 0.0, 0.9)}
@@ -49,7 +49,7 @@ ERROR_SHARES: dict[Basis, tuple[float, float, float]] = {"control": (0.1, 0.4, 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundSum:
-    """Rounds of one arm put together, in the columns of one stop level."""
+    """Sum of rounds of one arm, in the columns of one stop level."""
 
     rounds: int
     seconds: float
@@ -62,7 +62,7 @@ class RoundSum:
     cross: FloatArray
     """(…, columns, columns): Σ(x − mean)(x − mean)ᵀ over all units."""
     noise: FloatArray
-    """(…, columns, columns): the covariance of a unit within its round, added up over units."""
+    """(…, columns, columns): the covariance of a unit within its round, summed over units."""
 
     @classmethod
     def of_round(
@@ -74,18 +74,18 @@ class RoundSum:
         noise = units[..., None, None] * covariances[..., 0, arm, :, :]
         return cls(1, seconds, number, units, mean, cells.cross[..., 0, arm, :, :], noise)
 
-    def joined(self, later: RoundSum) -> RoundSum:
+    def join(self, later: RoundSum) -> RoundSum:
         """Return these rounds together with later ones."""
         units = self.units + later.units
-        part = later.units / np.maximum(units, 1.0)
-        apart = later.mean - self.mean
-        between = (self.units * part)[..., None, None] * apart[..., :, None] * apart[..., None, :]
+        later_share = later.units / np.maximum(units, 1.0)
+        difference = later.mean - self.mean
+        between = (self.units * later_share)[..., None, None] * difference[..., :, None] * difference[..., None, :]
         return RoundSum(
             self.rounds + later.rounds,
             self.seconds + later.seconds,
             self.first_round,
             units,
-            np.asarray(self.mean + part[..., None] * apart),
+            np.asarray(self.mean + later_share[..., None] * difference),
             np.asarray(self.cross + later.cross + between),
             self.noise + later.noise,
         )
@@ -106,22 +106,22 @@ class RoundSum:
                 value = value / self.mean[..., 1]
                 form = np.stack([np.ones_like(value), -value], axis=-1) / self.mean[..., 1, None]
             variance = np.einsum("...i,...ij,...j->...", form, self.noise, form) / np.maximum(self.units, 1.0) ** 2
-        usable = (self.units >= WARM) & np.isfinite(value) & np.isfinite(variance)
+        usable = (self.units >= MIN_SEQUENCE_UNITS) & np.isfinite(value) & np.isfinite(variance)
         error = np.sqrt(np.where(usable, np.maximum(variance, 0.0), np.nan))
         return np.asarray(np.where(usable, value, np.nan)), np.asarray(error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelTrack:
-    """One kind of evidence: its logarithm so far, and the state to continue from."""
+    """Track of one kind of evidence: its logarithm so far, and the state to continue from."""
 
     log: FloatArray | float = -np.inf
-    gathered: FloorEvidence | None = None
+    evidence_state: FloorEvidence | None = None
 
     @property
     def since(self) -> NDArray[np.intp]:
-        """The round in which the harm most likely began."""
-        return np.asarray(0) if self.gathered is None else self.gathered.since
+        """Round in which the harm most likely began."""
+        return np.asarray(0) if self.evidence_state is None else self.evidence_state.since
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ class LevelEvidence:
     reference: RoundSum | None = None
     """Whole days of the control."""
     days: int = 0
-    """How many these are."""
+    """Number of whole days of the control."""
 
     @property
     def log(self) -> FloatArray:
@@ -152,7 +152,7 @@ class LevelEvidence:
 
     @property
     def since(self) -> NDArray[np.intp]:
-        """The round in which the harm most likely began."""
+        """Round in which the harm most likely began."""
         rounds = np.broadcast_arrays(self.crash.since, self.share.since, self.level.since)
         return np.asarray(np.choose(np.argmax(self._weighted(), axis=0), rounds))
 
@@ -166,12 +166,12 @@ class LevelEvidence:
             parts = np.log(np.array(ERROR_SHARES[self.basis]))
         return np.asarray(logs + parts.reshape(3, *(1,) * (logs.ndim - 1)))
 
-    def rearmed(self) -> LevelEvidence:
+    def rearm(self) -> LevelEvidence:
         """Return the state without evidence; the control's level stays known."""
         return LevelEvidence(self.basis, control_today=self.control_today, reference=self.reference, days=self.days)
 
     def allowed_share(self, floor: StopLevel, claims: int = 1) -> FloatArray:
-        """Return the share of the control at which traffic is pulled, (…); NaN if it is not known yet.
+        """Return the share of the control at which traffic is stopped, (…); NaN if it is not known yet.
 
         The control's level is taken at the end of its confidence interval that allows more. The intervals of all days
         hold together, with a chance of error of `REFERENCE_SHARE`, by the union bound.
@@ -199,7 +199,7 @@ class LevelEvidence:
         share = float(self.allowed_share(floor, claims))
         return share - 1.0 if np.isfinite(share) else None
 
-    def after(
+    def add_round(
         self,
         floor: StopLevel,
         cells: CellStatistics,
@@ -216,32 +216,34 @@ class LevelEvidence:
         """
         state = self
         if judged and (cells.units[..., 0] > 0).any():
-            state = self._after_round(floor, cells, covariances, number, claims)
+            state = self._judge_round(floor, cells, covariances, number, claims)
         if judged:
-            state = state._after_day(floor, RoundSum.of_round(cells, covariances, 0, number, seconds))
+            state = state._judge_day(floor, RoundSum.of_round(cells, covariances, 0, number, seconds))
         if self.basis == "control":
-            state = state._after_control(RoundSum.of_round(cells, covariances, 1, number, seconds))
+            state = state._add_control(RoundSum.of_round(cells, covariances, 1, number, seconds))
         return state
 
-    def _after_round(
+    def _judge_round(
         self, floor: StopLevel, cells: CellStatistics, covariances: FloatArray, number: int, claims: int
     ) -> LevelEvidence:
         """Judge a round by itself."""
         if self.basis == "days":
-            moved = crash_level(floor)
-            if moved is None:
+            crash_value = crash_level(floor)
+            if crash_value is None:
                 return self
-            alone = replace(floor, value=moved)
-            found = absolute_evidence(cells, alone, 0, covariances, self.crash.gathered, [number])
-            return replace(self, crash=_last(found))
+            crash_floor = replace(floor, value=crash_value)
+            evidence = absolute_evidence(cells, crash_floor, 0, covariances, self.crash.evidence_state, [number])
+            return replace(self, crash=_latest_track(evidence))
 
         def compare(track: LevelTrack, share: FloatArray) -> LevelTrack:
-            known = np.isfinite(share)[..., None]
-            if not known.any():
+            has_share = np.isfinite(share)[..., None]
+            if not has_share.any():
                 return track
-            counted = replace(cells, units=np.where(known[..., None], cells.units, 0.0))
-            factor = np.where(known, share[..., None], 1.0)
-            return _last(relative_evidence(counted, floor, 0, 1, covariances, track.gathered, [number], factor))
+            usable_cells = replace(cells, units=np.where(has_share[..., None], cells.units, 0.0))
+            factor = np.where(has_share, share[..., None], 1.0)
+            return _latest_track(
+                relative_evidence(usable_cells, floor, 0, 1, covariances, track.evidence_state, [number], factor)
+            )
 
         studies = cells.units.shape[:-2]
         share = np.broadcast_to(self.allowed_share(floor, claims), studies)
@@ -250,28 +252,28 @@ class LevelEvidence:
             return replace(state, crash=compare(self.crash, share))
         return replace(state, share=compare(self.share, share))
 
-    def _after_day(self, floor: StopLevel, served: RoundSum) -> LevelEvidence:
+    def _judge_day(self, floor: StopLevel, served: RoundSum) -> LevelEvidence:
         """Add a round to the day, and judge the day if it is over."""
-        today = served if self.served_today is None else self.served_today.joined(served)
+        today = served if self.served_today is None else self.served_today.join(served)
         if today.seconds < DAY_SECONDS:
             return replace(self, served_today=today)
         if not (today.units > 0).any():
             return replace(self, served_today=None)
         cells, covariances = today.as_cells()
-        found = absolute_evidence(cells, floor, 0, covariances, self.level.gathered, [today.first_round])
-        return replace(self, served_today=None, level=_last(found))
+        evidence = absolute_evidence(cells, floor, 0, covariances, self.level.evidence_state, [today.first_round])
+        return replace(self, served_today=None, level=_latest_track(evidence))
 
-    def _after_control(self, control: RoundSum) -> LevelEvidence:
+    def _add_control(self, control: RoundSum) -> LevelEvidence:
         """Add a round to the control's level."""
-        today = control if self.control_today is None else self.control_today.joined(control)
+        today = control if self.control_today is None else self.control_today.join(control)
         if today.seconds < DAY_SECONDS:
             return replace(self, control_today=today)
-        reference = today if self.reference is None else self.reference.joined(today)
+        reference = today if self.reference is None else self.reference.join(today)
         return replace(self, control_today=None, reference=reference, days=self.days + 1)
 
 
-def _last(found: tuple[FloatArray, FloorEvidence]) -> LevelTrack:
-    return LevelTrack(found[0][..., -1], found[1])
+def _latest_track(evidence: tuple[FloatArray, FloorEvidence]) -> LevelTrack:
+    return LevelTrack(evidence[0][..., -1], evidence[1])
 
 
 def crash_level(floor: StopLevel) -> float | None:
@@ -301,7 +303,7 @@ def gather_evidence(
 ) -> tuple[FloatArray, FloorEvidence | LevelEvidence]:
     """Return the logarithm of the evidence on any floor after every round, (…, rounds), and the state to continue from.
 
-    `seconds` says how long every round lasted; without it, each counts as a whole day. `claims` is the number of
+    `seconds` is the length of every round; without it, each counts as a whole day. `claims` is the number of
     guardrails that are judged together.
 
     >>> hours = np.arange(72)
@@ -318,28 +320,30 @@ def gather_evidence(
     """
     if floor.basis is None:
         assert not isinstance(before, LevelEvidence)  # noqa: S101 -- the same floor gathered it
-        return shortfall(cells, floor, served, control, covariances, before, numbers)
+        return floor_evidence(cells, floor, served, control, covariances, before, numbers)
     if control is None and floor.basis == "control":
-        raise MeasurementError(f"the floor of {floor.name!r} is judged against the control; the study has no control")
+        raise MeasurementError(
+            f"the floor of {floor.name!r} is judged against the control, but the study has no control"
+        )
     if covariances is None:
         covariances = unit_covariances(cells, running=True)
     state = before if isinstance(before, LevelEvidence) else LevelEvidence(floor.basis)
     columns = [column for column in (floor.quantity.numerator, floor.quantity.denominator) if column is not None]
     arms = [served] if control is None else [served, control]
-    narrow = replace(floor, quantity=Quantity(0, None if len(columns) == 1 else 1))
+    narrow_floor = replace(floor, quantity=Quantity(0, None if len(columns) == 1 else 1))
     units, mean = cells.units[..., arms], cells.mean[..., arms, :][..., columns]
     cross, spread = (table[..., arms, :, :][..., columns, :][..., columns] for table in (cells.cross, covariances))
     evidence = np.empty(units.shape[:-1])
-    for place in range(units.shape[-2]):
-        at = [place]
-        state = state.after(
-            narrow,
-            CellStatistics(units[..., at, :], mean[..., at, :, :], cross[..., at, :, :, :]),
-            spread[..., at, :, :, :],
-            number=place if numbers is None else numbers[place],
-            seconds=DAY_SECONDS if seconds is None else seconds[place],
+    for index in range(units.shape[-2]):
+        rounds = [index]
+        state = state.add_round(
+            narrow_floor,
+            CellStatistics(units[..., rounds, :], mean[..., rounds, :, :], cross[..., rounds, :, :, :]),
+            spread[..., rounds, :, :, :],
+            number=index if numbers is None else numbers[index],
+            seconds=DAY_SECONDS if seconds is None else seconds[index],
             claims=claims,
             judged=judged,
         )
-        evidence[..., place] = state.log
+        evidence[..., index] = state.log
     return evidence, state

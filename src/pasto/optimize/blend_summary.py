@@ -65,7 +65,7 @@ def summarize_form(
         prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
     value = float(form.smooth(blended))
     tolerances = form.tolerances(means)
-    single, single_value, gain = _singles(form, means, blended, value, tolerances, active)
+    best_single, best_single_value, gain = _singles(form, means, blended, value, tolerances, active)
     return Blend(
         probabilities=tuple(probabilities.tolist()),
         value=value,
@@ -73,8 +73,8 @@ def summarize_form(
         prices=prices,
         support=tuple(np.flatnonzero(probabilities).tolist()),
         names=tuple(names),
-        single=single,
-        single_value=single_value,
+        best_single=best_single,
+        best_single_value=best_single_value,
         gain=gain,
         feasible=bool(form.met(blended, tolerances)),
         shortfalls=form.shortfalls(blended, tolerances),

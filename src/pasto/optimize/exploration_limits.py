@@ -18,33 +18,33 @@ from pasto.objective import NormalForm
 class ExplorationLimits:
     """How far exploration may go.
 
-    >>> ExplorationLimits(cap=0.3, budget={"like_rate": 1.0}).guarded
+    >>> ExplorationLimits(max_share=0.3, loss_budget={"like_rate": 1.0}).guarded
     True
     """
 
     confidence: float = 0.95
     """With which the answer meets each hard guardrail, and the served policy each budget."""
-    cap: float | None = None
+    max_share: float | None = None
     """The largest share of any candidate but the baseline."""
-    entry: float | None = None
+    new_candidate_share: float | None = None
     """The largest share of a candidate that nobody has measured yet."""
-    budget: Mapping[str, float] = field(default_factory=dict)
+    loss_budget: Mapping[str, float] = field(default_factory=dict)
     """By how much the served policy may miss a guardrail while it learns, in the guardrail's own units."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
             raise OptionError(f"confidence lies from 0.5 to below 1, got {self.confidence!r}")
-        for name, share in (("cap", self.cap), ("entry", self.entry)):
+        for name, share in (("max_share", self.max_share), ("new_candidate_share", self.new_candidate_share)):
             if share is not None and not 0 < share <= 1:
                 raise OptionError(f"{name} is a share of traffic above 0 and up to 1, got {share!r}")
-        for name, loss in self.budget.items():
+        for name, loss in self.loss_budget.items():
             if not 0 <= loss < float("inf"):
-                raise OptionError(f"the budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
+                raise OptionError(f"the loss_budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
 
     @property
     def guarded(self) -> bool:
         """Whether any limit is set."""
-        return self.cap is not None or self.entry is not None or bool(self.budget)
+        return self.max_share is not None or self.new_candidate_share is not None or bool(self.loss_budget)
 
 
 def cap_shares(shares: FloatArray, most: FloatArray, refuge: FloatArray) -> FloatArray:
@@ -92,20 +92,20 @@ class ShareBounds:
     def holds(self, shares: FloatArray) -> bool:
         """Whether the lower bound of every budgeted guardrail is within its loss."""
         form = self.form
-        known = [place for place, name in enumerate(form.names) if name in self.limits.budget]
-        losses = np.array([self.limits.budget[form.names[place]] for place in known])
+        known = [place for place, name in enumerate(form.names) if name in self.limits.loss_budget]
+        losses = np.array([self.limits.loss_budget[form.names[place]] for place in known])
         units = np.where(form.relief.any(axis=1), form.relief @ (self.belief.mean @ shares), 1.0)[known]
         allowed = losses * units + form.tolerances(self.belief.mean)[known]
         return bool((self.lower(shares)[known] >= -allowed).all())
 
     def lower(self, shares: FloatArray) -> FloatArray:
         """What each guardrail's slack is at least."""
-        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
+        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.loss_budget), 1)))
         return lower_bounds(self.form, self.belief, shares, self.offsets, self.baseline, z)
 
     def ballast(self) -> FloatArray:
         """The candidate that leaves most room above the guardrail it has least room above, for sure, as a policy."""
-        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.budget), 1)))
+        z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.loss_budget), 1)))
         slack = self.form.rows @ self.belief.mean - self.form.at[:, None]
         room = slack - z * np.sqrt(self.belief.variances(self.form.rows))
         steps = np.maximum(np.ptp(slack, axis=1, keepdims=True), 1e-300)

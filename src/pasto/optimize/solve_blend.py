@@ -6,14 +6,14 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.data_frames import DataTable, is_text, read_columns, read_rows, read_table
-from pasto.errors import MeansError, OptionError, PastoWarning
+from pasto.errors import MeansError, OptionError, PastoWarning, refuse_renamed_options
 from pasto.objective import NormalForm, Objective, Ratio, Utility
 from pasto.objective.objective import check_objective
 from pasto.objective.useless_bounds import warn_useless_bounds
@@ -49,10 +49,10 @@ class MeansInput:
             raise MeansError(f"names={names!r} names a column, and an array has none; give a list of names")
         count = means.shape[1]
         if not count:
-            raise MeansError("the truth has no candidates; give each metric one mean for each candidate")
+            raise MeansError("means has no candidates; give each metric one mean for each candidate")
         labels = tuple(map(str, range(count) if names is None else names))
         if len(labels) != count:
-            raise MeansError(f"names= has {len(labels)} names for the truth's {count} candidates; give one for each")
+            raise MeansError(f"names= has {len(labels)} names for the {count} candidates of means; give one for each")
         if names is not None and len(set(labels)) < count:
             twice = Counter(labels).most_common(1)[0][0]
             raise MeansError(f"the names have {twice!r} twice; give each candidate its own name")
@@ -62,10 +62,10 @@ class MeansInput:
                 f"the mean of {metrics[row]!r} for candidate {labels[column]!r} is {means[row, column]}; every mean "
                 "must be a finite number"
             )
-        truth = cls(metrics, means, labels)
-        truth._check_ratios(objective)
-        truth._check_ranges(objective)
-        return truth
+        checked = cls(metrics, means, labels)
+        checked._check_ratios(objective)
+        checked._check_ranges(objective)
+        return checked
 
     def index(self, candidate: int | str) -> int:
         """Where a candidate stands, by its name or its index."""
@@ -110,7 +110,7 @@ def _from_table(
     columns = table.columns
     if missing := [name for name in objective.metrics if name not in columns]:
         raise MeansError(
-            f"the truth lacks {', '.join(map(repr, missing))}, which the objective reads; it has "
+            f"means lacks {', '.join(map(repr, missing))}, which the objective reads; it has "
             f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
         )
     if names is None or isinstance(names, str):
@@ -142,16 +142,16 @@ def _transposed(table: DataTable, objective: Objective) -> str:
 
 
 def _from_array(given: Any, objective: Objective) -> tuple[tuple[str, ...], FloatArray]:
-    means = _numbers(given, "the truth")
+    means = _numbers(given, "means")
     wanted = objective.metrics
     if means.ndim != 2 or len(means) != len(wanted):
         raise MeansError(
-            f"the truth must be an array (metrics, candidates) with the {len(wanted)} rows {', '.join(wanted)}, got "
+            f"means must be an array (metrics, candidates) with the {len(wanted)} rows {', '.join(wanted)}, got "
             f"shape {means.shape}; or give lists by metric name"
         )
     if means.shape[0] == means.shape[1] > 1:
         raise MeansError(
-            f"the truth is an array of {len(means)} × {len(means)} numbers, so its rows could be metrics or "
+            f"means is an array of {len(means)} × {len(means)} numbers, so its rows could be metrics or "
             "candidates. If they are metrics, pass objective.by_metric(array); if they are candidates, pass "
             "objective.by_metric(array.T)"
         )
@@ -173,15 +173,16 @@ def _numbers(given: Any, what: str) -> FloatArray:
 
 
 def solve(
-    truth: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
+    means: Mapping[str, Any] | IntoDataFrame | Sequence[Mapping[str, Any]] | Sequence[Sequence[float]] | NDArray[Any],
     objective: Objective,
     *,
     names: Sequence[str] | str | None = None,
     baseline: int | str | None = None,
+    **renamed: Never,
 ) -> Blend:
     """Find the best blend of candidates whose mean metrics are known.
 
-    truth holds a list of means for each metric, one for each candidate; or it is a list of dicts or a data frame
+    means holds a list of numbers for each metric, one for each candidate; or it is a list of dicts or a data frame
     (pandas, polars and others) with a row for each candidate and a column for each metric. The index of the frame or
     its text column names the candidates; names is a list of names or the column that holds them. An array (metrics,
     candidates) in the order of objective.metrics is taken unless it is square: give that by name, as
@@ -201,20 +202,21 @@ def solve(
     >>> blend.gain.violations
     {'shares': 1.0}
     """
-    table = MeansInput.read(truth, check_objective(objective), names)
+    refuse_renamed_options("solve", renamed, {"truth": "means"})
+    table = MeansInput.read(means, check_objective(objective), names)
     wide = len(objective.metrics)
-    means = table.means[:wide]
-    place = None if baseline is None else table.index(baseline)
-    form = objective.form(None if place is None else means[:, place])
-    warn_useless_bounds(objective, means, "among these candidates")
-    if place is not None:
-        _warn_toothless(objective, form, means, place)
-    solution = solve_exact(form, means)
+    rows = table.means[:wide]
+    index = None if baseline is None else table.index(baseline)
+    form = objective.form(None if index is None else rows[:, index])
+    warn_useless_bounds(objective, rows, "among these candidates")
+    if index is not None:
+        _warn_weak_penalties(objective, form, rows, index)
+    solution = solve_exact(form, rows)
     others = dict(zip(table.metrics[wide:], table.means[wide:], strict=True))
-    return summarize_form(solution.probabilities, means, objective, form, table.names, place, solution.duals, others)
+    return summarize_form(solution.probabilities, rows, objective, form, table.names, index, solution.duals, others)
 
 
-def _warn_toothless(objective: Objective, form: NormalForm, means: FloatArray, baseline: int) -> None:
+def _warn_weak_penalties(objective: Objective, form: NormalForm, means: FloatArray, baseline: int) -> None:
     """Warn of a penalty under which losing a metric altogether costs less than the candidates differ in the goal."""
     spread: float | None = None
     for rail in objective.guardrails:

@@ -67,20 +67,20 @@ def _target_text(lifts: Sequence[Lift], is_confirmation: bool) -> str:
         return f"Nothing can be said of {target}: no round had units both there and in the control."
     parts = [_lift_text(lift.best) for lift in lifts]
     span = "the whole confirmation" if is_confirmation else format_count(rounds, "round")
-    colon = ":" if lifts[0].best.absolute.told == "unclear" else ""
+    colon = ":" if lifts[0].best.absolute.direction == "unclear" else ""
     return f"Over {span} {target}{colon} {'; '.join(parts)}."
 
 
 def _lift_text(lift: Lift) -> str:
     interval = f"({format_lift(lift.relative.low)} to {format_lift(lift.relative.high)})"
-    if lift.absolute.told == "unclear":
+    if lift.absolute.direction == "unclear":
         return f"{lift.metric} cannot be told from the control's {interval}"
-    verb = "raised" if lift.absolute.told == "up" else "lowered"
+    verb = "raised" if lift.absolute.direction == "up" else "lowered"
     return f"{verb} {lift.metric} by {format_lift(abs(lift.relative.value)).lstrip('+')} {interval}"
 
 
 def _sample_ratio_text(balance: SampleRatioCheck, names: Sequence[str]) -> str:
-    if balance.suspect is None or balance.left is None:
+    if balance.suspect is None or balance.remaining_share is None:
         return "Nothing can be claimed: units did not arrive where they were sent."
     arm, candidate = balance.suspect
     units = f"the units of the arm {arm}"
@@ -88,7 +88,7 @@ def _sample_ratio_text(balance: SampleRatioCheck, names: Sequence[str]) -> str:
         name = names[candidate] if candidate < len(names) else f"candidate {candidate}"
         units = f"the units that the arm {arm} sent to {name}"
     return (
-        f"Nothing can be claimed: of {units}, {format_percent(balance.left, 0)} arrived, and what "
+        f"Nothing can be claimed: of {units}, {format_percent(balance.remaining_share, 0)} arrived, and what "
         "lost or doubled them may have picked them by what they did. Find the cause first."
     )
 

@@ -67,7 +67,7 @@ class StoredCells:
         numbers = np.concatenate([mean, cross[:, upper[0], upper[1]]], axis=1).T.astype("<f8")
         packed = zlib.compress(_split_bytes(counts) + _split_bytes(numbers), 1)
         table = CellTable(tuple(cell.arm for cell in cells), counts[1], counts[2].astype(float), mean, cross)
-        totals = {arm: total for arm in TOTALED_ARMS if (total := table.whole(arm)) is not None}
+        totals = {arm: total for arm in TOTALED_ARMS if (total := table.join_arm(arm)) is not None}
         return cls(
             {
                 "cells": len(cells),
@@ -104,7 +104,7 @@ class StoredCells:
     def table(self) -> CellTable:
         """Return the cells as arrays, for readers of many rounds."""
         if not isinstance(self.document, Mapping):
-            return CellTable.of(tuple(map(_read_cell, self.document)))
+            return CellTable.from_cells(tuple(map(_read_cell, self.document)))
         arms, counts, mean, cross = _unpack(self.document)
         return CellTable(arms, counts[1], counts[2].astype(float), mean, cross)
 
@@ -389,6 +389,10 @@ def _read_totals(document: Mapping[str, Any]) -> SenderTotals:
         units=tuple(saved["units"]),
         sums=tuple(tuple(map(tuple, cell)) for cell in saved["sums"]),
         level=tuple(map(tuple, saved["level"])),
+        # Records of earlier releases have no recent sums.
+        recent_units=tuple(saved.get("recent_units", ())),
+        recent_sums=tuple(tuple(map(tuple, cell)) for cell in saved.get("recent_sums", ())),
+        recent_level=tuple(map(tuple, saved.get("recent_level", ()))),
         departure=departure,
     )
     return SenderTotals(document["units"], tuple(document["sums"]), evidence, document["departed"])

@@ -10,13 +10,15 @@ from threading import Lock
 from typing import Any
 
 from pasto.errors import StoreError
+from pasto.metrics import OTHER_SOURCES
 from pasto.service.close_record import CloseRecord, SenderRecord, SenderTotals
 from pasto.service.event_counts import EventCounts, PolicyCounts, SenderStream
 from pasto.service.rejections import rejected_events
-from pasto.service.reports.sender_report import sender_lines
 from pasto.store import RejectedPositions, Store
 from pasto.store.statements import LAST_SEQUENCE
 
+MAX_SENDER_LINES = 20
+"""Senders that have a line of their own; the rest are summed."""
 SHOWN = 20
 """Policies whose books are shown, the latest ones."""
 KEPT = 64
@@ -309,6 +311,61 @@ def _senders(books: EventCounts, rejected: Iterable[RejectedPositions]) -> dict[
         "numbered": len(senders),
         "missing": sum(missing for missing, _ in gaps),
         "gaps": [{"source": name, "missing": missing} for missing, name in gaps[:SHOWN]],
+    }
+
+
+def sender_lines(
+    events: Mapping[str, tuple[int, int]],
+    totals: Mapping[str, SenderTotals],
+    rejected: Mapping[str, int],
+    columns: Sequence[str],
+    labels: Mapping[str, str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return a line for each of the largest senders, those that depart first, and one for all others.
+
+    `events` has exposures and metric events by sender, `labels` the names of keys.
+
+    >>> sender_lines({"web": (2, 5), "": (0, 1)}, {}, {"app": 3}, ["likes"])[0]["metrics"]
+    5
+    """
+    names = {*events, *totals, *rejected} - {OTHER_SOURCES}
+
+    def size(name: str) -> tuple[bool, int, int, str]:
+        sender = totals.get(name)
+        is_departed = sender is not None and sender.departed is not None
+        return not is_departed, -(sender.units if sender else 0), -sum(events.get(name, ())), name
+
+    order = sorted(names, key=size)
+    lines = [_sender_line([name], events, totals, rejected, columns) for name in order[:MAX_SENDER_LINES]]
+    for line, name in zip(lines, order, strict=False):
+        line["sender"] = name or None
+        line["name"] = (labels or {}).get(name)
+    rest = [*order[MAX_SENDER_LINES:], *([OTHER_SOURCES] if OTHER_SOURCES in totals else [])]
+    if rest:
+        lines.append({**_sender_line(rest, events, totals, rejected, columns), "sender": "(others)", "name": None})
+    return lines
+
+
+def _sender_line(
+    names: Iterable[str],
+    events: Mapping[str, tuple[int, int]],
+    totals: Mapping[str, SenderTotals],
+    rejected: Mapping[str, int],
+    columns: Sequence[str],
+) -> dict[str, Any]:
+    names = list(names)
+    measured = [totals[name] for name in names if name in totals]
+    units = sum(sender.units for sender in measured)
+    sums = [sum(numbers) for numbers in zip(*(sender.sums for sender in measured), strict=True)]
+    return {
+        "sender": None,
+        "name": None,
+        "units": units,
+        "exposures": sum(events.get(name, (0, 0))[0] for name in names),
+        "metrics": sum(events.get(name, (0, 0))[1] for name in names),
+        "rejected": sum(rejected.get(name, 0) for name in names),
+        "means": {column: number / units for column, number in zip(columns, sums, strict=False)} if units else {},
+        "departs": any(sender.departed is not None for sender in measured),
     }
 
 

@@ -83,7 +83,7 @@ def read_frozen_blend(
     certified = blend.certificate is not None and blend.certificate.certified
     total = math.fsum(blend.probabilities[k] for k in blend.support)
     parts = tuple((k, blend.probabilities[k] / total) for k in blend.support)
-    single = None if blend.single == baseline else blend.single
+    single = None if blend.best_single == baseline else blend.best_single
     arms = ("control", "blend") if single is None else ("control", "single", "blend")
     shares = {arm: 1.0 / len(arms) for arm in arms} if split is None else _split(split, arms)
     return FrozenBlend(parts, single, certified, shares, blend_document(blend))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from pasto.inference.round_data import CellMoments, CellTable, Key, MeasuredCell, MeasuredRound
+from pasto.inference.round_data import CellKey, CellMoments, CellTable, MeasuredCell, MeasuredRound
 from pasto.service.close_record import CloseRecord
 from pasto.store import CloseRow, Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
@@ -110,7 +110,7 @@ class RoundHistoryReader:
         measured = MeasuredRound(close.version, self._shares(close.version), look.cells.table())
         return rounds, [InterimLook(close.round, close.version, record.state, look.elapsed, close.closed_at, measured)]
 
-    def _shares(self, version: int) -> Mapping[Key, float]:
+    def _shares(self, version: int) -> Mapping[CellKey, float]:
         policy = self._store.read_policy(self._study, version)
         return {} if policy is None else shares(json.loads(policy.document))
 
@@ -122,8 +122,8 @@ def judged_round(number: int, cells: Sequence[MeasuredCell], seconds: float | No
 
 def join_arms(arms: Sequence[str], cells: Sequence[MeasuredCell]) -> list[CellMoments]:
     """Return the units of each arm as one cell; arms without units are left out."""
-    table = cells if isinstance(cells, CellTable) else CellTable.of(cells)
-    return [cell for arm in arms if (cell := table.whole(arm)) is not None]
+    table = cells if isinstance(cells, CellTable) else CellTable.from_cells(cells)
+    return [cell for arm in arms if (cell := table.join_arm(arm)) is not None]
 
 
 def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
@@ -138,7 +138,7 @@ def judged_rounds(store: Store, study: int) -> list[MeasuredRound]:
     return [rounds[number] for number in sorted(rounds)]
 
 
-def shares(document: Mapping[str, Any]) -> dict[Key, float]:
+def shares(document: Mapping[str, Any]) -> dict[CellKey, float]:
     """Return the shares of a published policy by arm and candidate.
 
     >>> half = 2**52
@@ -146,7 +146,7 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
     ...                   {"arm": "learner", "candidate": 4, "until": 2 * half}]})
     {('control', 4): 0.5, ('learner', 4): 0.5}
     """
-    totals: dict[Key, float] = {}
+    totals: dict[CellKey, float] = {}
     before = 0
     for cell in document["cells"]:
         key, until = (cell["arm"], cell["candidate"]), cell["until"]
@@ -158,7 +158,7 @@ def shares(document: Mapping[str, Any]) -> dict[Key, float]:
 
 def latest(rounds: Sequence[MeasuredRound]) -> Sequence[MeasuredRound]:
     """Return the latest rounds that have at most `MAX_NUMBERS` numbers together."""
-    keys: set[Key] = set()
+    keys: set[CellKey] = set()
     width = max((_width(measured) for measured in rounds), default=1)
     for count, measured in enumerate(reversed(rounds[-MAX_ROUNDS:])):
         keys.update(measured.shares)

@@ -20,7 +20,7 @@ from pasto.service.audit_log import audit_line, check_reason
 from pasto.service.close_record import NextPhase
 from pasto.service.event_decoder import Event, RejectedEvent, decode_events
 from pasto.service.ingest import IngestPipeline
-from pasto.service.lifecycle import allowed, check_draft, target
+from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draft, read_horizon, target
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.publisher import HOLDS
 from pasto.service.rejections import rejected_events
@@ -30,10 +30,10 @@ from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, trim_rows
 from pasto.service.round_history import judged_rounds
-from pasto.service.rounds.close import StudyTransition, check_confirmed, horizon_of, messages, prepare_close
+from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
 from pasto.service.rounds.held_rounds import resolve
 from pasto.service.rounds.replay import replay_study
-from pasto.service.rounds.round_clock import PHASES, RoundDueCheck, StudyClock, too_many_maturing_rounds
+from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
 from pasto.service.source_check import SourceCheck, check_file, check_source
 from pasto.service.source_health import SourceHealth
@@ -225,15 +225,15 @@ class Service:
             if action == "start":
                 check_source(self.board.spec(row))
             terms = NextPhase(
-                state, options.get("shares"), options.get("hold", "blend"), horizon_of(options, self._ages.now(row))
+                state, options.get("shares"), options.get("hold", "blend"), read_horizon(options, self._ages.now(row))
             )
             turned = self._turn(row, terms)
-            detail = {"from": row.state, "to": turned.after.state, **_shown(turned), **options}
+            detail = {"from": row.state, "to": turned.after.state, **summarize_transition(turned), **options}
             if action == "deploy" and turned.trip is None:
                 verdict = self._verdict(row, turned)
                 detail["confirmation"] = write_report(verdict)
                 if not bold:
-                    check_confirmed(name, turned, verdict)
+                    check_confirmed(name, _count_units(turned), verdict)
             if self._commit(row, turned, who, action, reason, detail):
                 confirmation = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
                 return {**self.show(name), **confirmation}
@@ -268,7 +268,7 @@ class Service:
                 )
             turned = self._turn(row, NextPhase(row.state))
             action = "close" if row.state == "learning" else "look"
-            if self._commit(row, turned, who, action, reason, {"closed": row.round, **_shown(turned)}):
+            if self._commit(row, turned, who, action, reason, {"closed": row.round, **summarize_transition(turned)}):
                 return self._closed(row, meant, True)
             round = meant
         raise ConflictError(f"study {name!r} changes too often for its round to be closed; try again")
@@ -511,7 +511,7 @@ class Service:
         if done:
             self._ages.now(turned.after)  # the new round's time begins now, not when someone next looks at it
             self.board.reread(row.name)
-            for message in messages(row.name, turned):
+            for message in describe_transition(row.name, turned):
                 self._notify(message)
         return done
 
@@ -531,20 +531,12 @@ def _text(spec: StudySpec) -> str:
     return json.dumps(spec.document, separators=(",", ":"), allow_nan=False)
 
 
-def _shown(turned: StudyTransition) -> dict[str, Any]:
-    """What an audit line tells of a turn."""
-    shown: dict[str, Any] = {"round": turned.after.round, "version": turned.after.version}
-    if turned.learned_from:
-        shown["learned_from"] = list(turned.learned_from)
-    if turned.corrected:
-        shown["corrected"] = list(turned.corrected)
-    if turned.held:
-        shown["held"] = list(turned.held)
-    if turned.discarded:
-        shown["discarded"] = list(turned.discarded)
-    if turned.problems:
-        shown["problems"] = list(turned.problems)
-    return shown
+def _count_units(transition: StudyTransition) -> dict[str, int]:
+    """Return the units of a phase by arm."""
+    units: dict[str, int] = {}
+    for cell in () if transition.look is None else transition.look.moments:
+        units[cell.arm] = units.get(cell.arm, 0) + cell.units
+    return units
 
 
 def _check_options(action: str, options: Mapping[str, Any]) -> None:

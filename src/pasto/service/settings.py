@@ -185,6 +185,9 @@ class Settings:
     threads: int = _setting(
         8, "Threads for events; as many for changes of studies and keys, and as many for other slow requests.", 1, 256
     )
+    question_process: bool = _setting(
+        True, "Compute reports, what-if, trade-offs and replays in a process of their own, started when needed."
+    )
     question_threads: int = _setting(
         2, "Threads for questions that take long: reports, what-if, trade-offs and replays.", 1, 64
     )

@@ -16,7 +16,7 @@ def example_a(variance: float = 5.0) -> World:
     >>> import pasto
     >>> world = example_a()
     >>> blend = pasto.solve(world.objective.by_metric(world.truth), world.objective)
-    >>> round(blend.value, 6), blend.single_value
+    >>> round(blend.value, 6), blend.best_single_value
     (1.0125, 0.0)
     """
     objective = maximize("x").keep("y", at_least=0, penalty=5.0)

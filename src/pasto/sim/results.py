@@ -19,8 +19,8 @@ class Progress(Protocol):
     >>> from pasto.sim import example_a, monte_carlo
     >>> def tell(label, done, total):
     ...     print(f"{label}: {done} of {total} run-rounds")
-    >>> trace = monte_carlo("pasto", example_a(), runs=4, rounds=50, progress=tell)
-    pasto: 200 of 200 run-rounds
+    >>> trace = monte_carlo("algorithm1", example_a(), runs=4, rounds=50, progress=tell)
+    algorithm1: 200 of 200 run-rounds
     """
 
     def __call__(self, label: str, done: int, total: int) -> None:
@@ -33,7 +33,7 @@ class LearningTrace:
     """Every run of a Monte Carlo experiment: f of its answer and of its policy at checkpoints, and what was possible.
 
     >>> from pasto.sim import example_a, monte_carlo
-    >>> trace = monte_carlo("pasto", example_a(), runs=50, rounds=100, seed=1)
+    >>> trace = monte_carlo("algorithm1", example_a(), runs=50, rounds=100, seed=1)
     >>> trace.answer.shape == (50, len(trace.checkpoints))
     True
     >>> float(trace.optimum[0].round(6)), float(trace.single[0])
@@ -127,7 +127,7 @@ class RelativeGains:
     """Relative gain at each checkpoint: 0 is the best single candidate, 1 the best blend; made by `relative_gain`.
 
     >>> from pasto.sim import example_a, monte_carlo, relative_gain
-    >>> gains = relative_gain(monte_carlo("pasto", example_a(), runs=20, rounds=1, seed=1))
+    >>> gains = relative_gain(monte_carlo("algorithm1", example_a(), runs=20, rounds=1, seed=1))
     >>> gains.ratio.round(4), gains.deviation.round(4)                 # equal shares, so every run has the same
     (array([0.9877]), array([0.]))
     """
@@ -150,7 +150,7 @@ def relative_gain(trace: LearningTrace, *, gap: float = 0.02, resamples: int = 4
     Where no run has a gap at all, the ratios are NaN.
 
     >>> from pasto.sim import example_a, monte_carlo
-    >>> gains = relative_gain(monte_carlo("pasto", example_a(), runs=100, rounds=1_000, seed=1))
+    >>> gains = relative_gain(monte_carlo("algorithm1", example_a(), runs=100, rounds=1_000, seed=1))
     >>> bool(0.8 < gains.ratio[-1] < 1.0), gains.kept
     (True, 100)
     """

@@ -14,8 +14,7 @@ from pasto.errors import OptionError, UnsupportedError
 from pasto.estimate import Sample
 from pasto.objective import NormalForm
 from pasto.optimize import solve, solve_exact
-from pasto.optimize.learners import Learner, LearningProblem, RoundResult
-from pasto.optimize.learners import learner as named
+from pasto.optimize.learners import Learner, LearningProblem, RoundResult, make_learner
 from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState
 from pasto.sim.random_streams import RandomDraws, RandomStreams, pick, stream
 from pasto.sim.results import LearningTrace, Progress, join_traces, spaced
@@ -32,7 +31,7 @@ class RunRound:
     >>> from pasto.sim import example_a, monte_carlo
     >>> def regret(moment):
     ...     return 1.0125 - moment.value(moment.running, moment.served)
-    >>> trace = monte_carlo("pasto", example_a(), runs=20, rounds=10, totals={"regret": regret})
+    >>> trace = monte_carlo("algorithm1", example_a(), runs=20, rounds=10, totals={"regret": regret})
     >>> trace.totals["regret"].shape == (20, len(trace.checkpoints))
     True
     """
@@ -159,16 +158,16 @@ def monte_carlo(
     at V_t, the running mean of the truth, and the optimum and the best single candidate are those of V_T.
 
     >>> from pasto.sim import example_a, synthetic_b
-    >>> trace = monte_carlo("pasto", example_a(), runs=200, rounds=1_000, seed=1)
+    >>> trace = monte_carlo("algorithm1", example_a(), runs=200, rounds=1_000, seed=1)
     >>> bool(abs(trace.mean[-1] - 0.909) < 0.07)
     True
-    >>> each = monte_carlo("pasto", lambda rng: synthetic_b(rng, sigma=0.1), runs=3, rounds=10, parallel=10)
+    >>> each = monte_carlo("algorithm1", lambda rng: synthetic_b(rng, sigma=0.1), runs=3, rounds=10, parallel=10)
     >>> each.optimum.shape
     (3,)
     """
-    chosen = named(learner)
+    chosen = make_learner(learner)
     if not isinstance(chosen, MirrorAscent):
-        raise UnsupportedError(f"learner {chosen.name!r} cannot advance many runs at once; 'pasto' and 'scgd' can")
+        raise UnsupportedError(f"learner {chosen.name!r} cannot advance many runs at once; 'algorithm1' and 'scgd' can")
     for name, value in {
         "runs": runs,
         "rounds": rounds,
@@ -296,7 +295,7 @@ def run_studies(
             policy = np.array(study.policy.probabilities)
             assignments = study.ask(parallel)
             chosen = [assignment.candidate for assignment in assignments]
-            study.tell(assignments, place.draw(chosen, noise), errors=errors[chosen])
+            study.tell(assignments, place.draw(chosen, noise), standard_errors=errors[chosen])
             progress(label, run * rounds + done, runs * rounds)
             if done in checkpoints:
                 spot = run, checkpoints.index(done)
@@ -308,8 +307,8 @@ def run_studies(
         exact = solve(place.objective.by_metric(place.truth), place.objective, names=place.names)
         if exact.feasible:
             optimum[run] = exact.value
-        if exact.single_value is not None:
-            single[run] = exact.single_value
+        if exact.best_single_value is not None:
+            single[run] = exact.best_single_value
     return LearningTrace(
         learner=learner.name,
         parallel=parallel,

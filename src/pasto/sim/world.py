@@ -31,7 +31,7 @@ class World:
     >>> import numpy as np, pasto
     >>> from pasto.sim import example_a
     >>> world, rng = example_a(), np.random.default_rng(1)
-    >>> study = pasto.Study(world.candidates, world.objective, learner="pasto", seed=1)
+    >>> study = pasto.Study(world.candidates, world.objective, learner="algorithm1", seed=1)
     >>> for _ in range(500):
     ...     assignments = study.ask(parallel=10)
     ...     study.tell(assignments, world.draw([a.candidate for a in assignments], rng))

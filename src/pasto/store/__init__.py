@@ -49,10 +49,11 @@ __all__ = [
 ]
 
 
-def open_store(address: str, *, is_restoring: bool = False) -> Store:
+def open_store(address: str, *, is_restoring: bool = False, read_only: bool = False) -> Store:
     """Open the store at an address: "memory:", a directory, or "postgresql://…".
 
-    With `is_restoring`, a directory that lost its database opens too, to be filled from a backup.
+    With `is_restoring`, a directory that lost its database opens too, to be filled from a backup. With
+    `read_only`, another process may be writing to the store, and writes raise StoreError.
 
     >>> store = open_store("memory:")
     >>> store.read_high_water(1)
@@ -62,5 +63,5 @@ def open_store(address: str, *, is_restoring: bool = False) -> Store:
     if address.startswith(("postgresql://", "postgres://")):
         from pasto.store.postgres_store import PostgresStore  # its driver is an optional dependency
 
-        return PostgresStore(address)
-    return SqliteStore(None if address == "memory:" else Path(address), is_restoring=is_restoring)
+        return PostgresStore(address, read_only=read_only)
+    return SqliteStore(None if address == "memory:" else Path(address), is_restoring=is_restoring, read_only=read_only)

@@ -169,6 +169,21 @@ class PostgresSession:
         return connection
 
 
+class ReadOnlySession:
+    """A session that refuses to write, for a process that only reads."""
+
+    def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Raise StoreError."""
+        raise StoreError("the database was opened for reading only; nothing was kept")
+
+    def vacuum(self) -> None:
+        """Raise StoreError."""
+        raise StoreError("the database was opened for reading only; it is as it was")
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
 class ReadingPool:
     """Connections that cannot write, and that the server frees when a question takes too long."""
 

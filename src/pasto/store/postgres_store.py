@@ -15,7 +15,7 @@ from pasto.store import statements
 from pasto.store.backup import TABLES, insert, opened_backup, select, write_backup
 from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_ingest, uncredited
 from pasto.store.integrity_check import COLUMNS, check_events
-from pasto.store.postgres_session import LOCKS, PostgresSession, ReadingPool, driver, refuse
+from pasto.store.postgres_session import LOCKS, PostgresSession, ReadingPool, ReadOnlySession, driver, refuse
 from pasto.store.postgres_session import migrate as prepare
 from pasto.store.rows import AppendResult, StoreSize
 from pasto.store.session_secret import new_secret
@@ -74,16 +74,19 @@ class PostgresStore(SqlStore):
         clock: Callable[[], float] = time.time,
         patience: float = 30.0,
         reading_limit: str = "60s",
+        read_only: bool = False,
     ) -> None:
         errors = driver()
         self._conflict = errors.errors.UniqueViolation
         self._failure: type[Exception] = errors.Error
         self._clock = clock
-        try:
-            prepare(url)
-            self._session = PostgresSession(url, patience=patience)
-        except errors.Error as error:
-            raise refuse(error) from error
+        self._session: PostgresSession | ReadOnlySession = ReadOnlySession()
+        if not read_only:
+            try:
+                prepare(url)
+                self._session = PostgresSession(url, patience=patience)
+            except errors.Error as error:
+                raise refuse(error) from error
         self._readers = ReadingPool(url, limit=reading_limit)
         self._writer = WriteQueue(self._append)
 

@@ -25,6 +25,7 @@ from pasto.store.session_secret import delete_secret, load_secret, new_secret
 from pasto.store.side_files import SideFiles
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import (
+    FILE,
     WAL_AUTOCHECKPOINT,
     ConnectionPool,
     SharedConnection,
@@ -73,34 +74,40 @@ class SqliteStore(SqlStore):
         clock: Callable[[], float] = time.time,
         connect: Callable[[str], sqlite3.Connection] = connect,
         is_restoring: bool = False,
+        read_only: bool = False,
     ) -> None:
         self._where = "memory:" if directory is None else str(directory)
         self._session_secret: str | None = None
         self._clock = clock
         self._directory: StoreDirectory | None = None
+        self._folder: Path | None = None
         self._files: SideFiles | None = None
         self._damage: str | None = None
         self._heartbeats = 0
         with ExitStack() as undo:
             if directory is None:
                 self._connection = self._open(connect, "file::memory:")
+            elif read_only:
+                self._folder = directory.resolve()
+                self._connection = self._open_read_only(connect, self._folder / FILE)
             else:
                 self._directory = StoreDirectory(directory)
                 undo.callback(self._directory.release)
+                self._folder = self._directory.path
                 self._files = files = SideFiles(self._directory.path)
                 undo.callback(files.close)
                 address = self._directory.database.as_uri()
                 self._connection = self._open_file(connect, address, files, is_restoring=is_restoring)
             undo.pop_all()
         self._readers = (
-            SharedConnection(self._connection) if self._directory is None else ConnectionPool(self._directory.database)
+            SharedConnection(self._connection) if self._folder is None else ConnectionPool(self._folder / FILE)
         )
         self._writer = WriteQueue(self._append)
 
     @property
     def directory(self) -> Path | None:
         """The directory it lives in; None in memory."""
-        return None if self._directory is None else self._directory.path
+        return self._folder
 
     def close(self) -> None:
         """Write what is waiting, then let go of everything."""
@@ -277,6 +284,13 @@ class SqliteStore(SqlStore):
                 raise UnsafeStoreError(f"{self._where} cannot be read: {error}; restore a backup elsewhere") from error
             raise
         return connection
+
+    def _open_read_only(self, connect: Callable[[str], sqlite3.Connection], file: Path) -> sqlite3.Connection:
+        """Connect to a file that another process holds and keeps up to date."""
+        try:
+            return connect(f"{file.as_uri()}?mode=ro")
+        except sqlite3.Error as error:
+            raise UnsafeStoreError(f"{self._where} cannot be read: {error}; start a service on it first") from error
 
     def _open_file(
         self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, is_restoring: bool

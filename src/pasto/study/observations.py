@@ -1,4 +1,4 @@
-"""Checking what is told to a study, at the door and all at once."""
+"""Observations: measurements that a caller passes to a study, checked before anything is recorded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from pasto.data_frames import DataTable, read_columns, read_table
 from pasto.errors import MeasurementError
 from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners import RoundResult
-from pasto.records import Observation, Policy
+from pasto.records import Assignment, Observation, Policy
 from pasto.space import Candidates
+from pasto.study.pending_rounds import Measurement
 
 Labels = tuple[str, ...]
 """The texts that may label the row of one assignment: its id first, then its candidate's name and index."""
+
+MAX_METRIC = 1e15
+"""Nothing measured on units is larger; above it a double no longer separates neighbouring numbers."""
 
 OBSERVATION_COLUMNS = ("version", "candidate", "units", "control")
 """Columns of an observed round that are not metrics."""
@@ -57,6 +61,32 @@ def match_rows(table: DataTable, metrics: Sequence[str], assignments: Sequence[L
     )
 
 
+def read_identities(assignments: Assignment | str | Sequence[Assignment | str]) -> list[str]:
+    """Return the ids of assignments, which may be given themselves or by their ids."""
+    several = [assignments] if isinstance(assignments, (Assignment, str)) else list(assignments)
+    if not several:
+        raise MeasurementError("no assignment was given")
+    return [assignment.id if isinstance(assignment, Assignment) else assignment for assignment in several]
+
+
+def read_measurements(
+    metrics: Any, standard_errors: Any, units: Any, names: tuple[str, ...], assignments: Sequence[Labels]
+) -> list[Measurement]:
+    """Return the measurement of each assignment; `names` are the metrics in the objective's order."""
+    count = len(assignments)
+    values = read_vectors(metrics, names, count, "metrics", assignments)
+    errors: list[list[float] | None] = [None] * count
+    if standard_errors is not None:
+        deviations = read_vectors(standard_errors, names, count, "standard_errors", assignments)
+        if (deviations < 0).any():
+            raise MeasurementError("standard_errors cannot be negative")
+        errors = list(deviations.tolist())
+    counts: list[float | None] = [None] * count
+    if units is not None:
+        counts = list(read_unit_counts(units, count, assignments).tolist())
+    return [Measurement(*row) for row in zip(values.tolist(), errors, counts, strict=True)]
+
+
 def read_observations(
     given: Any, standard_errors: Any, metrics: Sequence[str], candidates: Candidates
 ) -> Sequence[Observation]:
@@ -68,7 +98,7 @@ def read_observations(
         return cast(Sequence[Observation], given)
     if clash := [name for name in metrics if name in OBSERVATION_COLUMNS]:
         raise MeasurementError(
-            f"the metric {clash[0]!r} is called like a column that says something else; pass a list of "
+            f"the metric {clash[0]!r} is called like a column with another meaning; pass a list of "
             "pasto.Observation instead of a data frame"
         )
     places = _candidates(table, metrics, candidates)
@@ -141,34 +171,30 @@ def _short(labels: Sequence[str]) -> str:
     return ", ".join(map(repr, labels[:3])) + (", …" if len(labels) > 3 else "")
 
 
-LARGEST = 1e15
-"""Nothing measured on units is larger; beyond it a double no longer tells neighbouring numbers apart."""
-
-
-def vectors(
-    told: Any, metrics: tuple[str, ...], count: int, what: str, assignments: Sequence[Labels] | None = None
+def read_vectors(
+    given: Any, metrics: tuple[str, ...], count: int, what: str, assignments: Sequence[Labels] | None = None
 ) -> FloatArray:
-    """(count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
-    if isinstance(told, Mapping):
-        if assignments is not None and any(_is_column(value) for value in told.values()):
-            told = match_rows(read_columns(told, MeasurementError), metrics, assignments, what)
+    """Return (count, metrics) finite numbers from an array, a list of vectors, a list of dicts or a data frame."""
+    if isinstance(given, Mapping):
+        if assignments is not None and any(_is_column(value) for value in given.values()):
+            given = match_rows(read_columns(given, MeasurementError), metrics, assignments, what)
         else:
-            told = [told]
-    if assignments is not None and (table := read_table(told, MeasurementError)) is not None:
-        told = match_rows(table, metrics, assignments, what)
-    if not isinstance(told, np.ndarray) and (isinstance(told, (str, bytes)) or not isinstance(told, Sequence)):
+            given = [given]
+    if assignments is not None and (table := read_table(given, MeasurementError)) is not None:
+        given = match_rows(table, metrics, assignments, what)
+    if not isinstance(given, np.ndarray) and (isinstance(given, (str, bytes)) or not isinstance(given, Sequence)):
         raise MeasurementError(
-            f"{what} must be an array ({count}, {len(metrics)}), a list of dicts or a data frame, got {told!r}"
+            f"{what} must be an array ({count}, {len(metrics)}), a list of dicts or a data frame, got {given!r}"
         )
-    if len(told) and any(isinstance(row, Mapping) for row in told):
-        told = [_row(row, metrics, what, place) for place, row in enumerate(told)]
+    if len(given) and any(isinstance(row, Mapping) for row in given):
+        given = [_row(row, metrics, what, place) for place, row in enumerate(given)]
     try:
-        values = np.asarray(told)
+        values = np.asarray(given)
         numbers = values.astype(float)
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"{what} must be numbers, one row of {metrics} for each assignment: {error}") from error
     if values.dtype.kind not in "iuf":
-        raise MeasurementError(f"{what} must be numbers, got {_not_a_number(told, values)}")
+        raise MeasurementError(f"{what} must be numbers, got {_not_a_number(given, values)}")
     if numbers.shape == (len(metrics),) and count == 1:
         numbers = numbers[None]
     if numbers.shape != (count, len(metrics)):
@@ -180,8 +206,8 @@ def vectors(
     return numbers
 
 
-def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> FloatArray:
-    """Return how many units are behind each of `count` assignments, from one number for all or one for each."""
+def read_unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> FloatArray:
+    """Return the number of units of each of `count` assignments, from one number for all or one for each."""
     if (table := read_table(units, MeasurementError)) is not None:
         counted = [name for name in table.columns if name not in table.text_columns()]
         if len(counted) != 1:
@@ -193,34 +219,35 @@ def unit_counts(units: Any, count: int, assignments: Sequence[Labels] = ()) -> F
         raise MeasurementError(
             f"units must be one number, or one for each of the {count} assignments: {error}"
         ) from error
-    if not ((counts > 0) & (counts <= LARGEST)).all():
+    if not ((counts > 0) & (counts <= MAX_METRIC)).all():
         raise MeasurementError("units must be positive numbers; drop an assignment that no unit saw")
     return counts
 
 
-def observed(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> Sequence[Observation]:
+def check_observations(observations: Sequence[Observation], metrics: tuple[str, ...], candidates: int) -> None:
     """Check the observations of one round: one version, known candidates, finite means, usable covariances."""
     if not observations:
         raise MeasurementError("a round needs at least one observation")
     versions = sorted({observation.version for observation in observations})
     if len(versions) > 1:
         raise MeasurementError(f"one call observes one round, got policy versions {versions}; observe them one by one")
-    for place, seen in enumerate(observations):
+    for place, observation in enumerate(observations):
         what = f"observation {place}"
-        if isinstance(seen.candidate, bool) or not 0 <= seen.candidate < candidates:
-            raise MeasurementError(f"{what} names candidate {seen.candidate!r}; this study has 0 to {candidates - 1}")
-        if not 0 < seen.units < float("inf"):
-            raise MeasurementError(f"{what} has {seen.units!r} units; leave out candidates that no unit saw")
-        vectors([list(seen.mean)], metrics, 1, f"the mean of {what}")
-        if seen.covariance is not None:
-            _check_covariance(seen, len(metrics), what)
-    learned = [seen.candidate for seen in observations if not seen.control]
+        if isinstance(observation.candidate, bool) or not 0 <= observation.candidate < candidates:
+            raise MeasurementError(
+                f"{what} names candidate {observation.candidate!r}; this study has 0 to {candidates - 1}"
+            )
+        if not 0 < observation.units < float("inf"):
+            raise MeasurementError(f"{what} has {observation.units!r} units; leave out candidates that no unit saw")
+        read_vectors([list(observation.mean)], metrics, 1, f"the mean of {what}")
+        if observation.covariance is not None:
+            _check_covariance(observation, len(metrics), what)
+    learned = [observation.candidate for observation in observations if not observation.control]
     if len(set(learned)) < len(learned):
         twice = next(candidate for candidate in learned if learned.count(candidate) > 1)
         raise MeasurementError(
             f"candidate {twice} is observed twice in one round; merge its units into one observation"
         )
-    return observations
 
 
 def _row(row: Any, metrics: tuple[str, ...], what: str, place: int) -> list[Any]:
@@ -240,9 +267,9 @@ def _is_column(value: Any) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, (str, bytes))
 
 
-def _not_a_number(told: Any, values: Any) -> str:
+def _not_a_number(given: Any, values: Any) -> str:
     """Return the first value that is not a number, with its row, for a message."""
-    for place, row in enumerate(told):
+    for place, row in enumerate(given):
         for value in row if isinstance(row, (list, tuple)) else [row]:
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
                 return f"{value!r} in row {place}; drop an assignment that was not measured"
@@ -250,17 +277,17 @@ def _not_a_number(told: Any, values: Any) -> str:
 
 
 def _finite(numbers: FloatArray, metrics: tuple[str, ...], what: str) -> None:
-    bad = ~(np.abs(numbers) <= LARGEST)  # catches NaN as well
+    bad = ~(np.abs(numbers) <= MAX_METRIC)  # catches NaN as well
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
         raise MeasurementError(
             f"{what} has {metrics[column]} = {numbers[row, column]} in row {row}; every value must be finite and at "
-            f"most {LARGEST:g}. Nothing was recorded; drop that assignment or tell it again"
+            f"most {MAX_METRIC:g}. Nothing was recorded; drop that assignment or measure it again"
         )
 
 
-def _check_covariance(seen: Observation, width: int, what: str) -> None:
-    matrix = np.asarray(seen.covariance, dtype=float)
+def _check_covariance(observation: Observation, width: int, what: str) -> None:
+    matrix = np.asarray(observation.covariance, dtype=float)
     if matrix.shape != (width, width) or not np.isfinite(matrix).all():
         raise MeasurementError(f"the covariance of {what} must be {width} × {width} finite numbers, got {matrix.shape}")
     scale = float(np.abs(matrix).max())
@@ -268,14 +295,14 @@ def _check_covariance(seen: Observation, width: int, what: str) -> None:
         raise MeasurementError(f"the covariance of {what} is not symmetric and positive semi-definite")
 
 
-def observed_round(seen: Sequence[Observation], policy: Policy) -> RoundResult:
-    """What was observed under a policy: every unit is a draw, so a candidate's share is its units over all units.
+def build_round(observations: Sequence[Observation], policy: Policy) -> RoundResult:
+    """Return a round observed under a policy: every unit is a draw, so shares are proportional to units.
 
-    >>> seen = [Observation(0, k, units=30 * k, mean=(float(k),)) for k in (1, 2)]
-    >>> observed_round(seen, Policy(0, (0.2, 0.4, 0.4))).sample.shares.round(3).tolist()
+    >>> rows = [Observation(0, k, units=30 * k, mean=(float(k),)) for k in (1, 2)]
+    >>> build_round(rows, Policy(0, (0.2, 0.4, 0.4))).sample.shares.round(3).tolist()
     [0.333, 0.667]
     """
-    learning = [observation for observation in seen if not observation.control]
+    learning = [observation for observation in observations if not observation.control]
     if not learning:
         raise MeasurementError("every observation is marked as control; the policy's own units are needed to learn")
     probabilities = np.array([policy.probabilities[observation.candidate] for observation in learning])
@@ -298,16 +325,16 @@ def observed_round(seen: Sequence[Observation], policy: Policy) -> RoundResult:
         ),
         covariances=covariances,
         units=units,
-        control=_control([observation for observation in seen if observation.control]),
+        control=_control([observation for observation in observations if observation.control]),
     )
 
 
-def _control(seen: Sequence[Observation]) -> ControlMeans | None:
-    """ControlMeans observations of a round, pooled by their units; None where there are none, or no covariances."""
-    if not seen or any(observation.covariance is None for observation in seen):
+def _control(observations: Sequence[Observation]) -> ControlMeans | None:
+    """Return the control of a round, pooled by units; None if there is none, or if it has no covariances."""
+    if not observations or any(observation.covariance is None for observation in observations):
         return None
-    units = np.array([observation.units for observation in seen])
+    units = np.array([observation.units for observation in observations])
     shares = units / units.sum()
-    mean = shares @ np.array([observation.mean for observation in seen])
-    covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in seen]))
+    mean = shares @ np.array([observation.mean for observation in observations])
+    covariance = np.einsum("q,qij->ij", shares**2, np.array([observation.covariance for observation in observations]))
     return ControlMeans(mean, covariance, float(units.sum()))

@@ -1,4 +1,4 @@
-"""What a study is made with, checked and in the form that it works with."""
+"""Options of a study, checked and in the form that the study works with."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ import numpy as np
 
 from pasto.errors import InputError, OptionError, UnsupportedError
 from pasto.objective import Objective
-from pasto.optimize.learners import Learner, Thompson, learner
+from pasto.optimize.learners import Learner, Thompson, make_learner
 from pasto.records import Value
 from pasto.space import Candidates, Space
-from pasto.study.candidate_growth import first_points
+from pasto.study.candidate_growth import choose_first_points
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
+NEW_NAMES = {
+    "control": "control_share",
+    "budget": "loss_budget",
+    "cap": "max_share",
+    "entry": "new_candidate_share",
+}
+"""Options of older versions, and their names now."""
 
-def learner_over(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
-    """The learner meant; over a continuous space, one that can share strength and take in new points."""
+
+def choose_learner(choice: str | Learner[Any], space: Space | None) -> Learner[Any]:
+    """Return the learner; a continuous space needs one that shares strength and takes in new points."""
     if space is None:
-        return learner(choice)
+        return make_learner(choice)
     if choice == "thompson":
         return Thompson(structure="process")
     if isinstance(choice, Thompson) and choice.structure == "process" and choice.contrast is None:
@@ -32,41 +40,41 @@ def learner_over(choice: str | Learner[Any], space: Space | None) -> Learner[Any
     )
 
 
-def first_candidates(
+def choose_candidates(
     given: Candidates | Space | Sequence[Mapping[str, Value]] | IntoDataFrame, baseline: object, seed: int
 ) -> Candidates:
-    """The candidates to begin with; of a space, a spread of points with the baseline first."""
+    """Return the candidates to begin with; of a space, a spread of points with the baseline first."""
     if isinstance(given, Candidates):
         return given
     if not isinstance(given, Space):
         return Candidates.from_rows(given)
-    spread = first_points(given, seed)
+    points = choose_first_points(given, seed)
     if not isinstance(baseline, Mapping):
-        return spread
+        return points
     if not given.contains(baseline):
         raise InputError(f"the baseline {dict(baseline)!r} does not lie in the space {given!r}")
-    rows = [row for row in spread if row != dict(baseline)]
+    rows = [row for row in points if row != dict(baseline)]
     return Candidates.from_rows([dict(baseline), *rows])
 
 
-def natural(value: object, name: str) -> int:
-    """A count that a caller gave."""
+def check_natural(value: object, name: str) -> int:
+    """Return a whole number that is not negative; `name` is the option that it was given for."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise OptionError(f"{name} must be a whole number that is not negative, got {value!r}")
     return int(value)
 
 
-def control_share(control: float, baseline: int | None) -> float:
-    """The share of traffic that stays on the baseline."""
-    if isinstance(control, bool) or not isinstance(control, (int, float)) or not 0 <= control < 1:
-        raise OptionError(f"control is a share of traffic from 0 to below 1, got {control!r}")
-    if control and baseline is None:
-        raise OptionError("control= holds a share of traffic on the baseline, and none was named; pass baseline=")
-    return float(control)
+def check_control_share(share: float, baseline: int | None) -> float:
+    """Return the share of traffic that stays on the baseline."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+        raise OptionError(f"control_share is a share of traffic from 0 to below 1, got {share!r}")
+    if share and baseline is None:
+        raise OptionError("control_share= keeps a share of traffic on the baseline; name one with baseline=")
+    return float(share)
 
 
-def losses(budget: float | Mapping[str, float] | None, objective: Objective) -> dict[str, float]:
-    """One loss for every guardrail, or each its own."""
+def spread_loss_budget(budget: float | Mapping[str, float] | None, objective: Objective) -> dict[str, float]:
+    """Return the loss budget of each guardrail, from one number for all or from one for each."""
     if budget is None:
         return {}
     if isinstance(budget, Mapping):
@@ -74,15 +82,15 @@ def losses(budget: float | Mapping[str, float] | None, objective: Objective) -> 
     return dict.fromkeys(objective.names, float(budget))
 
 
-def place_of(candidates: Candidates, baseline: int | str | Mapping[str, Value] | None) -> int | None:
-    """The baseline's index, from its index, its name or its values."""
-    if baseline is None:
+def find_candidate(candidates: Candidates, given: int | str | Mapping[str, Value] | None) -> int | None:
+    """Return the index of the baseline, given by its index, its name or its values."""
+    if given is None:
         return None
-    if isinstance(baseline, Mapping):
-        return candidates.find(baseline)
-    if isinstance(baseline, str):
-        return candidates.index(baseline)
-    place = natural(baseline, "baseline")
-    if place >= len(candidates):
-        raise InputError(f"baseline {place} is not a candidate; this study has 0 to {len(candidates) - 1}")
-    return place
+    if isinstance(given, Mapping):
+        return candidates.find(given)
+    if isinstance(given, str):
+        return candidates.index(given)
+    index = check_natural(given, "baseline")
+    if index >= len(candidates):
+        raise InputError(f"baseline {index} is not a candidate; this study has 0 to {len(candidates) - 1}")
+    return index

@@ -1,36 +1,61 @@
-"""Pending rounds: asked for, and not learned yet."""
+"""Pending rounds: asked for and not learned yet, and learned rounds that may still be corrected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
 from pasto.errors import AlreadyAnsweredError, StateError, UnknownAssignmentError
 from pasto.estimate import ControlMeans, Sample
 from pasto.optimize.learners.base import RoundResult
-from pasto.records import Policy
+from pasto.records import Assignment, Policy
+from pasto.space import Candidates
+from pasto.study.policy_history import pad_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The metrics of one assignment, in the objective's order, with their standard errors and the number of units."""
+
+    metrics: list[float]
+    standard_errors: list[float] | None = None
+    units: float | None = None
 
 
 @dataclass(slots=True)
 class PendingAssignment:
-    """One assignment: waiting for its measurement, measured (`metrics` is set) or dropped."""
+    """One assignment: open, measured or dropped."""
 
     candidate: int
-    probability: float
-    metrics: list[float] | None = None
-    errors: list[float] | None = None
+    propensity: float
+    measurement: Measurement | None = None
     dropped: bool = False
     control: bool = False
-    units: float | None = None
 
     @property
     def open(self) -> bool:
         """Return whether it still waits for its measurement."""
-        return self.metrics is None and not self.dropped
+        return self.measurement is None and not self.dropped
+
+    def to_saved(self) -> list[Any]:
+        """Return a plain JSON value."""
+        measured = self.measurement
+        metrics, errors, units = (
+            (None, None, None) if measured is None else (measured.metrics, measured.standard_errors, measured.units)
+        )
+        return [self.candidate, self.propensity, metrics, errors, self.dropped, self.control, units]
+
+    @classmethod
+    def from_saved(cls, saved: Sequence[Any]) -> PendingAssignment:
+        """Read what `to_saved` wrote."""
+        candidate, propensity, metrics, errors, dropped, control, units = saved
+        measurement = None if metrics is None else Measurement(metrics, errors, units)
+        return cls(candidate, propensity, measurement, dropped, control)
 
 
 @dataclass(slots=True)
@@ -38,35 +63,30 @@ class PendingRound:
     """One ask: the policy that its assignments were drawn from, and a slot for each assignment."""
 
     policy: Policy
-    slots: list[PendingAssignment] = field(default_factory=list)
+    slots: list[PendingAssignment]
 
-    @property
-    def complete(self) -> bool:
-        """Return whether every assignment was measured or dropped."""
-        return not any(slot.open for slot in self.slots)
-
-    def learned(self) -> RoundResult | None:
-        """Return the round as a learner sees it; None if the policy's own assignments were all dropped."""
-        measured = [slot for slot in self.slots if slot.metrics is not None]
-        own = [slot for slot in measured if not slot.control]
+    def to_result(self) -> RoundResult | None:
+        """Return the round as a learner reads it; None if the policy's own assignments were all dropped."""
+        measured = [(slot, slot.measurement) for slot in self.slots if slot.measurement is not None]
+        own = [(slot, measurement) for slot, measurement in measured if not slot.control]
         if not own:
             return None
-        if _units(measured) is None:  # units of some assignments alone cannot be compared with the others
-            measured = [replace(slot, units=None) for slot in measured]
-            own = [slot for slot in measured if not slot.control]
-        candidates = np.array([slot.candidate for slot in own], dtype=np.intp)
+        candidates = np.array([slot.candidate for slot, _ in own], dtype=np.intp)
         served = np.array(self.policy.probabilities)
+        # Units of some assignments alone cannot be compared with the others.
+        has_units = all(measurement.units is not None for _, measurement in measured)
+        measurements = [measurement for _, measurement in own]
         return RoundResult(
             served=served,
             sample=Sample(
                 candidates=candidates,
-                metrics=np.array([slot.metrics for slot in own], dtype=float),
+                metrics=np.array([measurement.metrics for measurement in measurements], dtype=float),
                 probabilities=served[candidates],
                 shares=np.full(len(own), 1.0 / len(own)),
             ),
-            covariances=_covariances(own),
-            units=_units(own),
-            control=_control([slot for slot in measured if slot.control]),
+            covariances=_covariances(measurements),
+            units=_units(measurements) if has_units else None,
+            control=_control([measurement for slot, measurement in measured if slot.control], has_units=has_units),
         )
 
     def to_saved(self) -> dict[str, Any]:
@@ -74,104 +94,193 @@ class PendingRound:
         return {
             "version": self.policy.version,
             "probabilities": list(self.policy.probabilities),
-            "slots": [
-                [s.candidate, s.probability, s.metrics, s.errors, s.dropped, s.control, s.units] for s in self.slots
-            ],
+            "slots": [slot.to_saved() for slot in self.slots],
         }
 
     @classmethod
-    def from_saved(cls, saved: dict[str, Any]) -> PendingRound:
+    def from_saved(cls, saved: Mapping[str, Any]) -> PendingRound:
         """Read what `to_saved` wrote."""
         try:
             policy = Policy(saved["version"], tuple(saved["probabilities"]))
-            return cls(policy, [PendingAssignment(*slot) for slot in saved["slots"]])
-        except (KeyError, TypeError) as error:
+            return cls(policy, [PendingAssignment.from_saved(slot) for slot in saved["slots"]])
+        except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"a pending round in the saved state cannot be read: {error}") from error
 
 
-def find_assignment(rounds: dict[int, PendingRound], identity: str, asked: int) -> tuple[int, PendingAssignment]:
-    """Return the round and open slot that an assignment's id names; `asked` is the number of rounds asked so far."""
-    number, _, place = identity.partition("/")
-    if not (number.isdecimal() and place.isdecimal() and int(number) < asked):
-        raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
-    held = rounds.get(int(number))
-    if held is None:
-        raise AlreadyAnsweredError(
-            f"assignment {identity!r} belongs to a round that has been learned; it cannot be told again"
-        )
-    if int(place) >= len(held.slots):
-        raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
-    slot = held.slots[int(place)]
-    if not slot.open:
-        verb = "dropped" if slot.dropped else "told"
-        raise AlreadyAnsweredError(f"assignment {identity!r} was {verb} before; tell each assignment once")
-    return int(number), slot
+def draw_round(
+    policy: Policy,
+    parallel: int,
+    *,
+    order: NDArray[np.intp],
+    even: bool,
+    control: tuple[int, int],
+    rng: np.random.Generator,
+) -> PendingRound:
+    """Draw `parallel` assignments from a policy; `control` holds the baseline and its number of assignments.
+
+    Draws run over the candidates in the given order, that of their names, so that relabelling changes nothing.
+    """
+    baseline, control_count = control
+    count = parallel - control_count
+    edges = np.cumsum(np.array(policy.probabilities)[order])
+    # Evenly spaced points after one random start, in random order, give every slot the policy's own probabilities
+    # while the round's counts stay within one of their expectation.
+    points = (rng.permutation(count) + rng.random()) / count if even else rng.random(count)
+    drawn = order[np.searchsorted(edges, points * edges[-1], side="right").clip(max=len(edges) - 1)]
+    share = count / parallel
+    slots = [PendingAssignment(int(k), share * policy.probabilities[k]) for k in drawn]
+    for place in sorted(rng.permutation(parallel)[:control_count]):
+        slots.insert(int(place), PendingAssignment(baseline, control_count / parallel, control=True))
+    return PendingRound(policy, slots)
 
 
-def _control(slots: list[PendingAssignment]) -> ControlMeans | None:
+class PendingRounds:
+    """The rounds that are not learned yet, by number."""
+
+    def __init__(self, rounds: Mapping[int, PendingRound] | None = None, asked: int = 0) -> None:
+        self._rounds = dict(rounds or {})
+        self.asked = asked
+        """The number of rounds asked so far, which is the number of the next one."""
+
+    def add(self, pending: PendingRound, candidates: Candidates) -> list[Assignment]:
+        """Add a round, and return its assignments."""
+        number, self.asked = self.asked, self.asked + 1
+        self._rounds[number] = pending
+        return [_assignment(number, place, pending, candidates) for place in range(len(pending.slots))]
+
+    def open_assignments(self, candidates: Candidates) -> Iterator[Assignment]:
+        """Yield the assignments that are neither measured nor dropped, oldest first."""
+        for number, pending in self._rounds.items():
+            for place, slot in enumerate(pending.slots):
+                if slot.open:
+                    yield _assignment(number, place, pending, candidates)
+
+    def find(self, identities: Sequence[str]) -> list[tuple[int, PendingAssignment]]:
+        """Return the round and the open slot of each id; raise if one is unknown, answered or given twice."""
+        if len(set(identities)) < len(identities):
+            twice = next(identity for identity in identities if identities.count(identity) > 1)
+            raise AlreadyAnsweredError(f"assignment {twice!r} appears twice in one call; give each assignment once")
+        return [self._find_slot(identity) for identity in identities]
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether every assignment of a round was measured or dropped."""
+        return not any(slot.open for slot in self._rounds[number].slots)
+
+    def result(self, number: int) -> RoundResult | None:
+        """Return a round as a learner reads it; None if the policy's own assignments were all dropped."""
+        return self._rounds[number].to_result()
+
+    def remove(self, number: int) -> None:
+        """Remove a round that was learned."""
+        del self._rounds[number]
+
+    def pad(self, candidates: int) -> None:
+        """Describe the policies of all rounds over more candidates."""
+        for pending in self._rounds.values():
+            pending.policy = pad_policy(pending.policy, candidates)
+
+    def to_saved(self) -> list[list[Any]]:
+        """Return the rounds as a plain JSON value."""
+        return [[number, pending.to_saved()] for number, pending in self._rounds.items()]
+
+    @classmethod
+    def from_saved(cls, saved: Sequence[Sequence[Any]], asked: int) -> PendingRounds:
+        """Read what `to_saved` wrote."""
+        return cls({number: PendingRound.from_saved(pending) for number, pending in saved}, asked)
+
+    def _find_slot(self, identity: str) -> tuple[int, PendingAssignment]:
+        number, _, place = identity.partition("/")
+        if not (number.isdecimal() and place.isdecimal() and int(number) < self.asked):
+            raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
+        pending = self._rounds.get(int(number))
+        if pending is None:
+            raise AlreadyAnsweredError(
+                f"assignment {identity!r} belongs to a round that has been learned; it cannot be measured again"
+            )
+        if int(place) >= len(pending.slots):
+            raise UnknownAssignmentError(f"this study never asked for an assignment {identity!r}")
+        slot = pending.slots[int(place)]
+        if not slot.open:
+            verb = "dropped" if slot.dropped else "measured"
+            raise AlreadyAnsweredError(
+                f"assignment {identity!r} was {verb} before; pass each assignment to tell() or drop() once"
+            )
+        return int(number), slot
+
+
+def _assignment(number: int, place: int, pending: PendingRound, candidates: Candidates) -> Assignment:
+    slot = pending.slots[place]
+    return Assignment(
+        id=f"{number}/{place}",
+        round=number,
+        version=pending.policy.version,
+        candidate=slot.candidate,
+        name=candidates.names[slot.candidate],
+        values=candidates[slot.candidate],
+        propensity=slot.propensity,
+        control=slot.control,
+    )
+
+
+def _control(measurements: list[Measurement], *, has_units: bool) -> ControlMeans | None:
     """Return the control's mean and its covariance; None without control slots, or without their standard errors."""
-    covariances = _covariances(slots)
-    if not slots or covariances is None:
+    covariances = _covariances(measurements)
+    if not measurements or covariances is None:
         return None
-    metrics = np.array([slot.metrics for slot in slots], dtype=float)
-    units = _units(slots)
-    shares = np.full(len(slots), 1.0 / len(slots)) if units is None else units / units.sum()
+    metrics = np.array([measurement.metrics for measurement in measurements], dtype=float)
+    units = _units(measurements) if has_units else None
+    count = len(measurements)
+    shares = np.full(count, 1.0 / count) if units is None else units / units.sum()
     covariance = np.einsum("q,qij->ij", np.square(shares), covariances)
-    return ControlMeans(shares @ metrics, covariance, float(len(slots) if units is None else units.sum()))
+    return ControlMeans(shares @ metrics, covariance, float(count if units is None else units.sum()))
 
 
-def _covariances(slots: list[PendingAssignment]) -> FloatArray | None:
-    """Return diagonal covariances from the slots' standard errors; None unless every slot has them."""
-    if any(slot.errors is None for slot in slots):
+def _covariances(measurements: list[Measurement]) -> FloatArray | None:
+    """Return diagonal covariances from the standard errors; None unless every measurement has them."""
+    errors = [measurement.standard_errors for measurement in measurements]
+    if any(row is None for row in errors):
         return None
-    return np.array([np.diag(np.square(slot.errors)) for slot in slots if slot.errors is not None])
+    return np.array([np.diag(np.square(row)) for row in errors if row is not None])
 
 
-def _units(slots: list[PendingAssignment]) -> FloatArray | None:
-    """Return the number of units of each slot; None unless every slot has it."""
-    units = [slot.units for slot in slots]
-    return None if any(count is None for count in units) else np.array(units, dtype=float)
+def _units(measurements: list[Measurement]) -> FloatArray:
+    return np.array([measurement.units for measurement in measurements], dtype=float)
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectableRounds:
-    """The rounds at the end of what was learned that are not final yet.
+    """The newest learned rounds, which are not final yet.
 
-    They can be learned anew from what was known before the oldest of them, so a correction costs as much as they are
-    many, however old the study is.
+    They can be learned again from the state before the oldest of them. So the cost of a correction depends on their
+    number, and not on the age of the study.
     """
 
     learned: Any
     """The learner's state before the oldest of them."""
     rounds: int
-    """How many rounds that state has learned."""
+    """Rounds that this state has learned."""
     policies: Mapping[int, Policy]
-    """What each of them served, by version, in the order they were learned."""
+    """The policy that each of them served, by version, in the order they were learned."""
 
     def with_round(self, policy: Policy) -> CorrectableRounds:
-        """The same and one more round."""
+        """Return these rounds and one more."""
         return replace(self, policies={**self.policies, policy.version: policy})
 
-    def settled(self, version: int, learned: Any) -> CorrectableRounds:
-        """Without the oldest round, which the learner's state now knows for good."""
+    def without_oldest(self, version: int, learned: Any) -> CorrectableRounds:
+        """Return the rounds after the oldest one, which is final now; `learned` is the state that has learned it."""
         rest = {other: policy for other, policy in self.policies.items() if other != version}
         return CorrectableRounds(learned, self.rounds + 1, rest)
 
-    def widened(self, learned: Any, candidates: int) -> CorrectableRounds:
-        """Described over more candidates, which none of the rounds served."""
+    def with_candidates(self, learned: Any, candidates: int) -> CorrectableRounds:
+        """Return the rounds over more candidates, which none of them served."""
         return replace(
             self,
             learned=learned,
-            policies={
-                version: replace(
-                    old, probabilities=(*old.probabilities, *([0.0] * (candidates - len(old.probabilities))))
-                )
-                for version, old in self.policies.items()
-            },
+            policies={version: pad_policy(policy, candidates) for version, policy in self.policies.items()},
         )
 
     def to_saved(self, save: Callable[[Any], Any]) -> dict[str, Any]:
-        """A plain JSON value; `save` writes a learner's state."""
+        """Return a plain JSON value; `save` writes a learner's state."""
         return {
             "learned": save(self.learned),
             "rounds": self.rounds,
@@ -180,6 +289,6 @@ class CorrectableRounds:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any], load: Callable[[Any], Any]) -> CorrectableRounds:
-        """What `to_saved` wrote."""
+        """Read what `to_saved` wrote; `load` reads a learner's state."""
         policies = {version: Policy(version, tuple(shares)) for version, shares in saved["policies"]}
         return cls(load(saved["learned"]), saved["rounds"], policies)

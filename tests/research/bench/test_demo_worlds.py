@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pasto.demo.environment import InProcessEnvironment, read_line
+from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import DemoPlan, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.metrics import Moments
@@ -14,6 +14,7 @@ from pasto.sim import APPLICATIONS, Conditions, known_means
 from pasto.store import Store
 from pasto_research.bench import BENCHMARKS
 from pasto_research.bench.demo_worlds import CONFIDENCE, SIZES, SeedResult, SimulatedStudy, measure, run_seed, summarize
+from tests.demo.in_process_environment import InProcessEnvironment
 
 TINY = DemoPlan(rounds=2, users=600, confirming=900, truth=1_000)
 
@@ -92,10 +93,10 @@ def test_cells_are_what_events_would_have_measured(world: str) -> None:
     with InProcessEnvironment() as stage:
         stage.create(study_file(application), seed=1)
         with stage.client(world) as client:
-            read_line(client, 1)
-            SimulatedUsers(application, 1, Conditions(night=application.night)).come(client, 2_000, 1)
+            wait_for_policy(client, 1)
+            SimulatedUsers(application, 1, Conditions(night=application.night)).visit(client, 2_000, 1)
         stage.close_round(world)
-        with stage.books() as store:
+        with stage.open_store() as store:
             theirs = control(store, world)
     assert ours.units / 20_000 == pytest.approx(theirs.units / 2_000, abs=0.05)
     variance = sum(np.diag(cell.cross) / cell.units**2 for cell in (ours, theirs))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pasto.inference import CellStatistics, Quantity, compare, side, unit_covariances
-from pasto.inference.multiple_comparisons import find_beating
+from pasto.inference import CellStatistics, Quantity, build_side, compare, unit_covariances
+from pasto.inference.multiple_comparisons import is_better
 from pasto_research.bench import write
 from pasto_research.bench.coverage_checks import (
     alarms,
@@ -75,7 +75,7 @@ def test_shares_that_follow_outcomes_bias_rounds_weighed_by_traffic() -> None:
     scene = replace(SCENES["A/A"], floor=0.005)
     drawn = simulate(scene, 1_000, 3)
     covariances = unit_covariances(drawn.cells)
-    treated, control = side(drawn.cells, covariances, scene.candidates), side(drawn.cells, covariances, 0)
+    treated, control = build_side(drawn.cells, covariances, scene.candidates), build_side(drawn.cells, covariances, 0)
     bias = {}
     for weights in ("traffic", "even"):
         found = compare(treated, control, Quantity(0), weights=weights)
@@ -114,7 +114,7 @@ def test_looking_is_free_where_users_stay() -> None:
             np.stack([users * value.var(axis=-1) for value in values], axis=-1)[:, None, :, None, None],
         )
         covariances = unit_covariances(cells)
-        found = compare(side(cells, covariances, 1), side(cells, covariances, 0), Quantity(0))
+        found = compare(build_side(cells, covariances, 1), build_side(cells, covariances, 0), Quantity(0))
         found = replace(found, information=np.full(STUDIES, float(look)))
         for sequential, ever in missed.items():
             ever |= ~found.lift(0.05, sequential=sequential).covers(0.0)
@@ -217,7 +217,7 @@ def test_winners_are_seldom_false(candidates: int, studies: int) -> None:
 def test_real_winners_are_found() -> None:
     scene = replace(SCENES["lift"], rounds=20)
     found, _ = both(simulate(scene, 50, 1), scene, "candidate")
-    assert find_beating(found, 0.05 / scene.candidates, sequential=True).mean() > 0.9
+    assert is_better(found, 0.05 / scene.candidates, sequential=True).mean() > 0.9
 
 
 def test_the_report_of_all_checks_is_written(tmp_path: Path) -> None:

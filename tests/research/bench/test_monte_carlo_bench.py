@@ -14,7 +14,12 @@ def test_the_loop_by_hand_does_the_same_work() -> None:
     theirs = objective.value((truth * shares[:, None, :]).sum(axis=2))
     start = objective.value(truth.mean(axis=2))
     trace = monte_carlo(
-        "pasto", lambda rng: synthetic_b(rng, SIGMA, candidates), runs=runs, rounds=rounds, parallel=parallel, seed=6
+        "algorithm1",
+        lambda rng: synthetic_b(rng, SIGMA, candidates),
+        runs=runs,
+        rounds=rounds,
+        parallel=parallel,
+        seed=6,
     )
     ours = trace.answer[:, -1] - trace.answer[:, 0]  # how far learning came from equal shares
     gain = theirs - start

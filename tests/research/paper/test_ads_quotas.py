@@ -124,7 +124,7 @@ def test_lifts_are_percent_over_the_baseline() -> None:
     assert found.lift(found.only(1))[0].tolist() == [0.0, 0.0]
     assert found.lead(found.only(0), found.only(2))[0].tolist() == [75.0, -200.0]
     np.testing.assert_allclose(found.blend, [0.625, 0.0, 0.375], atol=1e-6)
-    assert found.best.single == 1
+    assert found.best.best_single == 1
     assert found.answer.sum() == pytest.approx(1.0)
 
 

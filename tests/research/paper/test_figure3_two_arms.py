@@ -61,7 +61,7 @@ def test_few_rounds_and_one_run_are_told_without_a_verdict() -> None:
 def _trace(values: list[float], mark: int = 1_000) -> LearningTrace:
     answer = np.array(values)[:, None]
     one = np.ones(len(values))
-    return LearningTrace("pasto", 1, 1, np.array([mark]), answer, answer, one[:, None], one, one)
+    return LearningTrace("algorithm1", 1, 1, np.array([mark]), answer, answer, one[:, None], one, one)
 
 
 def test_a_mean_far_from_the_reference_does_not_hold() -> None:

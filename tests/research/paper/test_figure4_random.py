@@ -27,7 +27,7 @@ def test_fewer_runs_go_on_for_longer(outcome: Outcome) -> None:
 
 
 def test_the_gain_is_the_signed_ratio_of_means(outcome: Outcome) -> None:
-    trace = monte_carlo("pasto", lambda rng: world(rng, 0.5), runs=40, rounds=100, parallel=10, seed=1)
+    trace = monte_carlo("algorithm1", lambda rng: world(rng, 0.5), runs=40, rounds=100, parallel=10, seed=1)
     found = np.array(outcome.data["sigma 0.5"]["main"]["ratio"])
     expected = (trace.answer - trace.single[:, None]).sum(axis=0) / (trace.optimum - trace.single).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -36,5 +36,5 @@ def test_a_step_that_depends_on_the_horizon_has_a_run_for_each() -> None:
         alone = monte_carlo(Algorithm1.theorem(8.0, horizon), world, runs=4, rounds=horizon, seed=3)
         np.testing.assert_array_equal(curve.values[:, place], alone.answer[:, -1])
     anytime = measured(simulations, world, size, {"answer": ends})["answer"]
-    together = monte_carlo("pasto", world, runs=4, rounds=50, seed=3, checkpoints=(10, 30))
+    together = monte_carlo("algorithm1", world, runs=4, rounds=50, seed=3, checkpoints=(10, 30))
     np.testing.assert_array_equal(anytime.values, together.answer)

@@ -138,7 +138,7 @@ def test_a_lead_and_its_error_are_means_over_users(place: Path, monkeypatch: pyt
     paper.run("movielens", quick=True, runs=1, rounds=1, data=place)
     (played,) = kept
     lead, error = played.lead(played.soft)
-    assert played.soft.best.single is not None
+    assert played.soft.best.best_single is not None
     blend = played.truth @ np.array(played.soft.best.probabilities)
-    np.testing.assert_allclose(lead, blend - played.truth[:, played.soft.best.single], atol=1e-6)
+    np.testing.assert_allclose(lead, blend - played.truth[:, played.soft.best.best_single], atol=1e-6)
     assert (error >= 0).all()

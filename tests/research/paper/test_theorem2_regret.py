@@ -57,7 +57,9 @@ def test_regrets_are_sums_over_rounds(outcome: Outcome, name: str) -> None:
         estimate = moment.state.total / (moment.round + 1)
         return world.objective.value(np.einsum("rmk,rk->rm", estimate, moment.served))
 
-    every = monte_carlo("pasto", world, runs=30, rounds=300, seed=2, checkpoints=range(1, 301), measures={"seen": seen})
+    every = monte_carlo(
+        "algorithm1", world, runs=30, rounds=300, seed=2, checkpoints=range(1, 301), measures={"seen": seen}
+    )
     best, _ = best_fixed(world, (300,))
     curves = outcome.data["curves"][name]
     assert curves["first"]["simulations"]["mean"][-1] == pytest.approx(best[0] - every.served.sum(axis=1).mean())

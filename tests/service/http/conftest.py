@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pasto.service.http.routes import Route
 from pasto.service.http.server import ServiceProcess
+from pasto.service.service import Service
 from pasto.service.settings import Settings
 from pasto.service.study_file import EXAMPLE, read_document
 
@@ -47,10 +49,10 @@ class Site:
 
 
 @contextmanager
-def serving(**settings: Any) -> Iterator[Site]:
+def serving(pages: Callable[[Service], Sequence[Route]] | None = None, **settings: Any) -> Iterator[Site]:
     """A service on a free port, in a thread of its own."""
     running = ServiceProcess(
-        Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings})
+        Settings(**{"store": "memory:", "port": 0, "poll": 0.05, "shutdown_timeout": 2, **settings}), pages
     )
     thread = threading.Thread(target=running.serve)
     thread.start()

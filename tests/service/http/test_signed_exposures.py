@@ -133,8 +133,8 @@ def test_a_study_that_does_not_ask_for_signatures_is_as_before(signing: Signing)
 
 
 def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None:
-    with Client(signing.site.url, study="feed", key=signing.keys["ranker"], cache=tmp_path) as client:
-        assert client.ready(60)
+    with Client(signing.site.url, study="feed", api_key=signing.keys["ranker"], cache=tmp_path) as client:
+        assert client.wait_until_ready(60)
         for number in range(20):
             client.assign(f"unit {number} é").track("like")
         assert client.flush(60)
@@ -148,9 +148,14 @@ def test_the_sdk_signs_what_it_decides(signing: Signing, tmp_path: Path) -> None
 
 
 def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"study": "feed", "key": signing.keys["ranker"], "cache": tmp_path, "background": False}
+    options: dict[str, Any] = {
+        "study": "feed",
+        "api_key": signing.keys["ranker"],
+        "cache": tmp_path,
+        "background": False,
+    }
     with Client(signing.site.url, **options) as first:
-        assert first.ready(60)
+        assert first.wait_until_ready(60)
     now = [0.0]
     posts: list[Request] = []
     http = HttpTransport()
@@ -164,7 +169,7 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path
         assert client.assign("ann").reason == "SPLIT"  # by the policy on disk
         assert not client.flush(60)
         assert posts == []
-        assert client.ready(60)  # an answer 304 brings the key
+        assert client.wait_until_ready(60)  # an answer 304 brings the key
         now[0] += 120.0
         assert client.flush(60)
         assert (len(posts), client.status()["rejected"]) == (1, {})
@@ -173,9 +178,9 @@ def test_the_sdk_keeps_exposures_until_it_has_the_key(signing: Signing, tmp_path
 
 
 def test_the_sdk_says_why_a_key_without_evaluate_cannot_sign(signing: Signing) -> None:
-    options: dict[str, Any] = {"study": "feed", "key": signing.keys["viewer"], "cache": None, "background": False}
+    options: dict[str, Any] = {"study": "feed", "api_key": signing.keys["viewer"], "cache": None, "background": False}
     with Client(signing.site.url, **options) as client:
-        assert client.ready(60)
+        assert client.wait_until_ready(60)
         client.assign("ann")
         assert client.flush(60)
         assert [reason[:20] for reason in client.status()["rejected"]] == ["signature is missing"]

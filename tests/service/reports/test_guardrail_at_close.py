@@ -149,7 +149,7 @@ def test_a_study_of_an_older_version_is_judged_from_its_past_once(everywhere: Ma
     place.round(users=60, harm=1.0)
     carried = StudyState.from_text(place.store.read_study("feed").details).breaker.carried
     assert carried is not None
-    assert carried["vigil"]["held"]["y"]["rounds"] == 5
+    assert carried["monitor"]["held"]["y"]["rounds"] == 5
     assert place.service.replay("feed")["identical"]
     books = write_report(place.service.report("feed"))["accounting"]
     assert books["events"]["exposures"] == 300

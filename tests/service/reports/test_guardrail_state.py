@@ -61,13 +61,15 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
     """The verdicts on all rounds together, of which those before `since` only say what the control's level is."""
     vigil = GuardrailMonitor()
     for number, measured in rounds:
-        vigil = vigil.after(floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since)
+        vigil = vigil.add_rounds(
+            floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
+        )
     return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(floors(spec))]
 
 
 def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
-    return [(one.name, one.state, one.p_value) for one in judged.said]
+    return [(one.name, one.state, one.p_value) for one in judged.verdicts]
 
 
 def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
@@ -154,7 +156,7 @@ def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Study
     before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
-    assert judged.said == []
+    assert judged.verdicts == ()
     assert judged.problems[0].startswith("the breaker could not judge: MeasurementError")
     assert judged.carried == before.carried
 

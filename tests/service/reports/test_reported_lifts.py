@@ -182,7 +182,7 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     assert found["objective"] == "maximize x, keep y >= -1%"
     saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
-    means = study.truths()[0]
+    means = study.posterior_samples()[0]
     objective = pasto.maximize("x").keep("y", at_least="-1%")
     exact = pasto.solve(means, objective, names=study.candidates.names, baseline="w=1")
     assert found["answer"]["probabilities"] == pytest.approx(

@@ -58,7 +58,7 @@ def known_of(rng: np.random.Generator, seed: int, *, window: int) -> FloatArray:
         told = build_correction(open_, open_, due, stay, known.__getitem__)
         text = update_learner(text, [rounds[number].at(now) for number in due], told).text
         open_ = stay
-    believed: FloatArray = Study.from_state(json.loads(text)).truths()[0, 0]
+    believed: FloatArray = Study.from_state(json.loads(text)).posterior_samples()[0, 0]
     return believed
 
 

@@ -24,7 +24,7 @@ COVARIANCE = ((0.02, 0.0), (0.0, 0.03))
 def study() -> Study:
     rows = [{"w": k} for k in range(3)]
     objective = pasto.maximize("x").keep("y", at_least=0)
-    return Study(rows, objective, learner=Thompson(draws=2), seed=7, baseline=0, control=0.1)
+    return Study(rows, objective, learner=Thompson(draws=2), seed=7, baseline=0, control_share=0.1)
 
 
 def lesson(number: int, units: int) -> RoundObservations:

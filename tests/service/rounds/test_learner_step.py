@@ -16,7 +16,9 @@ from pasto.study import Study
 
 @pytest.fixture
 def study() -> Study:
-    return pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), seed=7, baseline=0, control=0.1)
+    return pasto.Study(
+        [{"w": 0}, {"w": 1}], pasto.maximize("x").keep("y", at_least=0), seed=7, baseline=0, control_share=0.1
+    )
 
 
 def _lesson(number: int, version: int) -> RoundObservations:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import pasto
 from pasto.errors import StudyFileError
-from pasto.metrics.parsing import METRIC_FIELDS
 from pasto.optimize.learners import LEARNERS, Algorithm1, Scgd, Thompson
 from pasto.service.study_file import FIELDS, GuardrailLevel, RoundsSpec, StudySpec, TrafficSpec, parse_spec
-from pasto.service.study_file.schema import inside, learner_settings
+from pasto.service.study_file.schema import learner_settings
 
 Document = dict[str, Any]
 
@@ -158,13 +157,13 @@ def test_a_spec_makes_the_study_it_states() -> None:
     )
     made = spec.study(seed=11)
     assert made.seed == 11
-    assert made.control == 0.2
+    assert made.control_share == 0.2
     assert made.baseline == 2
     assert made.state()["limits"] == {
         "confidence": 0.9,
-        "cap": 0.5,
-        "entry": 0.05,
-        "budget": {"likes (at least)": 0.2},
+        "max_share": 0.5,
+        "new_candidate_share": 0.05,
+        "loss_budget": {"likes (at least)": 0.2},
     }
     assert spec.study(seed=11).state() == made.state()
 
@@ -216,9 +215,9 @@ def test_contrasts_are_learned_where_a_control_can_bear_it() -> None:
 
 
 def test_the_papers_learners_keep_their_schedules() -> None:
-    assert parse_spec(study(learner="pasto")).learner == Algorithm1()
+    assert parse_spec(study(learner="algorithm1")).learner == Algorithm1()
     assert parse_spec(study(learner={"name": "scgd", "step": 0.01})).learner == Scgd(step=0.01)
-    spec = parse_spec(study(learner="pasto", traffic={"min_share": "5%"}))
+    spec = parse_spec(study(learner="algorithm1", traffic={"min_share": "5%"}))
     assert isinstance(spec.learner, Algorithm1)
     assert spec.learner.floor.at(1) == spec.learner.floor.at(1000) == 0.05
 
@@ -348,7 +347,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(traffic={"control": 1}), "traffic.control", "to below 1"),
     (study(traffic={"explore": 0}), "traffic.explore", "above 0"),
     (study(traffic={"max_share": 30}), "traffic.max_share", "write '30%'"),
-    (study(traffic={"max_share": "10%"}), "traffic.max_share", "raise it to at least 0.1667"),
+    (study(traffic={"max_share": "10%"}), "traffic.max_share", "Raise it to at least 0.1667"),
     (study(rounds={"every": "0s"}), "rounds.every", "from 1s"),
     (study(rounds={"every": "1h", "exposures": 9}), "rounds.exposures", "keep one"),
     (study(rounds={"exposures": 0}), "rounds.exposures", "whole number"),
@@ -366,8 +365,8 @@ WRONG: list[tuple[Any, str, str]] = [
     (study(learner={"name": "thompson", "half_life": 0}), "learner.half_life", "above 0"),
     (study(learner={"name": "thompson", "structure": "tree"}), "learner.structure", "auto, independent, process"),
     (study(learner={"name": "thompson", "contrast": ["x"]}), "learner.contrast", "difference, percent, null"),
-    (study(learner="pasto", traffic={"max_share": "30%"}), "learner", "knows no caps"),
-    ({**rails({"at_least": 1}), "learner": "pasto"}, "learner", "has none; give that guardrail a penalty="),
+    (study(learner="algorithm1", traffic={"max_share": "30%"}), "learner", "knows no caps"),
+    ({**rails({"at_least": 1}), "learner": "algorithm1"}, "learner", "has none; give that guardrail a penalty="),
     (study(confidence=0.4), "confidence", "from 0.5 to below 1"),
     (study(confidence="100%"), "confidence", "from 0.5 to below 1"),
     (study(expires_after=0), "expires_after", "from 1s"),
@@ -423,13 +422,13 @@ json_values = st.recursive(
 )
 spots = st.sampled_from(
     [
-        *((field,) for field in inside("")),
-        *(("metrics", "watch", field) for field in METRIC_FIELDS),
-        *(("guardrails", 0, field) for field in inside("guardrails")),
-        *(("traffic", field) for field in inside("traffic")),
-        *(("rounds", field) for field in inside("rounds")),
-        *(("learner", field) for field in inside("learner")),
-        *(("ranges", "like", field) for field in inside("ranges.NAME")),
+        *((field,) for field in FIELDS.names("")),
+        *(("metrics", "watch", field) for field in FIELDS.names("metrics.NAME")),
+        *(("guardrails", 0, field) for field in FIELDS.names("guardrails")),
+        *(("traffic", field) for field in FIELDS.names("traffic")),
+        *(("rounds", field) for field in FIELDS.names("rounds")),
+        *(("learner", field) for field in FIELDS.names("learner")),
+        *(("ranges", "like", field) for field in FIELDS.names("ranges.NAME")),
     ]
 )
 
@@ -634,8 +633,10 @@ def test_a_number_below_zero_is_questioned_where_no_range_is_declared() -> None:
 
 
 def test_the_table_of_fields_is_what_the_parser_reads() -> None:
-    assert inside("metrics.NAME") == METRIC_FIELDS
-    assert set(inside("learner")) == {"name", *(setting for name in LEARNERS for setting in learner_settings(name))}
+    assert set(FIELDS.names("learner")) == {
+        "name",
+        *(setting for name in LEARNERS for setting in learner_settings(name)),
+    }
     assert len({field.path for field in FIELDS}) == len(FIELDS)
     for name, kind in LEARNERS.items():
         assert set(learner_settings(name)) <= set(kind.__dataclass_fields__)

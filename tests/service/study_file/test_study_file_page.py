@@ -30,7 +30,7 @@ def table_of(section: str) -> str:
                 " " in field.default and field.default[0] not in "{["
             )
             default = field.default if plain else f"`{field.default}`"
-            lines.append(f"| `{name}` | {field.kind} | {default} | {field.meaning} | `{field.example}` |")
+            lines.append(f"| `{name}` | {field.kind.name} | {default} | {field.meaning} | `{field.example}` |")
     return "\n".join(lines) + "\n"
 
 

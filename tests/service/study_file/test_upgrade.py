@@ -32,6 +32,7 @@ OLD: dict[str, Any] = {
     "guardrails": [{"keep": "like_rate", "at_least": "-2%", "budget": "1%", "floor": "-5%"}],
     "traffic": {"control": 0.1, "floor": 0.02, "cap": 0.3, "entry": 0.01},
     "rounds": {"every": 3600.0, "late": 7200.0},
+    "learner": {"name": "pasto", "step": 0.01},
 }
 NEW: dict[str, Any] = {
     **OLD,
@@ -43,6 +44,7 @@ NEW: dict[str, Any] = {
     "guardrails": [{"metric": "like_rate", "at_least": "-2%", "loss_budget": "1%", "stop_at": "-5%"}],
     "traffic": {"control": 0.1, "min_share": 0.02, "max_share": 0.3, "new_candidate_share": 0.01},
     "rounds": {"every": 3600.0, "accept_late": 7200.0},
+    "learner": {"name": "algorithm1", "step": 0.01},
 }
 
 
@@ -54,6 +56,7 @@ def test_every_old_word_is_replaced() -> None:
 
 def test_a_document_with_todays_words_stays_as_it_is() -> None:
     assert upgrade_document(NEW) == NEW
+    assert upgrade_document({"learner": "pasto"}) == {"learner": "algorithm1"}
 
 
 def test_a_file_with_old_words_is_refused_with_the_new_ones() -> None:
@@ -75,6 +78,7 @@ def test_a_file_with_old_words_is_refused_with_the_new_ones() -> None:
         "traffic.cap": "is now called max_share; rename it",
         "traffic.entry": "is now called new_candidate_share; rename it",
         "rounds.late": "is now called accept_late; rename it",
+        "learner.name": "is pasto, which is now called algorithm1; rename it",
     }
     assert "guardrails[0].keep is now called metric" in str(refused.value)
 

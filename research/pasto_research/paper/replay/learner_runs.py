@@ -141,7 +141,7 @@ def learn_by_default(
             means, errors = crowd.measure([assignment.candidate for assignment in assignments], chance)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PastoWarning)  # metrics may be changes in percent already
-                study.tell(assignments, means, errors=pool.add(errors))
+                study.tell(assignments, means, standard_errors=pool.add(errors))
             if number in wanted:
                 answers[repeat, wanted.index(number)] = study.blend().probabilities
             if progress is not None:

@@ -59,7 +59,7 @@ def halves(
         here, there = chooser.truth[:, :choices], other.truth[:, :choices]
         wanted = objective(chooser)
         answer = solve(wanted.by_metric(here), wanted)
-        if answer.single is None:
+        if answer.best_single is None:
             continue
         shares, first, second = (
             np.array(answer.probabilities),
@@ -67,8 +67,8 @@ def halves(
             _priced(objective(other), answer),
         )
         blends.append(there @ shares)
-        singles.append(there[:, answer.single])
-        promised.append(first(here @ shares) - first(here[:, answer.single]))
+        singles.append(there[:, answer.best_single])
+        promised.append(first(here @ shares) - first(here[:, answer.best_single]))
         kept.append(second(blends[-1]) - second(singles[-1]))
     shape = (len(blends), len(crowd.metrics))
     return Halves(np.reshape(blends, shape), np.reshape(singles, shape), np.array(promised), np.array(kept))

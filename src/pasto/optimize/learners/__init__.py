@@ -15,22 +15,46 @@ from pasto.optimize.learners.thompson import Thompson
 
 LEARNERS: dict[str, type[Algorithm1] | type[Scgd] | type[Thompson]] = {
     "thompson": Thompson,
-    "pasto": Algorithm1,
+    "algorithm1": Algorithm1,
     "scgd": Scgd,
 }
 
+FORMER_NAMES = {"pasto": "algorithm1"}
+"""Names of learners in study files and saved studies of older versions, and their names now."""
 
-def learner(choice: str | Learner[Any]) -> Learner[Any]:
-    """A learner by its name, with default settings; a ready-made one is returned as it is.
 
-    >>> learner("pasto").name
-    'pasto'
+def current_name(name: str) -> str:
+    """Return the present name of a learner; study files and saved studies may hold an older one.
+
+    >>> current_name("pasto"), current_name("scgd")
+    ('algorithm1', 'scgd')
+    """
+    return FORMER_NAMES.get(name, name)
+
+
+def make_learner(choice: str | Learner[Any]) -> Learner[Any]:
+    """Return a learner by its name, with default settings; a ready-made one is returned as it is.
+
+    >>> make_learner("algorithm1").name
+    'algorithm1'
     """
     if not isinstance(choice, str):
         return choice
-    if choice not in LEARNERS:
+    name = current_name(choice)
+    if name not in LEARNERS:
         raise OptionError(f"no learner is called {choice!r}; there are {', '.join(map(repr, LEARNERS))}")
-    return LEARNERS[choice]()
+    return LEARNERS[name]()
 
 
-__all__ = ["LEARNERS", "Algorithm1", "Learner", "LearningProblem", "RoundResult", "Scgd", "Thompson", "learner"]
+__all__ = [
+    "FORMER_NAMES",
+    "LEARNERS",
+    "Algorithm1",
+    "Learner",
+    "LearningProblem",
+    "RoundResult",
+    "Scgd",
+    "Thompson",
+    "current_name",
+    "make_learner",
+]

@@ -26,7 +26,7 @@ class Algorithm1(MirrorAscent[MirrorAscentState]):
     0.01
     """
 
-    name: ClassVar[str] = "pasto"
+    name: ClassVar[str] = "algorithm1"
     state: ClassVar[type[MirrorAscentState]] = MirrorAscentState
 
     @classmethod

@@ -37,11 +37,11 @@ def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion:
     )
     offsets = offsets_of(problem.objective)
     chances = holding_probabilities(form, belief, shares, offsets=offsets, baseline=problem.baseline)
-    single_holds = {}
-    if blend.single is not None:
-        alone = np.asarray(np.arange(len(problem.names)) == blend.single, dtype=float)
+    best_single_holds = {}
+    if blend.best_single is not None:
+        alone = np.asarray(np.arange(len(problem.names)) == blend.best_single, dtype=float)
         single = holding_probabilities(form, belief, alone, offsets=offsets, baseline=problem.baseline)
-        single_holds = {
+        best_single_holds = {
             name: float(chance) for name, chance, hard in zip(form.names, single, form.hard, strict=True) if hard
         }
     ranges = intervals(belief, shares, np.eye(len(belief.mean)), confidence=problem.limits.confidence)
@@ -61,7 +61,7 @@ def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion:
         },
         understated_errors=understated,
     )
-    return replace(blend, certificate=certificate, single_holds=single_holds)
+    return replace(blend, certificate=certificate, best_single_holds=best_single_holds)
 
 
 def certified_shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> FloatArray:
@@ -144,7 +144,7 @@ def _advice(blend: Blend, gain: float, probability: float, worth: float) -> str:
         )
     if len(blend.support) == 1:
         return f"ship {blend.names[blend.support[0]]}: mixing buys nothing, and {gain:.3g} is all that is left to gain"
-    if blend.gain.value is not None and blend.gain.value <= worth and blend.single_certified:
+    if blend.gain.value is not None and blend.gain.value <= worth and blend.best_single_certified:
         single = blend.names[blend.gain.candidate]
         return f"ship {single}: mixing buys {max(blend.gain.value, 0.0):.3g}, less than it is worth"
     return f"stop learning and confirm the blend: {gain:.3g} is all that is left to gain"

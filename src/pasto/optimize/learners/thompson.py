@@ -117,12 +117,20 @@ class Thompson:
         if self.contrast is not None and problem.baseline is None:
             raise OptionError("contrast= learns against a control on the baseline, and none was named; pass baseline=")
         limits = problem.limits
-        if limits.budget and problem.baseline is None:
-            raise OptionError("budget= falls back on the baseline, and none was named; pass baseline=")
-        if unknown := [name for name in limits.budget if name not in problem.objective.names]:
-            raise OptionError(f"budget= names {unknown[0]!r}; the guardrails are {', '.join(problem.objective.names)}")
-        if limits.cap is not None and problem.baseline is None and limits.cap * int(problem.active.sum()) < 1:
-            raise OptionError(f"a cap of {limits.cap:g} on {len(problem.names)} candidates leaves traffic without one")
+        if limits.loss_budget and problem.baseline is None:
+            raise OptionError("loss_budget= falls back on the baseline, and none was named; pass baseline=")
+        if unknown := [name for name in limits.loss_budget if name not in problem.objective.names]:
+            raise OptionError(
+                f"loss_budget= names {unknown[0]!r}; the guardrails are {', '.join(problem.objective.names)}"
+            )
+        if (
+            limits.max_share is not None
+            and problem.baseline is None
+            and limits.max_share * int(problem.active.sum()) < 1
+        ):
+            raise OptionError(
+                f"max_share={limits.max_share:g} on {len(problem.names)} candidates leaves traffic without one"
+            )
         if self.structure == "process":
             if problem.features is None or not problem.features.shape[1]:
                 raise OptionError("structure='process' needs candidates that differ in numeric parameters")
@@ -276,15 +284,15 @@ class Thompson:
         if not limits.guarded:
             return shares
         unseen = problem.active & ~np.isfinite(state.model.points()[1]).all(axis=0)
-        most = np.where(problem.active, 1.0 if limits.cap is None else limits.cap, 0.0)
-        if limits.entry is not None:
-            most = np.where(unseen, np.minimum(most, limits.entry), most)
+        most = np.where(problem.active, 1.0 if limits.max_share is None else limits.max_share, 0.0)
+        if limits.new_candidate_share is not None:
+            most = np.where(unseen, np.minimum(most, limits.new_candidate_share), most)
         home = problem.active / problem.active.sum()
         if problem.baseline is not None:
             home = np.asarray(np.arange(len(home)) == problem.baseline, dtype=float)
             most[problem.baseline] = 1.0
             unseen[problem.baseline] = False
-        if not limits.budget:
+        if not limits.loss_budget:
             return cap_shares(shares, most, home)
         # Candidates that nobody has measured share one small probe, the rest is bounded together with it.
         probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0

@@ -22,6 +22,7 @@ from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.long_poll import LongPollHub
 from pasto.service.http.monitoring import AlertGauges, gauges
 from pasto.service.http.prometheus import PrometheusMetrics
+from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request import Context, Endpoint, Scope, Send, unforeseen
@@ -41,7 +42,8 @@ class Application:
     """Everything that a service answers over HTTP.
 
     `pages` are further routes beside the table's; the OpenAPI document does not list them. A browser that asks for an
-    address that does not exist gets the error in the form that the pages give theirs.
+    address that does not exist gets the error in the form that the pages give theirs. `question_process`
+    computes slow answers; if there is none, threads do.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Application:
         *,
         scheduler: Scheduler | None = None,
         pages: Sequence[Route] = (),
+        question_process: QuestionProcess | None = None,
     ) -> None:
         settings = settings or Settings()
         keys = ApiKeys(service.store)
@@ -69,6 +72,7 @@ class Application:
             log=requests,
             questions=Questions(pools["questions"]),
             rate_limit=RateLimit(settings.key_rate),
+            question_process=question_process,
             scheduler=scheduler,
             looks=[AlertGauges(service).look],
         )
@@ -129,6 +133,8 @@ class Application:
             context.log.summarize(now=True)
             context.questions.close()
             context.threads.shutdown()
+            if context.question_process is not None:
+                context.question_process.close()
 
     def _refused(self, request: Request, error: Exception) -> Response:
         """Return the router's own refusals: as a page for a browser, else in the form that all errors have."""

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -18,6 +19,7 @@ from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import Authenticator, identify_caller
 from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
 from pasto.service.http.prometheus import Look, PrometheusMetrics
+from pasto.service.http.question_process import STUCK_SECONDS, Question, QuestionProcess
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
 from pasto.service.http.request_log import RequestLog
@@ -63,6 +65,8 @@ class Context:
     questions: Questions
     log: RequestLog
     rate_limit: RateLimit
+    question_process: QuestionProcess | None = None
+    """Computes the answers to questions; if there is none, threads of this process do."""
     scheduler: Scheduler | None = None
     working: int = 0
     """Requests in work now."""
@@ -226,7 +230,7 @@ class HttpRequest:
         self,
         kind: str,
         name: str,
-        work: Callable[[], HttpResponse],
+        question: Question,
         *asked: Hashable,
         cache: bool = False,
         patience: float | None = None,
@@ -234,11 +238,15 @@ class HttpRequest:
     ) -> HttpResponse:
         """Return the answer to a slow question about a study, which equal questions share.
 
+        `question` is computed in the question process if the service has one. A caller waits for `patience` seconds.
         `asked` is all that the answer depends on apart from the study and its generation. `limit` is the number of
         questions of the kind that may be pending. See `Questions` for `cache`.
         """
         seconds = self.settings.request_timeout if patience is None else patience
         row = (await self.run(lambda: self.service.board.reread(name))).row
+        work = partial(question, self.service)
+        if (process := self.context.question_process) is not None:
+            work = partial(process.compute, question, max(seconds, STUCK_SECONDS))
         questions, key = self.context.questions, (kind, name, row.number, row.generation, *asked)
         try:
             if limit is not None and not questions.is_pending(key) and questions.pending(kind) >= limit:

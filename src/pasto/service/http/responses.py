@@ -73,6 +73,14 @@ class ApiError(Exception):
         """Whether some of the body was not read: the connection is then closed behind the answer."""
 
 
+class AnsweredError(Exception):
+    """Error for which another process has already made the response."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__(f"answered with status {response.status}")
+        self.response = response
+
+
 def problem_response(
     status: int,
     code: str,
@@ -115,6 +123,8 @@ STATUSES: Mapping[type[PastoError], tuple[int, str]] = {
 
 def explained(error: Exception, retry_after: int) -> HttpResponse | None:
     """The answer to an error that was raised on purpose; None for one that nobody foresaw."""
+    if isinstance(error, AnsweredError):
+        return error.response
     if isinstance(error, ApiError):
         return problem_response(error.status, error.code, error.message, field=error.field, headers=error.headers)
     if is_disk_full(error):

@@ -27,6 +27,7 @@ from pasto.service.http.app import Application
 from pasto.service.http.auth import check_safe
 from pasto.service.http.connections import LimitedConnection, OpenConnections, TrackedApplication
 from pasto.service.http.descriptors import claim_descriptors
+from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.routes import Route
 from pasto.service.kafka import TopicConsumer
 from pasto.service.retention_worker import RetentionWorker
@@ -104,7 +105,13 @@ class ServiceProcess:
                 self.service.keeping  # noqa: B018 -- told at the start where it cannot be done
             self.scheduler = Scheduler(self.service, settings.poll)
             further = () if pages is None else pages(self.service)
-            self.application = Application(self.service, settings, scheduler=self.scheduler, pages=further)
+            self.application = Application(
+                self.service,
+                settings,
+                scheduler=self.scheduler,
+                pages=further,
+                question_process=_question_process(settings),
+            )
             self.connections = OpenConnections(settings)
             self.application.context.looks.append(self.connections.look)
             self.upkeep = RetentionWorker(self.service, settings)
@@ -160,6 +167,8 @@ class ServiceProcess:
         self.upkeep.stop()
         if self._webhook is not None:
             self._webhook.stop()
+        if (process := self.application.context.question_process) is not None:
+            process.close()  # before the store: its last connection tidies up its files
         self.service.shutdown()
         self.application.context.threads.shutdown()
         self._socket.close()
@@ -181,6 +190,13 @@ class ServiceProcess:
     def stop(self) -> None:
         """End `serve` from another thread."""
         self._server.should_exit = True
+
+
+def _question_process(settings: Settings) -> QuestionProcess | None:
+    """Return the question process; None if threads compute: by a setting, or because the store is in memory."""
+    if not settings.question_process or settings.store == "memory:":
+        return None
+    return QuestionProcess(settings)
 
 
 def _config(application: Application, settings: Settings, connections: OpenConnections) -> uvicorn.Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from pasto.service.http.body import check_depth, content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
 from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
+from pasto.service.service import Service
 from pasto.service.study_file import read_document
 
 KINDS: dict[str, Literal["json", "yaml", "toml"]] = {
@@ -141,22 +143,27 @@ async def report(call: HttpRequest) -> HttpResponse:
         raise ApiError(
             400, "bad_request", f"a report's format is {', '.join(FORMS)}, got {form[:60]!r}", field="format"
         )
-    name = call.path("name")
+    return await ask_report(call, call.path("name"), form)
 
-    def work() -> HttpResponse:
-        found = call.service.report(name)
-        if found.quality is not None:
-            quality = replace(found.quality, duplicates=call.context.meters.duplicates(name))
-            found = replace(found, quality=quality)
-        if form == "json":
-            return json_response(found)
-        from pasto.report.html import render_html
-        from pasto.report.text import render_text
 
-        told = render_text(found) if form == "text" else render_html(found)
-        return HttpResponse(200, told.encode(), FORMS[form])
+async def ask_report(call: HttpRequest, name: str, form: str) -> HttpResponse:
+    """Return a report; equal ones share one computation."""
+    duplicates = call.context.meters.duplicates(name)
+    return await call.ask("report", name, partial(answer_report, name=name, form=form, duplicates=duplicates), form)
 
-    return await call.ask("report", name, work, form)
+
+def answer_report(service: Service, name: str, form: str, duplicates: int) -> HttpResponse:
+    """Compute a report in one of the FORMS."""
+    found = service.report(name)
+    if found.quality is not None:
+        found = replace(found, quality=replace(found.quality, duplicates=duplicates))
+    if form == "json":
+        return json_response(found)
+    from pasto.report.html import render_html
+    from pasto.report.text import render_text
+
+    text = render_text(found) if form == "text" else render_html(found)
+    return HttpResponse(200, text.encode(), FORMS[form])
 
 
 async def what_if(call: HttpRequest) -> HttpResponse:
@@ -165,9 +172,12 @@ async def what_if(call: HttpRequest) -> HttpResponse:
     asked = await call.json(WHAT_IF)
     question = msgspec.structs.asdict(asked)
     parts = tuple((part, tuple(texts)) for part, texts in question.items())
-    return await call.ask(
-        "what-if", name, lambda: json_response(call.service.what_if(name, **question)), parts, cache=True
-    )
+    return await call.ask("what-if", name, partial(answer_what_if, name=name, question=question), parts, cache=True)
+
+
+def answer_what_if(service: Service, name: str, question: Mapping[str, Any]) -> HttpResponse:
+    """Compute the answer to another question."""
+    return json_response(service.what_if(name, **question))
 
 
 async def replay(call: HttpRequest) -> HttpResponse:
@@ -180,8 +190,12 @@ async def replay(call: HttpRequest) -> HttpResponse:
 async def replayed(call: HttpRequest, name: str) -> HttpResponse:
     """Replay a study; equal replays share one computation, and some question threads are left to others."""
     limit = max(1, call.settings.question_threads // 2)
-    work = lambda: json_response(call.service.replay(name))  # noqa: E731
-    return await call.ask("replay", name, work, patience=REPLAY_PATIENCE, limit=limit)
+    return await call.ask("replay", name, partial(answer_replay, name=name), patience=REPLAY_PATIENCE, limit=limit)
+
+
+def answer_replay(service: Service, name: str) -> HttpResponse:
+    """Compute every policy again, and compare."""
+    return json_response(service.replay(name))
 
 
 async def _study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Worker pools: threads for slow work, apart for each kind of it, so that no kind can starve another.
 
-All threads share one interpreter lock, so a pool also limits how much of the processor its kind of work can take:
-a batch of events competes with a few questions at most, however many are asked.
+All threads share one interpreter lock, so a pool also limits how much of the processor its kind of work can take.
+The threads for questions only wait for the question process, unless that is switched off or the store is in memory.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WorkerPools:
     """Every pool of a service.
 
     `ingest` reads and takes in events and decides for many units, `changes` takes studies through their life and
-    changes keys, `questions` computes answers that take long, and `general` does the rest.
+    changes keys, `questions` has answers computed that take long, and `general` does the rest.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -50,7 +50,7 @@ class CandidateEstimates:
 
 def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[MeasuredRound]) -> CandidateEstimates:
     """Estimate every column of every candidate, the learner's own metrics first."""
-    means = study.truths(draws=DRAWS)
+    means = study.posterior_samples(draws=DRAWS)
     learned = study.objective.metrics
     others = [column.name for column in spec.columns if column.name not in learned]
     names = tuple(study.candidates.names)
@@ -70,7 +70,7 @@ def _estimate_from_log(
 
     Every round counts alike.
     """
-    cells, control, covariances = record.view("control", running=False)
+    cells, control, covariances = record.arm_view("control", running=False)
     means, has_units = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
     errors = np.zeros((len(places), count))
     base = cells.units[:, control]

@@ -36,8 +36,6 @@ from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.quantities import quantities
 
 TARGET_BY_ARM = {"blend": BLEND_TARGET, "single": SINGLE_TARGET}
-MIN_UNITS_PER_ARM = 50
-"""Units in the control and in the blend's arm from which a decision can rest on a confirmation."""
 
 
 def report_confirmation(
@@ -104,15 +102,6 @@ def _count_units(look: InterimLook) -> dict[str, int]:
     for cell in look.measured.cells:
         units[cell.arm] = units.get(cell.arm, 0) + cell.units
     return units
-
-
-def has_enough_data(units: Mapping[str, int]) -> bool:
-    """Return whether a confirmation has measured enough units for a decision.
-
-    >>> has_enough_data({"control": 60, "blend": 60}), has_enough_data({"control": 60})
-    (True, False)
-    """
-    return min(units.get("control", 0), units.get("blend", 0)) >= MIN_UNITS_PER_ARM
 
 
 def _compare_predictions(

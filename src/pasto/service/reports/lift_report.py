@@ -187,7 +187,7 @@ def sample_ratio_report(check: SampleRatioCheck, names: Sequence[str]) -> Sample
     if check.suspect is not None:
         arm, candidate = check.suspect
         name = None if candidate == WHOLE_ARM else _candidate_name(names, candidate)
-        suspect = SuspectCell(arm, name, finite(check.left or 0.0))
+        suspect = SuspectCell(arm, name, finite(check.remaining_share or 0.0))
     observed: dict[str, float] = {}
     expected: dict[str, float] = {}
     for (arm, _), units in check.observed.items():
@@ -208,7 +208,7 @@ def finite(value: float) -> float | None:
 
 
 def _list_targets(record: RoundRecord, names: Sequence[str], answer: BlendRecord | None) -> list[LiftTarget]:
-    if not record.places("control") or not record.places("learner"):
+    if not record.cell_indices("control") or not record.cell_indices("learner"):
         return []
     targets = [LiftTarget(LEARNER_TARGET)]
     if answer is None:
@@ -248,7 +248,7 @@ def _find_winner(
 ) -> WinnerReport | None:
     """Find the candidates that beat the control in the goal, all claims together; None if the goal is a sum."""
     goals = [metric for metric in aimed_quantities(spec)[:1] if metric in spec.metrics]
-    if not goals or len(spec.objective.shown) != 1 or len(record.places("learner")) > MAX_CLAIMED_CANDIDATES:
+    if not goals or len(spec.objective.shown) != 1 or len(record.cell_indices("learner")) > MAX_CLAIMED_CANDIDATES:
         return None
     try:
         winners = find_winners(

@@ -48,7 +48,7 @@ def _compute_posterior_means(snapshot: StudySnapshot) -> PosteriorMeans | None:
     if study is None:
         return None
     try:
-        means = study.truths()[0]
+        means = study.posterior_samples()[0]
     except (NotFittedError, AttributeError):
         return None
     retired = set(study.state()["retired"])
@@ -124,7 +124,7 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
     }
     if not 0 <= across < len(guardrail_levels):
         return chart
-    best = None if blend is None else blend.single
+    best = None if blend is None else blend.best_single
     for k in _select_singles(goal, posterior.baseline, best):
         role = "baseline" if k == posterior.baseline else "single" if k == best else ""
         x, y = float(guardrail_levels[across][k]), float(goal[k])

@@ -17,7 +17,7 @@ from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find
 from pasto.inference.round_data import CellTable
 from pasto.metrics import Column, Moments
 from pasto.service.close_record import CloseRecord
-from pasto.service.rounds.late_events import LateCorrections, correctable_rounds, recorded
+from pasto.service.rounds.late_events import LateCorrections, find_changed_rounds, read_recorded
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import MaturingRound, MissingData
 from pasto.store import Store
@@ -67,7 +67,7 @@ class DataCheck:
                 held.append(one)
                 continue
             measured = measure(one)
-            totals = _totals(CellTable.of(measured), self._spec.columns)
+            totals = _totals(CellTable.from_cells(measured), self._spec.columns)
             accepted = _is_resolved(one, LEARN)
             findings = () if accepted else self._findings(totals, [past for _, past in self._earlier])
             if findings:
@@ -85,9 +85,9 @@ class DataCheck:
         for one in late.known:
             number = one.waiting.round
             if number in late.moments:
-                before = _totals(CellTable.of(recorded(self._store, self._study, one)), self._spec.columns)
+                before = _totals(CellTable.from_cells(read_recorded(self._store, self._study, one)), self._spec.columns)
                 others = [past for earlier, past in self._earlier if earlier != number]
-                now = _totals(CellTable.of(late.moments[number]), self._spec.columns)
+                now = _totals(CellTable.from_cells(late.moments[number]), self._spec.columns)
                 if findings := self._findings(now, [*others, before]):
                     refused[number] = findings
         kept = {number: moments for number, moments in late.moments.items() if number not in refused}
@@ -95,10 +95,13 @@ class DataCheck:
 
     def _findings(self, now: RoundTotals, earlier: Sequence[RoundTotals]) -> Findings:
         columns = self._spec.columns
-        return tuple(
-            {**asdict(one), "column": None if one.column is None else columns[one.column].name}
-            for one in find_shortages(now, earlier, [column.event for column in columns])
-        )
+        findings = []
+        for shortage in find_shortages(now, earlier, [column.event for column in columns]):
+            finding = asdict(shortage)
+            finding["seen"] = finding.pop("observed")
+            finding["column"] = None if shortage.column is None else columns[shortage.column].name
+            findings.append(finding)
+        return tuple(findings)
 
     def _unchanged(self, matured: Sequence[MaturingRound], until: int) -> set[int]:
         """Return the held rounds that need not be measured again: no event came to them, and nothing was decided."""
@@ -106,7 +109,7 @@ class DataCheck:
         decided = any(_is_resolved(one, LEARN) for one in matured)
         if not held or decided or self._spec.source is not None:
             return set()
-        return held.keys() - correctable_rounds(self._store, self._study, held.keys(), min(held.values()), until)
+        return held.keys() - find_changed_rounds(self._store, self._study, held.keys(), min(held.values()), until)
 
 
 def _is_resolved(one: MaturingRound, resolution: str) -> bool:

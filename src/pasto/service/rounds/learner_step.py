@@ -12,6 +12,7 @@ from typing import Any
 from pasto.errors import MeasurementError, PastoError
 from pasto.records import Observation
 from pasto.study import Study
+from pasto.study.state import write_format_2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class LearnerUpdate:
     def checksum(self) -> str:
         """SHA-256 of the state."""
         return sha256(self.text.encode()).hexdigest()
+
+    def has_checksum(self, checksum: str) -> bool:
+        """Return whether a checksum is that of the state, in the form of today or of an older version."""
+        if checksum == self.checksum:
+            return True
+        older = _written(write_format_2(json.loads(self.text)))
+        return checksum == sha256(older.encode()).hexdigest()
 
 
 def initial_update(study: Study) -> LearnerUpdate:

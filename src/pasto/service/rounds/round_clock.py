@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from pasto.service.event_ledger import exposures, latest
+from pasto.service.lifecycle import PHASES
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.study_file import StudySpec
 from pasto.service.study_state import StudyState
@@ -45,9 +46,6 @@ class StudyClock:
                 seen = self._seen[row.number] = (row.round, steady)
         return max(self._clock(), row.opened_at + (steady - seen[1]))
 
-
-PHASES = ("confirming", "deployed")
-"""States in which units keep their arm."""
 
 LATER = 20
 """A phase is looked at again once it has lasted a twentieth longer."""

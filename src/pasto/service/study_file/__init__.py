@@ -1,6 +1,7 @@
-"""The study file: what a study may serve, what it measures, what it is for."""
+"""Study files: their fields, their parser and the studies that they describe."""
 
 from pasto.service.study_file.amounts import GuardrailLevel
+from pasto.service.study_file.json_schema import build_json_schema
 from pasto.service.study_file.loader import EXAMPLE, load_spec, read_document, read_spec
 from pasto.service.study_file.parser import parse_spec
 from pasto.service.study_file.schema import FIELDS
@@ -15,6 +16,7 @@ __all__ = [
     "RoundsSpec",
     "StudySpec",
     "TrafficSpec",
+    "build_json_schema",
     "load_spec",
     "parse_spec",
     "read_document",

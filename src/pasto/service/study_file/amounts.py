@@ -1,18 +1,20 @@
-"""Amounts as people write them: shares of traffic, levels of a metric."""
+"""Amounts as people write them: shares of traffic, levels and losses of a metric."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pasto.validation import ProblemList, show_value
+from pasto.validation import LARGEST, FieldKind, ProblemList, show_value
 
-_PERCENT = re.compile(r"([+-]?)\s*(\d{1,15}(?:\.\d{0,400})?|\.\d{1,400})\s*%")
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,400})?|\.[0-9]{1,400}"
+_PERCENT = re.compile(rf"([+-]?)\s*({_NUMBER})\s*%")
+_ANY_NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
 
 
 class GuardrailLevel(NamedTuple):
-    """A place on a metric's scale: in its own units, or in percent over the baseline.
+    """Level of a metric: in its own units, or in percent over the baseline.
 
     >>> GuardrailLevel(-2.0, True).written(), GuardrailLevel(0.03, False).written()
     ('-2%', 0.03)
@@ -22,7 +24,7 @@ class GuardrailLevel(NamedTuple):
     relative: bool
 
     def moved(self, by: float) -> GuardrailLevel:
-        """Another level, as far away as a person would reckon it.
+        """Return another level, with the difference reckoned in decimals.
 
         >>> GuardrailLevel(-0.3, True).moved(-0.1)
         GuardrailLevel(number=-0.4, relative=True)
@@ -30,12 +32,12 @@ class GuardrailLevel(NamedTuple):
         return GuardrailLevel(float(Decimal(repr(self.number)) + Decimal(repr(by))), self.relative)
 
     def written(self) -> str | float:
-        """As a study file writes it, signed where it is relative."""
+        """Return it as a study file writes it, signed if it is relative."""
         return f"{plain(self.number, signed=True)}%" if self.relative else self.number
 
 
 def plain(number: float, *, signed: bool = False) -> str:
-    """A number in full, without an exponent; it reads back as the same number.
+    """Return a number in full, without an exponent; it reads back as the same number.
 
     >>> plain(1e-07), plain(2.0, signed=True)
     ('0.0000001', '+2')
@@ -45,7 +47,7 @@ def plain(number: float, *, signed: bool = False) -> str:
 
 
 def read_level(problems: ProblemList, path: str, given: object) -> GuardrailLevel | None:
-    """A number in the metric's own units, or a signed percentage."""
+    """Return a level from a number in the metric's own units, or from a signed percentage."""
     if not isinstance(given, str):
         number = problems.number(path, given)
         return None if number is None else GuardrailLevel(number, False)
@@ -65,7 +67,7 @@ def read_level(problems: ProblemList, path: str, given: object) -> GuardrailLeve
 
 
 def read_loss(problems: ProblemList, path: str, given: object, *, relative: bool) -> float | None:
-    """How much of a metric may be lost, in the units of its guardrail: percent, or the metric's own."""
+    """Return a loss of a metric in the units of its guardrail: percent, or the metric's own."""
     if relative:
         match = _PERCENT.fullmatch(given.strip()) if isinstance(given, str) else None
         if match is None or match[1]:
@@ -83,7 +85,7 @@ def read_loss(problems: ProblemList, path: str, given: object, *, relative: bool
 def read_share(
     problems: ProblemList, path: str, given: object, *, low: float = 0.0, high: float = 1.0, open_ends: str = ""
 ) -> float | None:
-    """A share: '10%' or 0.1; `open_ends` tells which ends ("low", "high") it may not reach."""
+    """Return a share from '10%' or 0.1; `open_ends` names the ends ("low", "high") that it may not reach."""
     share: float | None
     if isinstance(given, str):
         match = _PERCENT.fullmatch(given.strip())
@@ -103,3 +105,35 @@ def read_share(
         )
         return None
     return share
+
+
+def share_kind(low: float = 0.0, high: float = 1.0, open_ends: str = "") -> FieldKind:
+    """Return the kind of fields that hold a share; `open_ends` names the ends that it may not reach."""
+    number: dict[str, Any] = {
+        "type": "number",
+        "exclusiveMinimum" if "low" in open_ends else "minimum": low,
+        "exclusiveMaximum" if "high" in open_ends else "maximum": high,
+    }
+    percentage = {"type": "string", "pattern": rf"^\s*\+?\s*(?:{_NUMBER})\s*%\s*$"}
+    return FieldKind(
+        "share",
+        {"anyOf": [number, percentage]},
+        lambda problems, path, given: read_share(problems, path, given, low=low, high=high, open_ends=open_ends),
+    )
+
+
+LEVEL = FieldKind(
+    "number or percentage",
+    {"anyOf": [_ANY_NUMBER, {"type": "string", "pattern": rf"^\s*(?:[+-]\s*(?:{_NUMBER})|0+(?:\.0*)?)\s*%\s*$"}]},
+    read_level,
+)
+LOSS = FieldKind(
+    "number or percentage",
+    {
+        "anyOf": [
+            {"type": "number", "minimum": 0.0, "maximum": LARGEST},
+            {"type": "string", "pattern": rf"^\s*(?:{_NUMBER})\s*%\s*$"},
+        ]
+    },
+)
+"""Loss in the units of its guardrail, so only the guardrail's parser can read it."""

@@ -8,17 +8,14 @@ from typing import Any, NamedTuple
 
 from pasto.errors import InputError
 from pasto.records import Value
-from pasto.service.study_file.schema import inside, old_names
+from pasto.service.study_file.schema import FIELDS, MAX_CANDIDATES, MAX_CONSTRAINT_CHARACTERS, MAX_PARAMETERS
 from pasto.space import Candidates, Choice, Integer, Real, Space, grid
 from pasto.space.parameters import Parameter, text
 from pasto.validation import ProblemList, nearest_name, show_value, within
 
-MOST = 10_000
-"""Candidates in one study."""
-MOST_PARAMETERS = 64
-LONGEST = 200
+MAX_NAME_CHARACTERS = 200
 """Characters of a candidate's name."""
-_DIGITS = 12
+_NUMBER_CHARACTERS = 12
 """Characters that a number drawn from a range takes in a name, about."""
 _NO_BASELINE = "is missing; write the setting that is served today, such as {like_weight: 1}"
 WAYS = ("parameters", "candidates", "ranges")
@@ -77,20 +74,20 @@ def _grid(problems: ProblemList, given: object, texts: list[str]) -> Found | Non
         return None
     checked = {name: Choice(values).options for name, values in levels.items()}
     count = math.prod(len(options) for options in checked.values())
-    if count > MOST and not texts:
+    if count > MAX_CANDIDATES and not texts:
         problems.add(
             "parameters",
-            f"make {count:,} candidates, more than the {MOST:,} that one study may have; use fewer levels, add "
-            "constraints, or use ranges",
+            f"make {count:,} candidates, more than the {MAX_CANDIDATES:,} that one study may have; use fewer levels, "
+            "add constraints, or use ranges",
         )
         return None
-    return grid(checked, *texts, limit=MOST), {name: list(options) for name, options in checked.items()}
+    return grid(checked, *texts, limit=MAX_CANDIDATES), {name: list(options) for name, options in checked.items()}
 
 
 def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
-    if not isinstance(given, (list, tuple)) or not 0 < len(given) <= MOST:
+    if not isinstance(given, (list, tuple)) or not 0 < len(given) <= MAX_CANDIDATES:
         came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else show_value(given)
-        problems.add("candidates", f"must be a list of 1 to {MOST:,} rows such as {{w: 1}}, got {came}")
+        problems.add("candidates", f"must be a list of 1 to {MAX_CANDIDATES:,} rows such as {{w: 1}}, got {came}")
         return None
     rows: list[dict[str, object]] = []
     names: dict[int, str] = {}
@@ -106,11 +103,11 @@ def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | Non
         rows.append(values)
     if problems.found:
         return None
-    candidates = Candidates.from_rows(rows, limit=MOST)
+    candidates = Candidates.from_rows(rows, limit=MAX_CANDIDATES)
     if not names:
         return candidates, list(candidates)
     chosen = [names.get(place, name) for place, name in enumerate(candidates.names)]
-    renamed = Candidates.from_rows(rows, chosen, limit=MOST)
+    renamed = Candidates.from_rows(rows, chosen, limit=MAX_CANDIDATES)
     pairs = zip(renamed, renamed.names, candidates.names, strict=True)
     return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
 
@@ -129,23 +126,17 @@ def _ranges(problems: ProblemList, given: object, texts: list[str]) -> Found | N
 
 
 def _range(problems: ProblemList, path: str, given: object) -> Real | Integer | None:
-    fields = problems.fields(path, given, inside("ranges.NAME"), old_names("ranges.NAME"))
+    fields = FIELDS.read(problems, "ranges.NAME", given, path)
     if not isinstance(given, Mapping):
         return None
-    ends: list[float] = []
     for end in ("low", "high"):
         if end not in fields:
             problems.add(
                 within(path, end), "is missing; a range is written {low: 0, high: 2}, a choice as a list of options"
             )
-        elif (number := problems.number(within(path, end), fields[end])) is not None:
-            ends.append(number)
-    is_integer = fields.get("integer", False)
-    if not isinstance(is_integer, bool):
-        problems.add(within(path, "integer"), f"must be true or false, got {show_value(is_integer)}")
-    if len(ends) < 2:
+    if not {"low", "high"} <= fields.keys():
         return None
-    low, high = ends
+    low, high, is_integer = fields["low"], fields["high"], fields.get("integer", False)
     if not low < high:
         problems.add(path, f"must go from a lower number to a higher, got {low:g} to {high:g}")
     elif is_integer and not (low.is_integer() and high.is_integer()):
@@ -162,13 +153,13 @@ def _short_names(problems: ProblemList, way: str, candidates: Candidates | Space
         size = len(longest)
     else:
         texts = [
-            max(map(len, map(text, kind.options))) if isinstance(kind, Choice) else _DIGITS
+            max(map(len, map(text, kind.options))) if isinstance(kind, Choice) else _NUMBER_CHARACTERS
             for kind in candidates.parameters.values()
         ]
         size = sum(len(name) + 2 + width for name, width in zip(candidates.parameters, texts, strict=True))
-    if size > LONGEST:
+    if size > MAX_NAME_CHARACTERS:
         cure = "give each candidate a name" if way == "candidates" else "shorten the parameters' names"
-        problems.add(way, f"would make candidates' names of {size} characters, more than {LONGEST}; {cure}")
+        problems.add(way, f"would make candidates' names of {size} characters, more than {MAX_NAME_CHARACTERS}; {cure}")
 
 
 _READERS = {"parameters": _grid, "candidates": _rows, "ranges": _ranges}
@@ -214,8 +205,8 @@ def _named(problems: ProblemList, path: str, given: object) -> dict[str, object]
     if not isinstance(given, Mapping) or not given:
         problems.add(path, f"must be a mapping by parameter, such as {{like_weight: …}}, got {show_value(given)}")
         return {}
-    if len(given) > MOST_PARAMETERS:
-        problems.add(path, f"has {len(given)} parameters, more than {MOST_PARAMETERS}")
+    if len(given) > MAX_PARAMETERS:
+        problems.add(path, f"has {len(given)} parameters, more than {MAX_PARAMETERS}")
         return {}
     found = {}
     for name, value in given.items():
@@ -230,9 +221,9 @@ def _lists(problems: ProblemList, path: str, given: Mapping[str, object]) -> dic
     found: dict[str, Sequence[Value]] = {}
     for name, values in given.items():
         spot = within(path, name)
-        if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MOST:
+        if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MAX_CANDIDATES:
             cure = "; write a range under ranges: instead of parameters:" if isinstance(values, Mapping) else ""
-            problems.add(spot, f"must be a list of 1 to {MOST:,} values, got {show_value(values)}{cure}")
+            problems.add(spot, f"must be a list of 1 to {MAX_CANDIDATES:,} values, got {show_value(values)}{cure}")
             continue
         checked = [_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
         known = [value for value in checked if value is not None]
@@ -252,8 +243,11 @@ def _value(problems: ProblemList, path: str, given: object) -> Value | None:
 
 
 def _texts(problems: ProblemList, path: str, given: object) -> list[str]:
-    if not isinstance(given, (list, tuple)) or len(given) > MOST_PARAMETERS:
+    if not isinstance(given, (list, tuple)) or len(given) > MAX_PARAMETERS:
         problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {show_value(given)}")
         return []
-    texts = [problems.text(f"{path}[{place}]", constraint, 500) for place, constraint in enumerate(given)]
+    texts = [
+        problems.text(f"{path}[{place}]", constraint, MAX_CONSTRAINT_CHARACTERS)
+        for place, constraint in enumerate(given)
+    ]
     return [constraint for constraint in texts if constraint is not None]

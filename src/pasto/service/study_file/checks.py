@@ -16,7 +16,7 @@ HARMLESS = 1e-3
 """Of the goal's range: a penalty that costs less at a total breach does nothing."""
 
 
-def warnings_of(spec: StudySpec) -> Iterator[str]:
+def find_warnings(spec: StudySpec) -> Iterator[str]:
     """One sentence for each finding."""
     goals = _goals(spec)
     for metric in goals:

@@ -1,4 +1,4 @@
-"""Goal and guardrails of a study file: the objective, and each guardrail's three numbers."""
+"""Goal and guardrails of a study file."""
 
 from __future__ import annotations
 
@@ -9,33 +9,29 @@ from typing import Any
 from pasto.errors import ObjectiveError
 from pasto.metrics import Metric
 from pasto.objective import Objective, Ratio, maximize, minimize
-from pasto.service.study_file.amounts import GuardrailLevel, plain, read_level, read_loss
+from pasto.service.study_file.amounts import GuardrailLevel, plain, read_loss
 from pasto.service.study_file.guardrail_bounds import find_useless_bound
-from pasto.service.study_file.schema import inside, old_names
+from pasto.service.study_file.schema import FIELDS, MAX_GUARDRAILS
 from pasto.service.study_file.spec import GuardrailSpec
 from pasto.validation import ProblemList, nearest_name, show_value, within
-
-MOST = 64
-"""Guardrails in one study."""
 
 
 def read_goals(
     problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric], *, stored: bool = False
 ) -> tuple[Objective, tuple[GuardrailSpec, ...]] | None:
-    """The objective and its guardrails, or None and what is wrong with them.
+    """Return the objective and its guardrails, or None and problems.
 
     A bound that the metric cannot cross is refused, except in a study that is stored already: it goes on as it is.
     """
-    objective = _goal(problems, document, metrics)
+    objective = _read_goal(problems, document, metrics)
     given = document.get("guardrails", [])
-    if not isinstance(given, (list, tuple)) or len(given) > MOST:
-        problems.add("guardrails", f"must be a list of at most {MOST} guardrails, got {show_value(given)}")
+    if not isinstance(given, (list, tuple)) or len(given) > MAX_GUARDRAILS:
+        problems.add("guardrails", f"must be a list of at most {MAX_GUARDRAILS} guardrails, got {show_value(given)}")
         return None
     rails = []
     for place, row in enumerate(given):
         path = f"guardrails[{place}]"
-        fields = problems.fields(path, row, inside("guardrails"), old_names("guardrails"))
-        rail = _rail(problems, path, fields, metrics) if isinstance(row, Mapping) else None
+        rail = _read_rail(problems, path, row, metrics)
         if rail is None:
             continue
         if not stored and (wrong := find_useless_bound(rail, metrics[rail.metric])) is not None:
@@ -45,7 +41,7 @@ def read_goals(
             continue
         side = {"at_least" if rail.lower else "at_most": rail.at.written()}
         try:
-            objective = objective.keep(source(metrics[rail.metric]), penalty=rail.penalty, **side)
+            objective = objective.keep(objective_metric(metrics[rail.metric]), penalty=rail.penalty, **side)
         except ObjectiveError as error:
             problems.add(path, f"cannot be used: {error}")
             continue
@@ -55,15 +51,15 @@ def read_goals(
     return objective, tuple(replace(rail, name=name) for rail, name in zip(rails, objective.names, strict=True))
 
 
-def source(metric: Metric) -> str | Ratio:
-    """A metric as objectives name it."""
+def objective_metric(metric: Metric) -> str | Ratio:
+    """Return a metric as objectives name it."""
     if metric.denominator is None:
         return metric.numerator.name
     return Ratio(metric.numerator.name, metric.denominator.name, metric.name)
 
 
 def goal_document(objective: Objective) -> dict[str, Any]:
-    """The goal as a study file writes it."""
+    """Return the goal as a study file writes it."""
     target = objective.target
     aim: Any = target.name if isinstance(target, Ratio) else target  # a file states no utility, so it is weights
     if isinstance(aim, Mapping):
@@ -72,7 +68,7 @@ def goal_document(objective: Objective) -> dict[str, Any]:
 
 
 def rail_document(rail: GuardrailSpec) -> dict[str, Any]:
-    """A guardrail as a study file writes it."""
+    """Return a guardrail as a study file writes it."""
     percent = rail.at.relative
     written: dict[str, Any] = {"metric": rail.metric, "at_least" if rail.lower else "at_most": rail.at.written()}
     if rail.penalty is not None:
@@ -84,7 +80,9 @@ def rail_document(rail: GuardrailSpec) -> dict[str, Any]:
     return written
 
 
-def _goal(problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric]) -> Objective | None:
+def _read_goal(
+    problems: ProblemList, document: Mapping[str, object], metrics: Mapping[str, Metric]
+) -> Objective | None:
     if "goal" not in document:
         problems.add("goal", "is missing; write {maximize: METRIC} or {minimize: METRIC}")
         return None
@@ -92,23 +90,23 @@ def _goal(problems: ProblemList, document: Mapping[str, object], metrics: Mappin
     if isinstance(goal, str):
         problems.add("goal", f"must say maximize or minimize, got {show_value(goal)}; write {{maximize: {goal[:60]}}}")
         return None
-    fields = problems.fields("goal", goal, inside("goal"))
+    fields = FIELDS.read(problems, "goal", goal)
     if not fields and document["goal"]:
-        return None  # misspelt, as has been told
+        return None  # misspelt, which is noted
     if len(fields) != 1:
         problems.add("goal", f"needs either maximize or minimize, one of them only, got {show_value(document['goal'])}")
         return None
     (verb, given), build = next(iter(fields.items())), maximize if "maximize" in fields else minimize
     path = within("goal", verb)
     if not isinstance(given, Mapping):
-        metric = _metric(problems, path, given, metrics)
-        return None if metric is None else build(source(metric))
+        metric = _find_metric(problems, path, given, metrics)
+        return None if metric is None else build(objective_metric(metric))
     if not given:
         problems.add(path, "names no metric; write one, or weights such as {watch_time: 1, comments: 0.3}")
     weights: dict[str, float] = {}
     for name, weight in given.items():
         spot = within(path, name if isinstance(name, str) else show_value(name))
-        metric = _metric(problems, spot, name, metrics)
+        metric = _find_metric(problems, spot, name, metrics)
         number = problems.number(spot, weight)
         if number == 0:
             problems.add(spot, "has the weight 0, which does nothing; leave it out")
@@ -119,41 +117,30 @@ def _goal(problems: ProblemList, document: Mapping[str, object], metrics: Mappin
     return build(weights) if weights and len(weights) == len(given) else None
 
 
-def _rail(
-    problems: ProblemList, path: str, fields: Mapping[str, object], metrics: Mapping[str, Metric]
-) -> GuardrailSpec | None:
+def _read_rail(problems: ProblemList, path: str, given: object, metrics: Mapping[str, Metric]) -> GuardrailSpec | None:
+    fields = FIELDS.read(problems, "guardrails", given, path)
+    if not isinstance(given, Mapping):
+        return None
     if "metric" not in fields:
         problems.add(within(path, "metric"), "is missing; name the metric, as in {metric: like_rate, at_least: -2%}")
         return None
-    metric = _metric(problems, within(path, "metric"), fields["metric"], metrics)
-    sides = [side for side in ("at_least", "at_most") if side in fields]
+    metric = _find_metric(problems, within(path, "metric"), fields["metric"], metrics)
+    sides = [side for side in ("at_least", "at_most") if side in given]
     if len(sides) != 1:
         problems.add(path, "needs either at_least or at_most, one of them only")
         return None
-    lower = sides[0] == "at_least"
-    at = read_level(problems, within(path, sides[0]), fields[sides[0]])
-    penalty = None
-    if "penalty" in fields:
-        penalty = problems.number(within(path, "penalty"), fields["penalty"])
-        if penalty is not None and not penalty > 0:
-            problems.add(
-                within(path, "penalty"), f"must be above 0, got {penalty:g}; without one the guardrail is hard"
-            )
-            return None
-    if at is None or metric is None:
+    at: GuardrailLevel | None = fields.get(sides[0])
+    if at is None or metric is None or any(within(path, name) in problems.found for name in ("penalty", "stop_at")):
         return None
+    lower, penalty = sides[0] == "at_least", fields.get("penalty")
     losses = {
         name: read_loss(problems, within(path, name), fields[name], relative=at.relative) if name in fields else None
         for name in ("loss_budget", "tolerance")
     }
     tolerance = losses["tolerance"]
     if tolerance is None:
-        tolerance = 0.0 if penalty is None else _allowance(at)
-    stop_at: GuardrailLevel | None = at.moved(-tolerance if lower else tolerance)
-    if "stop_at" in fields:
-        stop_at = read_level(problems, within(path, "stop_at"), fields["stop_at"])
-    if stop_at is None:
-        return None
+        tolerance = 0.0 if penalty is None else _default_tolerance(at)
+    stop_at: GuardrailLevel = fields.get("stop_at", at.moved(-tolerance if lower else tolerance))
     is_before = stop_at.number > at.number if lower else stop_at.number < at.number
     if stop_at.relative == at.relative and is_before:
         side, word = ("above", "below") if lower else ("below", "above")
@@ -166,14 +153,14 @@ def _rail(
     return GuardrailSpec("", metric.name, at, lower, penalty, losses["loss_budget"], stop_at, tolerance)
 
 
-def _allowance(at: GuardrailLevel) -> float:
-    """How far a soft guardrail may settle beyond its target: as much again in percent, a tenth in own units."""
+def _default_tolerance(at: GuardrailLevel) -> float:
+    """Return the tolerance of a soft guardrail: as much again in percent, a tenth in the metric's own units."""
     return max(abs(at.number), 1.0) if at.relative else 0.1 * abs(at.number)
 
 
-def _metric(problems: ProblemList, path: str, given: object, metrics: Mapping[str, Metric]) -> Metric | None:
+def _find_metric(problems: ProblemList, path: str, given: object, metrics: Mapping[str, Metric]) -> Metric | None:
     if isinstance(given, str) and given in metrics:
         return metrics[given]
-    if metrics:  # with no usable metric at all, that is what is told
+    if metrics:  # without any usable metric, that alone is the problem
         problems.add(path, f"names no metric: {show_value(given)}; {nearest_name(given, metrics)}")
     return None

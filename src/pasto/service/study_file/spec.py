@@ -14,7 +14,8 @@ from pasto.service.study_file.amounts import GuardrailLevel
 from pasto.service.study_file.sources import TeamSource
 from pasto.space import Candidates, Space
 from pasto.study import Study
-from pasto.study.study import KEPT, KEPT_MOST, KEPT_SHARES, MOST_POINTS
+from pasto.study.candidate_growth import MAX_GROWN_CANDIDATES
+from pasto.study.policy_history import count_remembered_policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class StudySpec:
     >>> spec = read_spec(EXAMPLE, "yaml")
     >>> spec.name, len(spec.candidates), spec.objective.metrics
     ('feed', 9, ('watch_time', 'like_rate.numerator', 'like_rate.denominator'))
-    >>> spec.study(seed=7).control
+    >>> spec.study(seed=7).control_share
     0.1
     """
 
@@ -130,8 +131,8 @@ class StudySpec:
     @property
     def kept(self) -> int:
         """Policies that a study of this kind keeps for rounds that are learned late; a continuous space grows."""
-        count = len(self.candidates) if isinstance(self.candidates, Candidates) else MOST_POINTS
-        return max(KEPT, min(KEPT_MOST, KEPT_SHARES // count))
+        count = len(self.candidates) if isinstance(self.candidates, Candidates) else MAX_GROWN_CANDIDATES
+        return count_remembered_policies(count)
 
     @property
     def room(self) -> int:
@@ -150,9 +151,10 @@ class StudySpec:
             learner=self.learner,
             seed=seed,
             baseline=self.baseline,
-            control=self.traffic.control,
-            budget={rail.name: rail.loss_budget for rail in self.guardrails if rail.loss_budget is not None} or None,
+            control_share=self.traffic.control,
+            loss_budget={rail.name: rail.loss_budget for rail in self.guardrails if rail.loss_budget is not None}
+            or None,
             confidence=self.confidence,
-            cap=self.traffic.max_share,
-            entry=self.traffic.new_candidate_share,
+            max_share=self.traffic.max_share,
+            new_candidate_share=self.traffic.new_candidate_share,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pasto.service.study_file.schema import old_names
+from pasto.optimize.learners import current_name
+from pasto.service.study_file.schema import FIELDS
 
 Document = Mapping[str, Any]
 
@@ -22,7 +23,7 @@ def upgrade_document(document: Document) -> dict[str, Any]:
 
 def _rename(section: str, fields: Document) -> dict[str, Any]:
     """Return a section with the new names of its fields, in the same order."""
-    new_names = old_names(section)
+    new_names = FIELDS.old_names(section)
     return {new_names.get(name, name): value for name, value in fields.items()}
 
 
@@ -43,10 +44,17 @@ def _rename_ranges(ranges: Document) -> dict[str, Any]:
     }
 
 
+def _rename_learner(learner: Any) -> Any:
+    if isinstance(learner, Mapping):
+        return {**learner, "name": current_name(learner["name"])}
+    return current_name(learner)
+
+
 _UPGRADES: dict[str, Callable[[Any], Any]] = {
     "metrics": _rename_metrics,
     "ranges": _rename_ranges,
     "guardrails": lambda guardrails: [_rename("guardrails", guardrail) for guardrail in guardrails],
     "traffic": lambda traffic: _rename("traffic", traffic),
+    "learner": _rename_learner,
     "rounds": lambda rounds: _rename("rounds", rounds),
 }

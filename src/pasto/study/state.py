@@ -1,0 +1,161 @@
+"""Saved study: the JSON document of everything that a study knows, and the older form that is still read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pasto.errors import StateError
+from pasto.objective import Objective, objective_document, read_objective_document
+from pasto.optimize.exploration_limits import ExplorationLimits
+from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, current_name
+from pasto.space import Candidates, Space
+from pasto.study.pending_rounds import PendingRounds
+from pasto.study.policy_history import PolicyHistory
+
+FORMAT = 3
+"""The number of the document's form. Raise it whenever the document changes, the learners' part of it included."""
+
+OLDEST_FORMAT = 2
+"""Documents of this form and later ones are read. Form 2 has the same content under other names."""
+
+LIMIT_NAMES_2 = {"max_share": "cap", "new_candidate_share": "entry", "loss_budget": "budget"}
+"""Names of the exploration limits, and their names in form 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedStudy:
+    """Everything that a study knows, as typed values; the learner's own part stays JSON until the learner reads it."""
+
+    candidates: Candidates
+    space: Space | None
+    objective: dict[str, Any]
+    """The document of the objective, which does not hold a custom utility."""
+    learner: Learner[Any]
+    seed: int
+    baseline: int | None
+    control_share: float
+    limits: ExplorationLimits
+    retired: frozenset[int]
+    learned_rounds: int
+    learned: dict[str, Any]
+    """The learner's state, as `Learner.save` writes it."""
+    policies: PolicyHistory
+    rounds: PendingRounds
+    correctable: dict[str, Any] | None
+    """The rounds that are not final, as `CorrectableRounds.to_saved` writes them."""
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plain JSON value; equal studies give equal documents, in the same order of keys."""
+        return {
+            "format": FORMAT,
+            "candidates": self.candidates.to_saved(),
+            "space": None if self.space is None else self.space.to_saved(),
+            "objective": self.objective,
+            "learner": {"name": self.learner.name, "settings": self.learner.settings()},
+            "seed": self.seed,
+            "baseline": self.baseline,
+            "control_share": self.control_share,
+            "limits": asdict(self.limits),
+            "retired": sorted(self.retired),
+            "learned_rounds": self.learned_rounds,
+            "version": self.policies.current.version,
+            "asked": self.rounds.asked,
+            "learned": self.learned,
+            "policies": self.policies.to_saved(),
+            "rounds": self.rounds.to_saved(),
+            **({} if self.correctable is None else {"correctable": self.correctable}),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> SavedStudy:
+        """Read a document of this form or of an older one; raise StateError if it cannot be read."""
+        document = _upgrade(document)
+        try:
+            name = document["learner"]["name"]
+            if name not in LEARNERS:
+                raise StateError(f"the saved learner {name!r} does not exist here; there are {', '.join(LEARNERS)}")
+            return cls(
+                candidates=Candidates.from_saved(document["candidates"]),
+                space=None if document["space"] is None else Space.from_saved(document["space"]),
+                objective=document["objective"],
+                learner=LEARNERS[name].from_settings(document["learner"]["settings"]),
+                seed=document["seed"],
+                baseline=document["baseline"],
+                control_share=document["control_share"],
+                limits=ExplorationLimits(**document["limits"]),
+                retired=frozenset(document["retired"]),
+                learned_rounds=document["learned_rounds"],
+                learned=document["learned"],
+                policies=PolicyHistory.from_saved(document["policies"], document["version"]),
+                rounds=PendingRounds.from_saved(document["rounds"], document["asked"]),
+                correctable=document.get("correctable"),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise StateError(f"the saved state cannot be read: {error!r}") from error
+
+    def read_objective(self, given: Objective | None) -> Objective:
+        """Return the objective of the document; a custom utility is not in it and has to be given."""
+        objective = read_objective_document(self.objective) if given is None else given
+        if objective_document(objective) != self.objective:
+            raise StateError(f"the objective passed in ({objective}) is not the one this state was saved with")
+        return objective
+
+
+def write_format_2(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document as form 2 wrote it, so that a checksum from then can be compared.
+
+    >>> import pasto
+    >>> study = pasto.Study([{"w": 0}, {"w": 1}], pasto.maximize("x"), seed=7, max_share=0.6)
+    >>> write_format_2(study.state())["limits"]
+    {'confidence': 0.95, 'cap': 0.6, 'entry': None, 'budget': {}}
+    """
+    former = {current: old for old, current in FORMER_NAMES.items()}
+    learner = document["learner"]
+    return {
+        {"control_share": "control"}.get(key, key): value
+        for key, value in {
+            **document,
+            "format": 2,
+            "learner": {**learner, "name": former.get(learner["name"], learner["name"])},
+            "limits": {LIMIT_NAMES_2.get(name, name): limit for name, limit in document["limits"].items()},
+        }.items()
+    }
+
+
+def _upgrade(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the document in the form of today."""
+    if _check_format(document) == FORMAT:
+        return document
+    new_names = {old: new for new, old in LIMIT_NAMES_2.items()}
+    try:
+        learner = document["learner"]
+        return {
+            **document,
+            "format": FORMAT,
+            "control_share": document["control"],
+            "learner": {**learner, "name": current_name(learner["name"])},
+            "limits": {new_names.get(name, name): limit for name, limit in document["limits"].items()},
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"the saved state cannot be read: {error!r}") from error
+
+
+def _check_format(document: object) -> int:
+    """Return the form of a document; raise StateError if this version cannot read it."""
+    number = document.get("format") if isinstance(document, Mapping) else None
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise StateError(f"a study's state is what state() returned, with a format of {FORMAT}, got {document!r:.80}")
+    if number > FORMAT:
+        raise StateError(
+            f"the state has format {number}, from a newer version of PASTO; this one reads {OLDEST_FORMAT} to "
+            f"{FORMAT}. Upgrade PASTO."
+        )
+    if number < OLDEST_FORMAT:
+        raise StateError(
+            f"the state has format {number}, from an older version of PASTO; this one reads {OLDEST_FORMAT} to "
+            f"{FORMAT}, because learners store other sums now. Finish the study with the version that saved it, or "
+            "create it again, in a store under another name, and let it learn from new measurements."
+        )
+    return number
