@@ -139,11 +139,11 @@ def test_a_batch_that_is_not_taken_counts_no_rejection(learning: Service, monkey
         return future
 
     for broken in (busy, failed):
-        monkeypatch.setattr(learning.store, "append", broken)
+        monkeypatch.setattr(learning.store, "append_events", broken)
         with pytest.raises(StoreError):
             send(learning, batch)
         assert len(send(learning, batch[:3])["rejected"]) == 3, "a rejection needs no store"
-    monkeypatch.setattr(learning.store, "append", append)
+    monkeypatch.setattr(learning.store, "append_events", append)
     assert send(learning, batch)["accepted"] == 1
     assert learning.show("feed")["rejected"]["events"] == 3
 

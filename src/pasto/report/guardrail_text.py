@@ -173,6 +173,7 @@ def contradiction_text(contradiction: ContradictionReport) -> str:
 def verdict_text(verdict: ConfirmationVerdict) -> tuple[str, ...]:
     """Return the result of a confirmation, a sentence each: the goal, the guardrails that hold, and the others.
 
+    >>> from pasto.report.records import GoalVerdict
     >>> goal = GoalVerdict("watch_time", True, MeasuredInterval(0.3, -0.131, 0.87), "unclear")
     >>> likes = ConfirmedGuardrail("like_rate", "at_least", "-2%", "hard", True, None, "unmeasured", "-5%", False)
     >>> for sentence in verdict_text(ConfirmationVerdict("inconclusive", True, goal, (likes,))):

@@ -126,6 +126,7 @@ def document() -> dict[str, Any]:
     """
     records = list(dict.fromkeys(kind for route in ROUTES for kind in _records(route)))
     shapes, components = msgspec.json.schema_components([*records, ErrorBody, FlagError], ref_template=REFERENCE)
+    components = msgspec.json.decode(msgspec.json.encode(components))  # defaults of records become JSON
     found = dict(zip([*records, ErrorBody, FlagError], shapes, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
