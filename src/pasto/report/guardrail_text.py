@@ -143,9 +143,9 @@ def _price_step(guardrail: Guardrail, objective: Objective) -> tuple[str, float]
 
 
 def _goal_text(objective: Objective) -> str:
-    if len(objective.shown) != 1:
+    if len(objective.goal_metrics) != 1:
         return "of the goal"
-    (goal,) = objective.shown
+    (goal,) = objective.goal_metrics
     name = goal if isinstance(goal, str) else goal.name
     return f"of {name}" if objective.relative else name
 

@@ -401,7 +401,7 @@ class Service:
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
-    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all that is kept of a unit, archive included; the audit log says how much, not of whom."""
         self._row(name)
         check_reason(who, reason)

@@ -33,7 +33,7 @@ from pasto.service.round_history import InterimLook
 from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 TARGET_BY_ARM = {"blend": BLEND_TARGET, "single": SINGLE_TARGET}
 
@@ -67,7 +67,7 @@ def report_confirmation(
         record = record_rounds([look.measured])
         lifts = estimate_lifts(
             record,
-            quantities(spec),
+            build_quantities(spec),
             [LiftTarget(TARGET_BY_ARM[arm], arm=arm) for arm in arms],
             confidence=spec.confidence,
             sequential=not reached,
@@ -169,7 +169,7 @@ def _judge_goal(spec: StudySpec, measured: Mapping[str, LiftRecord]) -> GoalVerd
     As in the objective, parts count in percent of the control if any guardrail does, and in their own units otherwise.
     """
     objective = spec.objective
-    weights = objective.target if isinstance(objective.target, Mapping) else dict.fromkeys(objective.shown, 1.0)
+    weights = objective.target if isinstance(objective.target, Mapping) else dict.fromkeys(objective.goal_metrics, 1.0)
     parts = dict(zip(aimed_quantities(spec), weights.values(), strict=False))  # the goal's metrics come first
     relative = objective.relative
     name = next(iter(parts)) if len(parts) == 1 else "the goal"

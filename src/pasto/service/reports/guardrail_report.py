@@ -23,7 +23,7 @@ from pasto.service.reports.lift_report import BLEND_TARGET
 from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.quantities import floor_basis
+from pasto.service.study_file.quantities import find_stop_basis
 from pasto.service.study_state import ArmVerdict
 
 SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
@@ -58,7 +58,7 @@ def _report_guardrail(
         penalty=guardrail.penalty,
         budget=guardrail.loss_budget,
         floor=guardrail.stop_at.written(),
-        judged="days" if floor_basis(spec, guardrail) == "days" else "control",
+        judged="days" if find_stop_basis(spec, guardrail) == "days" else "control",
         allowed=None if worst is None else worst.allowed,
         holds=None if certificate is None else certificate.holds.get(guardrail.name),
         price=None if answer is None else answer.prices.get(guardrail.name),

@@ -32,7 +32,7 @@ from pasto.report.records import (
 from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 BLEND_TARGET = "the blend"
 SINGLE_TARGET = "the best single candidate"
@@ -62,7 +62,7 @@ def report_learned_lifts(
         return LearningReport(NOTHING_MEASURED, spec.confidence)
     record = record_rounds(measured)
     targets = _list_targets(record, names, answer)
-    metrics = quantities(spec)
+    metrics = build_quantities(spec)
     lifts = estimate_lifts(
         record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec), ranges=ranges(spec)
     )
@@ -106,7 +106,7 @@ def covariates(spec: StudySpec) -> dict[str, Quantity]:
     >>> covariates(read_spec(EXAMPLE.replace("cap: 7200}", "cap: 7200, covariate: 7d}"), "yaml"))
     {'watch_time': Quantity(numerator=3, denominator=None)}
     """
-    places = {column: place for place, column in enumerate(spec.measured)}
+    places = {column: place for place, column in enumerate(spec.measured_columns)}
     return {
         name: Quantity(*(places[column] for column in metric.covariate.columns))
         for name, metric in spec.metrics.items()
@@ -135,7 +135,7 @@ def aimed_quantities(spec: StudySpec) -> list[str]:
     >>> aimed_quantities(read_spec(EXAMPLE, "yaml"))
     ['watch_time', 'like_rate']
     """
-    goals = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    goals = [source if isinstance(source, str) else source.name for source in spec.objective.goal_metrics]
     by_column = {metric.numerator.name: name for name, metric in spec.metrics.items() if metric.denominator is None}
     goal_metrics = [by_column.get(goal, goal) for goal in goals]
     return list(dict.fromkeys([*goal_metrics, *(guardrail.metric for guardrail in spec.guardrails)]))
@@ -225,7 +225,7 @@ def _list_targets(record: RoundRecord, names: Sequence[str], answer: BlendRecord
 
 
 def _lift_history(record: RoundRecord, spec: StudySpec, metric: str, target: LiftTarget) -> LiftHistoryRecord:
-    history = estimate_history(record, quantities(spec)[metric], target, confidence=spec.confidence)
+    history = estimate_history(record, build_quantities(spec)[metric], target, confidence=spec.confidence)
     return LiftHistoryRecord(
         target=target.name,
         metric=metric,
@@ -248,12 +248,16 @@ def _find_winner(
 ) -> WinnerReport | None:
     """Find the candidates that beat the control in the goal, all claims together; None if the goal is a sum."""
     goals = [metric for metric in aimed_quantities(spec)[:1] if metric in spec.metrics]
-    if not goals or len(spec.objective.shown) != 1 or len(record.cell_indices("learner")) > MAX_CLAIMED_CANDIDATES:
+    if (
+        not goals
+        or len(spec.objective.goal_metrics) != 1
+        or len(record.cell_indices("learner")) > MAX_CLAIMED_CANDIDATES
+    ):
         return None
     try:
         winners = find_winners(
             record,
-            quantities(spec)[goals[0]],
+            build_quantities(spec)[goals[0]],
             confidence=spec.confidence,
             at_most=spec.objective.sign < 0,
             leave_out=baseline,
@@ -289,7 +293,7 @@ def measure_spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> Mapping
     mean = weight @ record.cells.mean[:, place]
     covariance = np.einsum("t,tij->ij", weight, unit_covariances(record.cells)[:, place])
     spreads = {}
-    for name, quantity in quantities(spec).items():
+    for name, quantity in build_quantities(spec).items():
         form, level = np.zeros(len(mean)), float(mean[quantity.numerator])
         form[quantity.numerator] = 1.0
         if quantity.denominator is not None:

@@ -83,10 +83,10 @@ def report_tradeoff(posterior: PosteriorMeans, answer: BlendRecord | None) -> Tr
     None if the goal is a sum, if there is no guardrail, or if a ratio has no value.
     """
     objective = posterior.objective
-    if not objective.guardrails or len(objective.shown) != 1:
+    if not objective.guardrails or len(objective.goal_metrics) != 1:
         return None
-    goal, guarded = _metric_name(objective.shown[0]), objective.guardrails[0].label
-    x, y = _metric_row(posterior, objective.shown[0]), _metric_row(posterior, objective.guardrails[0].metric)
+    goal, guarded = _metric_name(objective.goal_metrics[0]), objective.guardrails[0].label
+    x, y = _metric_row(posterior, objective.goal_metrics[0]), _metric_row(posterior, objective.guardrails[0].metric)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
     blends = [blend for _, blend in trace_curve(posterior, objective, 0)]
@@ -113,7 +113,10 @@ def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], acros
     blend = _solve_blend(posterior, objective)
     current = _summarize_shares(posterior, posterior.current)
     chart: dict[str, Any] = {
-        "goal": {"name": ", ".join(map(_metric_name, objective.shown)), "unit": "%" if _is_percent(posterior) else ""},
+        "goal": {
+            "name": ", ".join(map(_metric_name, objective.goal_metrics)),
+            "unit": "%" if _is_percent(posterior) else "",
+        },
         "rails": [_slider(posterior, objective, place, levels) for place, levels in enumerate(guardrail_levels)],
         "blend": None if blend is None else {**blend_document(blend), **_chart_point(posterior, blend)},
         "current": None if current is None else _chart_point(posterior, current),
@@ -162,7 +165,7 @@ def _goal_rows(posterior: PosteriorMeans) -> list[tuple[float, FloatArray]]:
     target = posterior.objective.target
     if isinstance(target, Mapping):
         return [(weight, _metric_row(posterior, name)) for name, weight in target.items()]
-    return [(1.0, _metric_row(posterior, source)) for source in posterior.objective.shown]
+    return [(1.0, _metric_row(posterior, source)) for source in posterior.objective.goal_metrics]
 
 
 def _metric_row(posterior: PosteriorMeans, source: str | Ratio) -> FloatArray:
@@ -248,5 +251,7 @@ def _chart_point(posterior: PosteriorMeans, blend: Blend) -> dict[str, Any]:
     x = [(blend.lifts if rail.relative else blend.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
     levels = blend.lifts if _is_percent(posterior) else blend.metrics
     target = objective.target
-    weights = target if isinstance(target, Mapping) else {_metric_name(source): 1.0 for source in objective.shown}
+    weights = (
+        target if isinstance(target, Mapping) else {_metric_name(source): 1.0 for source in objective.goal_metrics}
+    )
     return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
