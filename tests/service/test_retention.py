@@ -125,10 +125,10 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
         if point == "written":
             patch.setattr(Path, "replace", die)
         elif point == "renamed":
-            patch.setattr(learning.store, "archived", die)
+            patch.setattr(learning.store, "delete_archived_events", die)
         else:
             real, calls = learning.store.delete_archived_events, iter(range(9))
-            patch.setattr(learning.store, "archived", lambda *a: real(*a) if next(calls) < 1 else die())
+            patch.setattr(learning.store, "delete_archived_events", lambda *a: real(*a) if next(calls) < 1 else die())
         with pytest.raises(Death):
             keeping.archive("feed")
     assert keeping.replay("feed") == SAME
@@ -201,7 +201,7 @@ def test_replay_still_finds_what_no_deletion_explains(
     learning: Service, sent: list[dict[str, Any]], keeping: Retention
 ) -> None:
     keeping.forget("feed", "user 9", who="ann")
-    learning.store._writing(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
+    learning.store._write(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
     again = keeping.replay("feed")
     assert (again["identical"], again["first_difference"]["what"]) == (False, "measurement")
 

@@ -28,7 +28,7 @@ from pasto.service.reports.builder import ReportBuilder
 from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
-from pasto.service.retention import Retention, trim_rows
+from pasto.service.retention import Retention, delete_old_exposures
 from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
 from pasto.service.rounds.held_rounds import resolve
@@ -397,7 +397,7 @@ class Service:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
         row = self._row(name)
         done = self.keeping.archive(name)
-        trim_rows(self.store, row)
+        delete_old_exposures(self.store, row)
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
