@@ -113,7 +113,9 @@ class RoundRemeasurer:
         """A round and its covariates from store and archive together; None where some of that is in neither."""
         if self._archive is None or (one.round not in self._archived and self._missing(one, until)):
             return None
-        return self._archive.measure_with_past(self._store, self._row, one.round, one.after, until, spec.measured, past)
+        return self._archive.measure_with_past(
+            self._store, self._row, one.round, one.after, until, spec.measured_columns, past
+        )
 
     def _count(self, query: str, bound: tuple[int, ...]) -> int:
         with self._store.read_transaction() as connection:

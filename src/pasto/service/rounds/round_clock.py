@@ -64,7 +64,7 @@ def is_look_due(standing: StudySnapshot, now: float) -> bool:
         return True
     if row.state == "deployed" and not standing.spec.guardrails:
         return False
-    return now - row.opened_at >= max(standing.spec.rounds.pace, (now - policy.valid_from) / LATER)
+    return now - row.opened_at >= max(standing.spec.rounds.interval_seconds, (now - policy.valid_from) / LATER)
 
 
 RECOUNT = 30.0
@@ -77,7 +77,7 @@ def too_many_maturing_rounds(spec: StudySpec, row: StudyRow, now: float) -> bool
     One more would push out the policy of the oldest, and with it all that was measured under it.
     """
     waiting = [one for one in StudyState.from_text(row.details).waiting if one.missing is None or one.is_held]
-    if len(waiting) < spec.room:
+    if len(waiting) < spec.max_maturing_rounds:
         return False
     return all(one.is_held or one.closed_at + spec.rounds.maturity > now for one in waiting)
 
