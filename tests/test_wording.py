@@ -24,7 +24,6 @@ NOT_YET = (
     "src/pasto/metrics/",
     "src/pasto/report/",
     "src/pasto/sdk.py",
-    "src/pasto/space/",
     "src/pasto/service/__init__.py",
     "src/pasto/service/api.py",
     "src/pasto/service/api_keys.py",
@@ -58,7 +57,6 @@ NOT_YET = (
     "src/pasto/service/team_sources.py",
     "src/pasto/service/webhook.py",
     "clients/python/",
-    "docs/reference/settings.md",
     "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
