@@ -24,7 +24,6 @@ NOT_YET = (
     "src/pasto/metrics/",
     "src/pasto/report/",
     "src/pasto/sdk.py",
-    "src/pasto/space/",
     "src/pasto/service/__init__.py",
     "src/pasto/service/api.py",
     "src/pasto/service/api_keys.py",

@@ -13,6 +13,7 @@ from typing import Any
 
 from pasto.control_characters import escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
+from pasto.report.records import ConfirmationVerdict, Report, SourceProblem, WhatIfAnswer, write_report
 from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason
@@ -23,8 +24,8 @@ from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draf
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.publisher import HOLDS
 from pasto.service.rejections import rejected_events
-from pasto.service.reports.builder import LiftReports, ReportBuilder
-from pasto.service.reports.confirmation_report import judge_confirmation
+from pasto.service.reports.builder import ReportBuilder
+from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, delete_old_exposures
@@ -93,8 +94,7 @@ class Service:
         self._ages = StudyClock(clock, monotonic)
         self._due = RoundDueCheck(store, self._ages, monotonic)
         self._intake = IngestPipeline(store, self.board)
-        self._reporter = ReportBuilder(store)
-        self._trust = LiftReports(store)
+        self._reports = ReportBuilder(store)
         self._source_health = SourceHealth(store, clock)
         self._looked: set[str] = set()
         """Studies whose report was asked for since their last close: the next one is then made before it is."""
@@ -230,12 +230,13 @@ class Service:
             turned = self._turn(row, terms)
             detail = {"from": row.state, "to": turned.after.state, **summarize_transition(turned), **options}
             if action == "deploy" and turned.trip is None:
-                verdict = detail["confirmation"] = self._verdict(row, turned)
+                verdict = self._verdict(row, turned)
+                detail["confirmation"] = write_report(verdict)
                 if not bold:
                     check_confirmed(name, _count_units(turned), verdict)
             if self._commit(row, turned, who, action, reason, detail):
-                verdict = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
-                return {**self.show(name), **verdict}
+                confirmation = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
+                return {**self.show(name), **confirmation}
         raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
 
     # Rounds
@@ -300,7 +301,7 @@ class Service:
                 self._looked.discard(name)
                 self._report(name)
             elif standing.row.round % KEPT_UP == 0:
-                self._reporter.keep_up(standing.row.number)
+                self._reports.update_counts(standing.row.number)
         return int(done["closed"])
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
@@ -326,11 +327,11 @@ class Service:
         standing = self.board.reread(name)
         return replay_study(self.store, standing.spec, standing.row, self._archive)
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The answer so far with its certificate and prices, the policies that led there, and the books."""
-        found = self._report(name)
+    def report(self, name: str) -> Report:
+        """Report on a study: its blend with certificate and prices, its lifts, and the quality of its data."""
+        report = self._report(name)
         self._looked.add(name)
-        return found
+        return report
 
     def what_if(
         self,
@@ -341,10 +342,10 @@ class Service:
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Another question, answered from what was learned: the study's objective with these parts replaced."""
+    ) -> WhatIfAnswer:
+        """Answer another question from what was learned: the study's objective with these parts replaced."""
         question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
-        return self._trust.what_if(self.board.reread(name), question)
+        return self._reports.answer_what_if(self.board.reread(name), question)
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
         """How each of a study's guardrails stands: 0 holds, 1 at a warning, 2 when it stopped the study."""
@@ -439,15 +440,14 @@ class Service:
         """Write what is waiting, and let go of the store."""
         self.store.close()
 
-    def _report(self, name: str) -> dict[str, Any]:
-        standing = self.board.reread(name)
-        known = self._reporter.report(standing)
-        return {
-            **known,
-            **self._trust.told(standing, known),
-            "age": max(0.0, self._ages.now(standing.row) - standing.row.opened_at),
-            "source_problem": self.source_problem(name),
-        }
+    def _report(self, name: str) -> Report:
+        snapshot = self.board.reread(name)
+        problem = self.source_problem(name)
+        return self._reports.build(
+            snapshot,
+            age=max(0.0, self._ages.now(snapshot.row) - snapshot.row.opened_at),
+            source_problem=None if problem is None else SourceProblem(**problem),
+        )
 
     def _key_ring(self) -> ApiKeys:
         if self._keys is None:
@@ -486,11 +486,10 @@ class Service:
             self._source_health.record_success(row)
         return turned
 
-    def _verdict(self, row: StudyRow, turned: StudyTransition) -> dict[str, Any]:
-        spec = self.board.spec(row)
+    def _verdict(self, row: StudyRow, turned: StudyTransition) -> ConfirmationVerdict:
         if row.state != "confirming" or turned.look is None:
-            return judge_confirmation(spec, None)
-        return self._trust.verdict(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
+            return judge_missing_confirmation(self.board.spec(row))
+        return self._reports.judge_confirmation(self.board.reread(row.name), *turned.look, now=self._ages.now(row))
 
     def _commit(
         self, row: StudyRow, turned: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
