@@ -242,7 +242,7 @@ def test_a_study_stands_still_before_a_held_round_is_forgotten(
     begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = begin()
-    monkeypatch.setattr("pasto.service.study_file.StudySpec.room", 2)
+    monkeypatch.setattr("pasto.service.study_file.StudySpec.max_maturing_rounds", 2)
     for _ in range(2):
         send(service, ("exposure",))
         close(service)

@@ -29,7 +29,7 @@ from pasto.service.reports.guardrail_report import (
 from pasto.service.reports.lift_report import report_learned_lifts, spreads
 from pasto.service.reports.what_if import WhatIfQuestion, answer_what_if
 from pasto.service.round_history import InterimLook, RoundHistory, shares
-from pasto.service.rounds.held_rounds import held_rounds
+from pasto.service.rounds.data_check import describe_held_rounds
 from pasto.service.rounds.sender_check import describe_departures, read_record
 from pasto.service.serializers import close_summary
 from pasto.service.study_file import StudySpec
@@ -189,7 +189,7 @@ class ReportBuilder:
     def _accounting(self, standing: StudySnapshot, names: Sequence[str]) -> dict[str, Any]:
         row, spec = standing.row, standing.spec
         record = standing.compute_once("senders", lambda: read_record(self._store, row.number, row.round - 1))
-        shown = self._ledger(row.number).shown(names, [column.name for column in spec.columns], record)
+        shown = self._ledger(row.number).summarize(names, [column.name for column in spec.columns], record)
         return {**shown, "departures": [] if record is None else describe_departures(spec, record, names)}
 
     def keep_up(self, study: int) -> None:
@@ -209,7 +209,7 @@ class ReportBuilder:
             "problem": None,
             "frozen": None if details.frozen is None else with_joint_bound(details.frozen.answer, hard),
             "waiting": [one.round for one in details.waiting],
-            "held": held_rounds(details),
+            "held": describe_held_rounds(details),
             "policy": [],
             "history": [],
         }

@@ -233,7 +233,7 @@ def _check_study(spec: StudySpec) -> None:
     except PastoError as error:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
-    every, capacity = spec.rounds.every, spec.kept
+    every, capacity = spec.rounds.every, spec.remembered_policies
     count = len(study.candidates) if study.space is None else MAX_GROWN_CANDIDATES
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > capacity:
         raise StudyFileError(

@@ -129,19 +129,19 @@ class StudySpec:
         return (*self.columns, *self.covariates)
 
     @property
-    def kept(self) -> int:
+    def remembered_policies(self) -> int:
         """Policies that a study of this kind keeps for rounds that are learned late; a continuous space grows."""
         count = len(self.candidates) if isinstance(self.candidates, Candidates) else MAX_GROWN_CANDIDATES
         return count_remembered_policies(count)
 
     @property
-    def room(self) -> int:
+    def max_maturing_rounds(self) -> int:
         """Rounds that may wait for late events while another is open, so that none is forgotten before it is learned.
 
         Rounds that end by exposures ripen in fits and starts, and a close that learns from several at once publishes
         a policy for each: those take places too.
         """
-        return self.kept - 1 if self.rounds.every is not None else self.kept // 2 - 1
+        return self.remembered_policies - 1 if self.rounds.every is not None else self.remembered_policies // 2 - 1
 
     def study(self, seed: int) -> Study:
         """A new study of this kind, nothing learned yet."""
