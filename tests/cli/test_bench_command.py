@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from pasto.sim import Progress
-from pasto_research.bench import BENCHMARKS, Benchmark, Report
+from pasto_research.bench import BENCHMARKS, Benchmark, BenchmarkReport
 
 ROWS = ({"case": "small", "problems": 12345, "ours_ms": 0.123456}, {"case": "large", "problems": 1, "ours_ms": 5.0})
 
 
-def _report(progress: Progress | None, quick: bool) -> Report:
-    return Report("Times", ROWS[:1] if quick else ROWS, note="on a whim")
+def _report(progress: Progress | None, quick: bool) -> BenchmarkReport:
+    return BenchmarkReport("Times", ROWS[:1] if quick else ROWS, note="on a whim")
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,7 @@ def test_a_toothless_penalty_is_noted_on_stderr(run: Any, feed: Path) -> None:
         (("--maximize", "name"), "'name'"),
         (("--maximize", "x", "--keep", "y"), "no threshold; write it in quotes"),
         (("--maximize", "x", "--keep", "y>=-2%"), "needs a baseline"),
-        (("--maximize", "x", "--baseline", "other"), "'other' is no candidate; name one of bold, careful"),
+        (("--maximize", "x", "--baseline", "other"), "'other' is not a candidate; name one of bold, careful"),
         (("--maximize", "x", "--name-column", "id"), "no column 'id'"),
     ],
 )

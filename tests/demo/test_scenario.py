@@ -10,14 +10,14 @@ from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import PLANS, DemoPlan, DemoResult, DemoUpdate, run_demo, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.errors import StoreError
-from pasto.sim import Application, Conditions, ads, feed, shop
+from pasto.sim import Conditions, SimulatedApplication, ads, feed, shop
 from tests.demo.in_process_environment import InProcessEnvironment
 
 SMALL = DemoPlan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
 TINY = DemoPlan(rounds=3, users=300, confirming=600, truth=1_000)
 
 
-def played(application: Application, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
+def played(application: SimulatedApplication, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
     with InProcessEnvironment() as environment:
         return run_demo(application, environment, plan=plan, seed=seed, **options)
 

@@ -191,7 +191,7 @@ def test_a_truth_that_does_not_fit_is_refused(truth: Any, objective: Objective, 
 
 @pytest.mark.parametrize("baseline", ["c", 2, -1, True])
 def test_a_baseline_that_is_no_candidate_is_refused(baseline: Any) -> None:
-    with pytest.raises(OptionError, match=re.escape(f"baseline={baseline!r} is no candidate; name one of a, b")):
+    with pytest.raises(OptionError, match=re.escape(f"baseline={baseline!r} is not a candidate; name one of a, b")):
         solve(TWO_ARMS, KEEP_Y, names=["a", "b"], baseline=baseline)
 
 

@@ -126,10 +126,10 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
         if point == "written":
             patch.setattr(Path, "replace", die)
         elif point == "renamed":
-            patch.setattr(learning.store, "archived", die)
+            patch.setattr(learning.store, "delete_archived_events", die)
         else:
             real, calls = learning.store.delete_archived_events, iter(range(9))
-            patch.setattr(learning.store, "archived", lambda *a: real(*a) if next(calls) < 1 else die())
+            patch.setattr(learning.store, "delete_archived_events", lambda *a: real(*a) if next(calls) < 1 else die())
         with pytest.raises(Death):
             keeping.archive("feed")
     assert keeping.replay("feed") == SAME

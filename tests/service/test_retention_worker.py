@@ -190,7 +190,7 @@ def test_two_nodes_on_one_database_take_turns(
         assert [node.errors for node in nodes] == [0, 0]
         assert sum(node.archived for node in nodes) == sum(map(len, sent))
         assert sum(node.trimmed for node in nodes) == 40
-        gone = second.forget("feed", "user 9", who="ann")
+        gone = second.erase_unit("feed", "user 9", who="ann")
         assert gone["events"] == sum(event["unit"] == "user 9" for event in chain(*sent))
         assert first.replay("feed") == {
             "identical": True,

@@ -24,6 +24,7 @@ from pasto.errors import (
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.records import Observation
+from pasto.study.policy_history import count_remembered_policies
 from pasto.study.state import FORMAT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])
@@ -269,7 +270,7 @@ def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pas
     observe(study)
     with pytest.raises(AlreadyAnsweredError, match="observed before"):
         observe(study, version=0)
-    for _ in range(study.remembered_policies + 2):
+    for _ in range(count_remembered_policies(len(CANDIDATES)) + 2):
         study.tell(study.ask(), [1.0, 1.0])
     observe(study, version=study.policy.version - 3)
     with pytest.raises(AlreadyAnsweredError, match="older than"):

@@ -110,7 +110,7 @@ def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart
 def expected(run: Run, rounds: int) -> Any:
     """What a learner knows that is shown every round once, with all that came, under the policies that were served."""
     spec = run.service.board.spec(run.service.board.standing("feed").row)
-    study = spec.study(seed=7)
+    study = spec.build_study(seed=7)
     state = study._learner.start(study._problem)
     until = run.store.read_high_water(run.number)
     for row in run.store.list_policies(run.number):

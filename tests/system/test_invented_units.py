@@ -95,7 +95,7 @@ def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, mes
     assert by_key[0]["round"] <= 3
     assert {message.get("key") for message in messages if message["event"] == "sender"} >= {"thief"}
     assert "sender departs" in render_text(report)
-    gauges = {name: value for name, _, value, study in AlertGauges(service).look() if study == "feed"}
+    gauges = {name: value for name, _, value, study in AlertGauges(service).collect() if study == "feed"}
     assert gauges["pasto_sender_alarm"] == 1.0
 
 

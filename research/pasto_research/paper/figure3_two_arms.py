@@ -12,7 +12,7 @@ from pasto.arrays import FloatArray
 from pasto.optimize.learners import Algorithm1, Learner, Scgd
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.report import figures
-from pasto.sim import LearningTrace, example_a, monte_carlo, spaced
+from pasto.sim import LearningTrace, checkpoint_rounds, example_a, monte_carlo
 from pasto_research.paper.experiment import Claim, Experiment, Outcome, Size, Table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ROUNDING = 0.0005 / sqrt(3.0)
 def run(size: Size) -> Outcome:
     """Run the three learners on example A and compare their means and quartiles round by round."""
     world = example_a()
-    marks = spaced(size.rounds, *REFERENCE)
+    marks = checkpoint_rounds(size.rounds, *REFERENCE)
     traces = {
         name: monte_carlo(
             learner,

@@ -53,7 +53,7 @@ def runs_figure(levels: list[Level]) -> Figure:
         _bars(axes, level.main, gains.mean, gains.deviation, place, colour)
     figures.draw_level(axes, 0.0, "best single candidate", right=False)
     figures.rounds_axis(axes, 0.9, levels[0].main.rounds * 1.1)
-    kept = levels[0].main_gains.kept
+    kept = levels[0].main_gains.runs_with_gap
     figures.label_axes(
         axes,
         title=f"Each run's own r: mean ± deviation over {kept:,} runs with a gap of at least {GAP:g}",

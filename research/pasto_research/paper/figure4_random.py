@@ -256,7 +256,7 @@ def _curves(trace: LearningTrace, gains: RelativeGains) -> dict[str, Any]:
         "ratio error": gains.error,
         "own mean": gains.mean,
         "own deviation": gains.deviation,
-        "own runs": gains.kept,
+        "own runs": gains.runs_with_gap,
         "served ratio": served_gain(trace).ratio,
         "smallest probability": np.median(trace.measures["smallest"], axis=0),
         "estimate error": trace.measures["error"].mean(axis=0),

@@ -9,7 +9,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.optimize.learners import Algorithm1
 from pasto.optimize.learners.mirror_ascent import constant
-from pasto.sim import LearningTrace, RelativeGains, RunRound, monte_carlo, relative_gain, spaced, synthetic_b
+from pasto.sim import LearningTrace, RelativeGains, RunRound, checkpoint_rounds, monte_carlo, relative_gain, synthetic_b
 from pasto_research.paper.experiment import Size
 
 SIGMAS = (0.1, 0.5, 1.0)
@@ -76,7 +76,7 @@ def _play(learner: Algorithm1, sigma: float, runs: int, rounds: int, size: Size,
         rounds=rounds,
         parallel=PARALLEL,
         seed=size.seed,
-        checkpoints=spaced(rounds),
+        checkpoints=checkpoint_rounds(rounds),
         measures={"smallest": _smallest, "error": _error},
         progress=size.progress,
         label=label,

@@ -94,7 +94,7 @@ def best_fixed(world: World, marks: Sequence[int]) -> tuple[FloatArray, FloatArr
     (array([  1.0125, 101.25  ]), array([0.5125, 0.5125]))
     """
     form = world.objective.form()
-    means = np.array([world.running(round) for round in range(1, marks[-1] + 1)])
+    means = np.array([world.running_means(round) for round in range(1, marks[-1] + 1)])
     turn = means[:, :, 0] - means[:, :, 1]
     totals, shares = [], []
     for mark in marks:
@@ -112,7 +112,7 @@ def best_fixed(world: World, marks: Sequence[int]) -> tuple[FloatArray, FloatArr
 def _constants(world: World, marks: Sequence[int]) -> Constants:
     """The theorem's constants over every truth and every running mean on the way."""
     times = np.unique(np.linspace(1, marks[-1], min(marks[-1], 2_000)).astype(int))
-    met = np.array([each for time in times for each in (world.means(int(time)), world.running(int(time)))])
+    met = np.array([each for time in times for each in (world.means(int(time)), world.running_means(int(time)))])
     return Constants.of(world.objective, met)
 
 

@@ -249,7 +249,7 @@ def describe_price(price: float, rail: Guardrail, objective: Objective) -> str:
     """What relaxing a guardrail buys, for a step that suits its threshold."""
     if abs(price) < 1e-9:
         return f"relaxing {rail.label} buys nothing"
-    goal = objective.shown[0] if len(objective.shown) == 1 else None
+    goal = objective.goal_metrics[0] if len(objective.goal_metrics) == 1 else None
     label = "of the goal" if goal is None else goal if isinstance(goal, str) else goal.name
     verb = "buys" if objective.sign > 0 else "saves"
     if objective.relative:

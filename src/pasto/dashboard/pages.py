@@ -96,7 +96,7 @@ class Pages:
 
         def work() -> dict[str, Any]:
             row = self._service.board.reread(name).row
-            lines = self._logbook.lines(row.number, deeds=not everything)
+            lines = self._logbook.entries(row.number, only_notable=not everything)
             return {"name": name, "lines": lines, "everything": everything}
 
         return await self._part(call, visitor, "parts/log.html", work)
@@ -120,7 +120,7 @@ class Pages:
 
     def frame(self, visitor: Session) -> dict[str, Any]:
         """What every page needs."""
-        return {"visitor": visitor, "token": self._visitors.token(visitor), "now": self._clock()}
+        return {"session": visitor, "token": self._visitors.form_token(visitor), "now": self._clock()}
 
     async def _part(
         self, call: HttpRequest, visitor: Session, template: str, work: Callable[[], dict[str, Any]]

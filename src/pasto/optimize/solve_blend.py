@@ -68,15 +68,16 @@ class MeansInput:
         return checked
 
     def index(self, candidate: int | str) -> int:
-        """Where a candidate stands, by its name or its index."""
+        """Return the index of a candidate, given by its name or its index."""
         if isinstance(candidate, str):
             if candidate in self.names:
                 return self.names.index(candidate)
         elif not isinstance(candidate, bool) and 0 <= candidate < len(self.names):
             return int(candidate)
-        shown = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
+        listed = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
         raise OptionError(
-            f"baseline={candidate!r} is no candidate; name one of {shown}, or its index from 0 to {len(self.names) - 1}"
+            f"baseline={candidate!r} is not a candidate; name one of {listed}, or its index from 0 to "
+            f"{len(self.names) - 1}"
         )
 
     def _check_ratios(self, objective: Objective) -> None:

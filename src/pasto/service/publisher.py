@@ -37,7 +37,7 @@ def build_policy(
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
-    >>> policy = build_policy(spec, spec.study(seed=7), state="learning", version=1, at=0.0)
+    >>> policy = build_policy(spec, spec.build_study(seed=7), state="learning", version=1, at=0.0)
     >>> policy.salt, sorted({cell.arm for cell in policy.cells})
     ('feed/1', ['control', 'learner'])
     """

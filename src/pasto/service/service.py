@@ -207,7 +207,8 @@ class Service:
         deploys without that, from learning or from an inconclusive or failed confirmation; `shares={"control": ...,
         "single": ..., "blend": ...}` parts the traffic of a confirmation, which is in thirds otherwise; `days=14`, or
         `until` a moment (ISO 8601, or seconds since 1970), sets when it is judged; `hold="baseline"` pauses onto the
-        baseline though there is a certified blend. A study that the guardrail monitor paused is resumed only with a reason.
+        baseline though there is a certified blend. To
+        resume a study that the guardrail monitor paused needs a reason.
         """
         _check_options(action, options)
         check_reason(who, reason)
@@ -248,8 +249,8 @@ class Service:
     def close_round(self, name: str, *, who: str, reason: str = "", round: int | None = None) -> dict[str, Any]:
         """Close the open round: learn the matured rounds, and publish the next policy.
 
-        Where someone else closed it first, that close is returned, with `closed` False: `round` says which one is
-        meant, where it may have been closed before this was asked.
+        If another node closed it first, that close is returned with `closed` False. `round` names the round to close,
+        for a caller whose round may be closed already.
         """
         check_reason(who, reason)
         for _ in range(MAX_TRIES):
@@ -409,7 +410,7 @@ class Service:
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
-    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete all data of a unit, including the archive; the audit log stores the amount but not the unit."""
         self._row(name)
         check_reason(who, reason)

@@ -63,7 +63,7 @@ class Site:
         return Scrape(time.time(), found)
 
     def traffic(self) -> None:
-        self.application.context.meters.events("feed", GOOD)
+        self.application.context.meters.count_events("feed", GOOD)
 
     def close(self) -> None:
         self.scheduler.stop()

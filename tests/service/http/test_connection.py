@@ -167,7 +167,7 @@ def test_decisions_slow_down_before_the_store_refuses_their_exposures(
     monkeypatch.setattr(fast_assign, "asyncio", SimpleNamespace(sleep=note))
     with connected(site) as connection:
         for waiting, delayed in ((MAX_WAITING_EVENTS, []), (MAX_WAITING_EVENTS + 1, [SLOW_DOWN_SECONDS])):
-            monkeypatch.setattr(type(site.running.service.store), "waiting", waiting)
+            monkeypatch.setattr(type(site.running.service.store), "queued_events", waiting)
             connection.sendall(post(PATH, b'{"unit":"u"}'))
             assert [status for status, _, _ in answers(connection, 1)] == [200]
             assert delays == delayed

@@ -44,7 +44,7 @@ def test_every_page_with_the_promise_says_what_it_leaves_out(page: str, said: st
 
 def test_the_interface_says_so_too() -> None:
     (route,) = [route for route in ROUTES if route.path.endswith("/assign")]
-    assert "answered before it is on disk" in route.summary
+    assert "not yet durable when answered" in route.summary
 
 
 def test_a_decision_is_answered_before_its_exposure_is_written(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:

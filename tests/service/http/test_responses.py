@@ -118,7 +118,7 @@ def test_events_that_are_not_kept_are_not_acknowledged(
     site = serve(retry_after=9)
     site.study()
     with monkeypatch.context() as broken:
-        broken.setattr(site.running.service.store, "append", kind(error))
+        broken.setattr(site.running.service.store, "append_events", kind(error))
         answer = site.client.post("/v1/studies/feed/events", json=[EXPOSURE])
     assert told(answer) == (status, code)
     assert ("retry-after" in answer.headers) == (status in (503, 507))
@@ -174,7 +174,10 @@ def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPat
     site = serve()
     site.running.application.context.health.cache_seconds = 0.0
     store = site.running.service.store
-    broken_methods = {"keys": failing(errors.StoreError("gone")), "check_writable": failed(OSError(errno.EIO, "x"))}
+    broken_methods = {
+        "list_keys": failing(errors.StoreError("gone")),
+        "check_writable": failed(OSError(errno.EIO, "x")),
+    }
     for method, broken in broken_methods.items():
         with monkeypatch.context() as patched:
             patched.setattr(store, method, broken)
@@ -189,7 +192,7 @@ def test_readiness_follows_the_store(serve: Serve, monkeypatch: pytest.MonkeyPat
 def test_counters_are_told_though_the_store_is_gone(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     site = serve()
     assert "pasto_store_up 1.0" in site.client.get("/metrics").text
-    monkeypatch.setattr(site.running.service.store, "studies", failing(errors.StoreError("gone")))
+    monkeypatch.setattr(site.running.service.store, "list_studies", failing(errors.StoreError("gone")))
     told = site.client.get("/metrics").text
     assert "pasto_store_up 0.0" in told
     assert "pasto_requests_total" in told

@@ -135,7 +135,7 @@ def test_a_file_that_is_lost_under_the_service_acknowledges_nothing(serve: Serve
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
     ready = site.client.get("/readyz")
     assert ready.status_code == 503
-    assert "removed, replaced or emptied while the service runs" in ready.json()["problems"][0]
+    assert "removed, replaced or emptied while the service was running" in ready.json()["problems"][0]
     assert str(tmp_path) not in ready.text
 
 

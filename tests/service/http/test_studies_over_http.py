@@ -208,10 +208,10 @@ def test_a_node_cut_off_from_its_store_vouches_for_no_policy(serve: Serve, monke
         raise StoreError("no route to host")
 
     with monkeypatch.context() as patch:
-        patch.setattr(site.running.service.store, "generations", lost)
+        patch.setattr(site.running.service.store, "read_generations", lost)
         site.until(lambda: board.silence > 0)
         assert site.client.get(path, headers=tag).status_code == 304  # a hiccup is no news
-        patch.setattr(policies, "UNSURE", 0.0)
+        patch.setattr(policies, "MAX_STORE_SILENCE_SECONDS", 0.0)
         for headers in ({}, tag):
             answer = site.client.get(path, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")

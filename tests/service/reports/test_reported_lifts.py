@@ -20,7 +20,7 @@ from pasto.service.policy_cache import PolicyCache
 from pasto.service.reports.confirmation_report import build_confirmation
 from pasto.service.round_history import judged_rounds, latest
 from pasto.service.scheduler import Scheduler
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 Make = Callable[..., Any]
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
@@ -56,7 +56,7 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
     standing = place.service.board.standing("feed")
     (direct,) = estimate_lifts(
         record_rounds(measured.rounds),
-        {"rate": quantities(standing.spec)["rate"]},
+        {"rate": build_quantities(standing.spec)["rate"]},
         [LiftTarget("the learner's traffic")],
     )
     shown = lift_of(told, "the learner's traffic", "rate")

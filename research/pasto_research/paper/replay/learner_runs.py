@@ -16,7 +16,7 @@ from pasto.estimate import Sample
 from pasto.objective import Objective
 from pasto.optimize.learners import Algorithm1, Learner, LearningProblem, RoundResult
 from pasto.sim import Progress
-from pasto.sim.random_streams import pick
+from pasto.sim.random_streams import draw_candidates
 from pasto.space import Candidates
 from pasto.study import Study
 from pasto_research.paper.experiment import Table
@@ -106,7 +106,7 @@ def learn_by_algorithm1(
     answers = np.empty((repeats, len(wanted), crowd.candidates))
     for number, uniforms in enumerate(_uniforms(seed, repeats, rounds), start=1):
         served = learner.propose(problem, state)
-        drawn = pick(served, uniforms[:, :PARALLEL])
+        drawn = draw_candidates(served, uniforms[:, :PARALLEL])
         seen = splits.measure(drawn, (uniforms[:, PARALLEL] * len(splits.means)).astype(np.intp))
         sample = Sample(drawn, seen, np.take_along_axis(served, drawn, axis=-1), shares)
         learner.advance(problem, state, RoundResult(served, sample), form)

@@ -2,7 +2,7 @@
 
 An expected penalty is convex in level and spread together, so it lies above its tangent planes, as a concave curve lies
 below them. With those for it, and spread ≥ ‖factorᵀ x − anchor‖, the program is a linear goal over second-order cones.
-It needs no inside, so that a program which a single blend can hold is solved as well; and no smoothness.
+It needs neither an interior nor smoothness, so it also solves a program that only one blend can hold.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ROUNDS = 300
 
 
 def solve_conic(program: ChanceProgram) -> Iterator[InteriorPoint]:
-    """Points ever nearer to the optimum, each with one more cut for the curve and for every soft guardrail.
+    """Yield points ever nearer to the optimum, each with one more cut for the curve and every soft guardrail.
 
-    What is left to gain is counted from the cuts' own optimum, which no value can exceed.
+    The remaining gain is counted from the cuts' own optimum, which no value can exceed.
     """
     model = ConicModel(program)
     for _ in range(ROUNDS):
@@ -38,7 +38,7 @@ def solve_conic(program: ChanceProgram) -> Iterator[InteriorPoint]:
 
 
 class ConicModel:
-    """The program as cuts and cones.
+    """Conic model of a program: cuts and cones.
 
     The unknowns are the shares, then each soft guardrail's spread, then its expected penalty, then the curve.
     """
@@ -64,7 +64,7 @@ class ConicModel:
             self.cut(program.mass / program.mass.sum())
 
     def solve(self) -> InteriorPoint | None:
-        """The optimum of the cuts so far, or None where there is none."""
+        """Return the optimum of the cuts so far, or None if there is none."""
         import clarabel  # seldom needed
 
         settings = clarabel.DefaultSettings()
@@ -116,7 +116,7 @@ class ConicModel:
             self.limits.append(np.array([program.curve.value(shares) - float(slope @ shares)]))
 
     def _cone(self, rail: int) -> tuple[Any, FloatArray]:
-        """A guardrail's spread below its level where it is hard, below an unknown of its own where it is soft."""
+        """Return the cone of a guardrail: its spread is below its level if it is hard, else below its own unknown."""
         program, width = self.program, len(self.program.goal)
         across: Any = (
             sparse.diags(program.factor[rail]) if program.diagonal else sparse.csr_matrix(program.factor[rail].T)

@@ -16,7 +16,7 @@ from pasto.optimize.exact.program import Program, Solution
 
 
 def solve_ratio(form: NormalForm, goal: RatioGoal, means: FloatArray) -> Solution:
-    """The blend with the best ratio of blended halves.
+    """Return the blend with the best ratio of blended halves.
 
     >>> import numpy as np, pasto
     >>> form = pasto.maximize(pasto.ratio("likes", "views")).keep("views", at_least=55).form()

@@ -20,7 +20,7 @@ from pasto.service.http.body import Receive
 from pasto.service.http.exposures import Exposures
 from pasto.service.http.fast_assign import FastAssign
 from pasto.service.http.long_poll import LongPollHub
-from pasto.service.http.monitoring import AlertGauges, gauges
+from pasto.service.http.monitoring import AlertGauges, collect_gauges
 from pasto.service.http.prometheus import PrometheusMetrics
 from pasto.service.http.question_process import QuestionProcess
 from pasto.service.http.questions import Questions
@@ -64,7 +64,7 @@ class Application:
             settings=settings,
             keys=keys,
             guard=Authenticator(keys, settings),
-            meters=PrometheusMetrics(lambda: gauges(context), lambda: requests.suppressed),
+            meters=PrometheusMetrics(lambda: collect_gauges(context), lambda: requests.suppressed),
             waiting=LongPollHub(settings.max_waiters),
             exposures=Exposures(service),
             threads=pools,
@@ -74,7 +74,7 @@ class Application:
             rate_limit=RateLimit(settings.key_rate),
             question_process=question_process,
             scheduler=scheduler,
-            looks=[AlertGauges(service).look],
+            looks=[AlertGauges(service).collect],
         )
         service.board.listen(context.waiting.changed)
         routes = (*(_opened(route, settings) for route in ROUTES), *pages)

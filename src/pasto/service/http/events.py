@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pasto.service.api_keys import is_permitted
-from pasto.service.http.body import content_type
+from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import MAX_INLINE_BYTES, HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response, retry
 
@@ -36,7 +36,7 @@ async def events(call: HttpRequest) -> HttpResponse:
     """Take a batch; answered when every event in it is durable, or refused with a reason."""
     call.query()
     name = call.path("name")
-    sent = content_type(call.headers)
+    sent = parse_content_type(call.headers)
     lines = LINES.get(sent)
     if lines is None:
         raise ApiError(
@@ -76,7 +76,7 @@ async def events(call: HttpRequest) -> HttpResponse:
         ) from None
     limit.take(key, number)
     told = await _durable(pending, call)
-    call.context.meters.events(name, told)
+    call.context.meters.count_events(name, told)
     nothing = told["rejected"] and not told["accepted"] and not told["duplicates"]
     if len(told["rejected"]) > MAX_REASONS:
         told = {**told, "rejected": shorten(told["rejected"])}

@@ -17,8 +17,16 @@ import msgspec
 from pasto.durations import describe_durations, parse_duration
 from pasto.service.api_keys import ApiKeys
 from pasto.service.http.auth import Authenticator, identify_caller
-from pasto.service.http.body import Receive, Sent, content_type, drained, inflated, read_body, read_json
-from pasto.service.http.prometheus import Look, PrometheusMetrics
+from pasto.service.http.body import (
+    Receive,
+    RequestHeaders,
+    decompress,
+    drain_body,
+    parse_content_type,
+    read_body,
+    read_json,
+)
+from pasto.service.http.prometheus import GaugeSource, PrometheusMetrics
 from pasto.service.http.question_process import STUCK_SECONDS, Question, QuestionProcess
 from pasto.service.http.questions import Questions
 from pasto.service.http.rate_limit import RateLimit
@@ -72,7 +80,7 @@ class Context:
     """Requests in work now."""
     keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever archives or forgets: they take turns, and those who wait take no thread."""
-    looks: list[Look] = field(default_factory=list)
+    looks: list[GaugeSource] = field(default_factory=list)
     """What else tells Prometheus something when it asks."""
     known: set[str] = field(default_factory=set)
     """Studies that this process has met, so that asking for them reads no store."""
@@ -88,7 +96,7 @@ class HttpRequest:
         scope: Scope,
         receive: Receive,
         context: Context,
-        headers: Sent,
+        headers: RequestHeaders,
         key: KeyRow | None,
         pool: PoolName = "general",
     ) -> None:
@@ -186,11 +194,11 @@ class HttpRequest:
         body, is_packed = await read_body(self.headers, self._receive, self.settings)
         if not is_packed:
             return body
-        return await self.reading(body, lambda: inflated(body, self.settings))
+        return await self.reading(body, lambda: decompress(body, self.settings))
 
     async def json(self, decoder: msgspec.json.Decoder[Wanted], *, empty: bytes = b"") -> Wanted:
         """The body as a record; `empty` stands in for a body that is left out."""
-        sent = content_type(self.headers)
+        sent = parse_content_type(self.headers)
         if sent != "application/json":
             raise ApiError(
                 415,
@@ -320,7 +328,7 @@ class Endpoint:
         else:
             await respond(found, send)
         took = perf_counter() - started
-        context.meters.request(route, found.status, took)
+        context.meters.count_request(route.method, route.path, found.status, took)
         if not route.hot or found.status >= 500:
             context.log.write(
                 route.method,
@@ -369,7 +377,7 @@ async def respond_early(found: HttpResponse, scope: Scope, receive: Receive, sen
     closing = (*kept, *CLOSE, (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": closing})
     await send({"type": "http.response.body", "body": body, "more_body": True})
-    await drained(receive, settings)
+    await drain_body(receive, settings)
     await send({"type": "http.response.body", "body": b""})
 
 

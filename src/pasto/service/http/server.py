@@ -95,7 +95,7 @@ class ServiceProcess:
             raise
         try:
             check_safe(ApiKeys(store), settings)
-            self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
+            self._webhook = Webhook(settings.webhook, settings.webhook_host_names) if settings.webhook else None
             if self._webhook is not None:
                 self._webhook.check()
             archive = Archive(settings.archive) if settings.archive else None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pasto.service.http.body import check_depth, content_type
+from pasto.service.http.body import check_depth, parse_content_type
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, Headers, HttpResponse, json_response
 from pasto.service.http.schemas import EmptyBody, RoundClose, RoundResolution, StudyChange, WhatIfQuestion
@@ -198,7 +198,7 @@ def answer_replay(service: Service, name: str) -> HttpResponse:
 
 async def _study_file(call: HttpRequest) -> Callable[[], dict[str, Any]]:
     """Read the body as a study file; returns what decodes it, which is slow enough for a thread."""
-    sent = content_type(call.headers)
+    sent = parse_content_type(call.headers)
     kind = KINDS.get(sent)
     if kind is None:
         raise ApiError(

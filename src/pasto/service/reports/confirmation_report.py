@@ -21,7 +21,7 @@ from pasto.service.round_history import InterimLook
 from pasto.service.rounds.guardrail_check import grows_with_phase
 from pasto.service.study_file import GuardrailSpec, StudySpec
 from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 
 def judge_confirmation(spec: StudySpec, confirmation: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _judge_goal(spec: StudySpec, measured: Mapping[str, Mapping[str, Any]]) -> d
     As in the objective, parts count in percent of the control if any guardrail does, and in their own units otherwise.
     """
     objective = spec.objective
-    weights = objective.target if isinstance(objective.target, Mapping) else dict.fromkeys(objective.shown, 1.0)
+    weights = objective.target if isinstance(objective.target, Mapping) else dict.fromkeys(objective.goal_metrics, 1.0)
     parts = dict(zip(aimed_quantities(spec), weights.values(), strict=False))  # the goal's metrics come first
     relative = objective.relative
     name = next(iter(parts)) if len(parts) == 1 else "the goal"
@@ -162,7 +162,7 @@ def build_confirmation(
     targets = [LiftTarget(ARMS[arm], arm=arm) for arm in arms]
     found = estimate_lifts(
         record,
-        quantities(spec),
+        build_quantities(spec),
         targets,
         confidence=spec.confidence,
         sequential=not reached,

@@ -14,7 +14,7 @@ from pasto.objective import Guardrail, Objective, Ratio
 from pasto.service.reports.candidate_estimates import CandidateEstimates, shown
 from pasto.service.reports.what_if import answer_question, solve_question
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floor_basis
+from pasto.service.study_file.quantities import find_stop_basis
 
 
 def report_guardrails(
@@ -42,7 +42,7 @@ def report_guardrails(
                 "penalty": rail.penalty,
                 "budget": rail.loss_budget,
                 "floor": rail.stop_at.written(),
-                "judged": floor_basis(spec, rail) or "control",
+                "judged": find_stop_basis(spec, rail) or "control",
                 "allowed": None if worst is None else worst.get("allowed"),
                 "holds": certificate.get("holds", {}).get(rail.name),
                 "price": (answer or {}).get("prices", {}).get(rail.name),
@@ -117,9 +117,9 @@ def estimate_prices(spec: StudySpec, known: CandidateEstimates) -> list[dict[str
 def describe_trade_off(spec: StudySpec, known: CandidateEstimates) -> dict[str, Any] | None:
     """The goal beside the first guardrail's metric: over blends, at levels of the latter, and by single candidates."""
     objective = spec.objective
-    if not objective.guardrails or len(objective.shown) != 1:
+    if not objective.guardrails or len(objective.goal_metrics) != 1:
         return None
-    rail, goal = objective.guardrails[0], objective.shown[0]
+    rail, goal = objective.guardrails[0], objective.goal_metrics[0]
     chosen = [k for k in range(len(known.names)) if known.usable[k]]
     bare = replace(objective, guardrails=(replace(rail, penalty=None, relative=False),))
     table = known.table(0, bare.metrics, chosen)
@@ -153,7 +153,7 @@ def placed(
     objective = spec.objective
     bare = replace(objective, guardrails=objective.guardrails[:1])
     table = known.table(0, bare.metrics, range(len(known.names)))
-    return {**told, "answer": _point(table @ shares, bare, objective.shown[0], objective.guardrails[0].metric)}
+    return {**told, "answer": _point(table @ shares, bare, objective.goal_metrics[0], objective.guardrails[0].metric)}
 
 
 def _point(blended: Any, objective: Objective, goal: str | Ratio, other: str | Ratio) -> dict[str, float]:
@@ -175,7 +175,7 @@ def _words(price: Mapping[str, float | None], rail: Guardrail, objective: Object
     value = price["value"]
     if value is None:
         return f"The price of {rail.label} is not known."
-    goal = _name(objective.shown[0]) if len(objective.shown) == 1 else "the goal"
+    goal = _name(objective.goal_metrics[0]) if len(objective.goal_metrics) == 1 else "the goal"
     verb = "buys" if objective.sign > 0 else "saves"
     unit = "%" if objective.relative else ""
     step, size = ("0.1 percentage points", 0.1) if rail.relative else _step(rail.at)

@@ -25,7 +25,7 @@ from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
 from pasto.report.summary import summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 HISTORY = 200
 """Rounds whose history is told, the latest ones."""
@@ -55,7 +55,7 @@ def report_learned_lifts(
         return _told(spec, (), (), [], None, None, NOTHING)
     record = record_rounds(chosen)
     targets = _targets(record, names, answer)
-    metrics = quantities(spec)
+    metrics = build_quantities(spec)
     found = estimate_lifts(
         record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec), ranges=ranges(spec)
     )
@@ -97,7 +97,7 @@ def covariates(spec: StudySpec) -> dict[str, Quantity]:
     >>> covariates(read_spec(EXAMPLE.replace("cap: 7200}", "cap: 7200, covariate: 7d}"), "yaml"))
     {'watch_time': Quantity(numerator=3, denominator=None)}
     """
-    places = {column: place for place, column in enumerate(spec.measured)}
+    places = {column: place for place, column in enumerate(spec.measured_columns)}
     return {
         name: Quantity(*(places[column] for column in metric.covariate.columns))
         for name, metric in spec.metrics.items()
@@ -126,7 +126,7 @@ def aimed_quantities(spec: StudySpec) -> list[str]:
     >>> aimed_quantities(read_spec(EXAMPLE, "yaml"))
     ['watch_time', 'like_rate']
     """
-    goals = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    goals = [source if isinstance(source, str) else source.name for source in spec.objective.goal_metrics]
     by_column = {metric.numerator.name: name for name, metric in spec.metrics.items() if metric.denominator is None}
     named = [by_column.get(goal, goal) for goal in goals]
     return list(dict.fromkeys([*named, *(rail.metric for rail in spec.guardrails)]))
@@ -211,7 +211,7 @@ def _targets(record: RoundRecord, names: Sequence[str], answer: Mapping[str, Any
 
 
 def _series(record: RoundRecord, spec: StudySpec, metric: str, target: LiftTarget) -> dict[str, Any]:
-    told = estimate_history(record, quantities(spec)[metric], target, confidence=spec.confidence)
+    told = estimate_history(record, build_quantities(spec)[metric], target, confidence=spec.confidence)
     return {
         "rounds": list(record.versions),
         "by_round": _ends(told.by_round),
@@ -229,12 +229,12 @@ def _ends(interval: Interval) -> dict[str, list[float | None]]:
 def _winner(record: RoundRecord, spec: StudySpec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
     """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
     aims = [source for source in aimed_quantities(spec)[:1] if source in spec.metrics]
-    if not aims or len(spec.objective.shown) != 1 or len(record.cell_indices("learner")) > MOST_CLAIMS:
+    if not aims or len(spec.objective.goal_metrics) != 1 or len(record.cell_indices("learner")) > MOST_CLAIMS:
         return None
     lower = spec.objective.sign < 0
     try:
         told = find_winners(
-            record, quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline
+            record, build_quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline
         )
     except MeasurementError:
         return None
@@ -289,7 +289,7 @@ def spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[
     mean = weight @ record.cells.mean[:, place]
     covariance = np.einsum("t,tij->ij", weight, unit_covariances(record.cells)[:, place])
     found = {}
-    for name, quantity in quantities(spec).items():
+    for name, quantity in build_quantities(spec).items():
         form, level = np.zeros(len(mean)), float(mean[quantity.numerator])
         form[quantity.numerator] = 1.0
         if quantity.denominator is not None:

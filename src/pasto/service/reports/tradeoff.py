@@ -83,7 +83,7 @@ def compute_tradeoff(belief: PosteriorSamples, limits: Mapping[int, float], acro
     rails = [_rail_levels(belief, place) for place in range(len(objective.guardrails))]
     answer = _solved(belief, objective)
     found: dict[str, Any] = {
-        "goal": {"name": ", ".join(map(_name, objective.shown)), "unit": "%" if _percent(belief) else ""},
+        "goal": {"name": ", ".join(map(_name, objective.goal_metrics)), "unit": "%" if _percent(belief) else ""},
         "rails": [_slider(belief, objective, place, rails[place]) for place in range(len(rails))],
         "blend": None if answer is None else {**blend_document(answer), **_point(belief, answer)},
         "current": _mixed(belief, belief.current),
@@ -149,7 +149,7 @@ def _goal_rows(belief: PosteriorSamples) -> list[tuple[float, FloatArray]]:
     target = belief.objective.target
     if isinstance(target, Mapping):
         return [(weight, _row(belief, name)) for name, weight in target.items()]
-    return [(1.0, _row(belief, source)) for source in belief.objective.shown]
+    return [(1.0, _row(belief, source)) for source in belief.objective.goal_metrics]
 
 
 def _row(belief: PosteriorSamples, source: str | Ratio) -> FloatArray:
@@ -185,7 +185,9 @@ def _point(belief: PosteriorSamples, answer: Blend) -> dict[str, Any]:
     objective = belief.objective
     x = [(answer.lifts if rail.relative else answer.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
     levels = answer.lifts if _percent(belief) else answer.metrics
-    weights = objective.target if isinstance(objective.target, Mapping) else {_name(s): 1.0 for s in objective.shown}
+    weights = (
+        objective.target if isinstance(objective.target, Mapping) else {_name(s): 1.0 for s in objective.goal_metrics}
+    )
     return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
 
 

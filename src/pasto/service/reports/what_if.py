@@ -17,7 +17,7 @@ from pasto.records import Blend
 from pasto.service.reports.candidate_estimates import CandidateEstimates, shown
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.amounts import GuardrailLevel
-from pasto.service.study_file.guardrail_bounds import bound_problem
+from pasto.service.study_file.guardrail_bounds import describe_bound_problem
 from pasto.service.study_state import blend_document as shown_blend
 
 ASSUMED = (
@@ -85,7 +85,7 @@ def read_question(spec: StudySpec, question: WhatIfQuestion) -> Objective:
     for rail in stated:
         metric = spec.metrics.get(rail.label)
         if metric is not None and (
-            wrong := bound_problem(metric, GuardrailLevel(rail.at, rail.relative), lower=rail.lower)
+            wrong := describe_bound_problem(metric, GuardrailLevel(rail.at, rail.relative), lower=rail.lower)
         ):
             raise ObjectiveError(f"the threshold of {rail.label!r} {wrong}")
     replaced = {(rail.label, rail.lower) for rail in stated}

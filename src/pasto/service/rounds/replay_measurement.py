@@ -114,7 +114,7 @@ class RoundRemeasurer:
         if self._archive is None or (entry.round not in self._archived and self._missing(entry, until)):
             return None
         return self._archive.measure_with_past(
-            self._store, self._row, entry.round, entry.after, until, spec.measured, past
+            self._store, self._row, entry.round, entry.after, until, spec.measured_columns, past
         )
 
     def _count(self, query: str, bound: tuple[int, ...]) -> int:

@@ -66,7 +66,9 @@ def is_look_due(snapshot: StudySnapshot, now: float) -> bool:
         return True
     if row.state == "deployed" and not snapshot.spec.guardrails:
         return False
-    return now - row.opened_at >= max(snapshot.spec.rounds.pace, (now - policy.valid_from) / LOOKS_PER_LENGTH)
+    return now - row.opened_at >= max(
+        snapshot.spec.rounds.interval_seconds, (now - policy.valid_from) / LOOKS_PER_LENGTH
+    )
 
 
 RECOUNT_SECONDS = 30.0

@@ -229,7 +229,7 @@ def _order_columns(objective: Objective, metrics: Mapping[str, Metric]) -> tuple
 def _check_study(spec: StudySpec) -> None:
     """Refuse a file of which no study can be made, or that keeps more rounds open than a study can hold."""
     try:
-        study = spec.study(seed=0)
+        study = spec.build_study(seed=0)
     except PastoError as error:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
