@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import StoreError
+from pasto.report.records import write_report
 from pasto.service.event_counts import EventCounts
 from pasto.service.event_ledger import EventLedger
 from pasto.service.service import Service
@@ -22,7 +23,7 @@ def _send(service: Service, events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _books(service: Service) -> dict[str, Any]:
-    books: dict[str, Any] = service.report("feed")["accounting"]
+    books: dict[str, Any] = write_report(service.report("feed"))["accounting"]
     return books
 
 
@@ -245,7 +246,7 @@ def test_a_studys_books_and_rounds_begin_behind_the_events_of_others(
         return read(self, connection, statement, *values)
 
     monkeypatch.setattr(EventLedger, "_rows", noted)
-    assert learning.report("young")["accounting"]["events"]["exposures"] == 0
+    assert write_report(learning.report("young"))["accounting"]["events"]["exposures"] == 0
     assert min(begun) == policy.after_sequence
 
 
@@ -269,11 +270,11 @@ def test_clipped_and_excluded_and_uncredited_are_counted(learning: Service) -> N
 
 def test_drafts_and_archived_studies_have_reports_too(service: Service, document: dict[str, Any]) -> None:
     service.create(document, who="ann")
-    draft = service.report("feed")
+    draft = write_report(service.report("feed"))
     assert (draft["state"], draft["blend"], draft["accounting"], draft["history"]) == ("draft", None, None, [])
     service.change("feed", "start", who="ann")
     service.change("feed", "archive", who="ann")
-    archived = service.report("feed")
+    archived = write_report(service.report("feed"))
     assert (archived["state"], len(archived["history"])) == ("archived", 1)
     assert archived["accounting"]["events"]["exposures"] == 0
     assert service.replay("feed") == {"identical": True, "rounds": 1, "first_difference": None}
@@ -282,13 +283,13 @@ def test_drafts_and_archived_studies_have_reports_too(service: Service, document
 
 def test_the_answer_is_computed_once_a_generation(learning: Service, traffic: Traffic) -> None:
     _send(learning, traffic(learning, 100))
-    empty = learning.report("feed")
+    empty = write_report(learning.report("feed"))
     assert (empty["blend"], empty["problem"]) == (None, "no round has been learned yet")
     learning.close_round("feed", who="ann")
     first, again = learning.report("feed"), learning.report("feed")
-    assert first["blend"] is again["blend"] is not None
-    assert first["rounds_learned"] == 1
-    assert first["history"][0]["learned_from"] == [1]
+    assert first.blend is again.blend is not None
+    assert first.rounds_learned == 1
+    assert first.history[0].learned_from == (1,)
     learning.close_round("feed", who="ann")
-    assert learning.report("feed")["blend"] is not first["blend"]
-    json.dumps(first, allow_nan=False)
+    assert learning.report("feed").blend is not first.blend
+    json.dumps(write_report(first), allow_nan=False)

@@ -51,12 +51,12 @@ class CellStore(SqliteStore):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self._writing(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
+        self._write(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
 
     def add_cells(self, version: int, cells: tuple[Moments, ...]) -> None:
         """Add what the units of a policy measured."""
         values = version, json.dumps(StoredCells.from_moments(cells).document)
-        self._writing(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
+        self._write(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
 
 
 def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:

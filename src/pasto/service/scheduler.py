@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from threading import Event, Thread
 from typing import TYPE_CHECKING
+
+from pasto.service.periodic_thread import PeriodicThread
 
 if TYPE_CHECKING:
     from pasto.service.service import Service
@@ -26,34 +26,25 @@ class Scheduler:
     def __init__(self, service: Service, poll: float = 1.0) -> None:
         self._service = service
         self._poll = poll
-        self._stop = Event()
-        self._threads: tuple[Thread, ...] = ()
+        self._refresher = PeriodicThread("refresh", self.refresh, poll, log=log)
+        self._closer = PeriodicThread("close_due", self.close_due, poll, log=log)
         self._failing: dict[str, tuple[int, int]] = {}
         """By study: polls to wait, and failures in a row."""
 
     @property
     def alive(self) -> bool:
         """True while its threads are running."""
-        return bool(self._threads) and all(thread.is_alive() for thread in self._threads)
+        return self._refresher.is_alive and self._closer.is_alive
 
     def start(self) -> None:
         """Start the threads; a second start does nothing."""
-        if self._threads:
-            return
-        self._stop.clear()
-        self._threads = tuple(
-            Thread(target=self._repeat, args=(step,), name=f"pasto-{step.__name__}", daemon=True)
-            for step in (self.refresh, self.close_due)
-        )
-        for thread in self._threads:
-            thread.start()
+        self._refresher.start()
+        self._closer.start()
 
     def stop(self) -> None:
         """Finish the present close and stop the threads."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads = ()
+        self._closer.stop()
+        self._refresher.stop()
 
     def tick(self) -> int:
         """Check every study once; return the number of closed rounds."""
@@ -71,7 +62,7 @@ class Scheduler:
         """Close the rounds that are over; return the number that this node closed."""
         closed = 0
         for name in self._service.board.names():
-            if self._stop.is_set():
+            if self._closer.is_stopping:
                 break
             wait, failures = self._failing.get(name, (0, 0))
             if wait:
@@ -85,8 +76,3 @@ class Scheduler:
                 self._failing[name] = (polls, failures + 1)
                 log.warning("a round of study %r could not be closed: %s: %s", name, type(error).__name__, error)
         return closed
-
-    def _repeat(self, step: Callable[[], object]) -> None:
-        while not self._stop.is_set():
-            step()
-            self._stop.wait(self._poll)

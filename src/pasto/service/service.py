@@ -13,6 +13,7 @@ from typing import Any
 
 from pasto.control_characters import escape_control
 from pasto.errors import ConflictError, LifecycleError, OptionError, SourceError, StudyExistsError, UnknownStudyError
+from pasto.report.records import ConfirmationVerdict, Report, SourceProblem, WhatIfAnswer, write_report
 from pasto.service.api_keys import ApiKeys
 from pasto.service.archive import Archive
 from pasto.service.audit_log import audit_line, check_reason
@@ -23,11 +24,11 @@ from pasto.service.lifecycle import PHASES, allowed, check_confirmed, check_draf
 from pasto.service.policy_cache import PolicyCache
 from pasto.service.publisher import HOLDS
 from pasto.service.rejections import rejected_events
-from pasto.service.reports.builder import LiftReports, ReportBuilder
-from pasto.service.reports.confirmation_report import judge_confirmation
+from pasto.service.reports.builder import ReportBuilder
+from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
-from pasto.service.retention import Retention, trim_rows
+from pasto.service.retention import Retention, delete_old_exposures
 from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
 from pasto.service.rounds.data_check import resolve
@@ -93,8 +94,7 @@ class Service:
         self._study_clock = StudyClock(clock, monotonic)
         self._due = RoundDueCheck(store, self._study_clock, monotonic)
         self._intake = IngestPipeline(store, self.board)
-        self._reporter = ReportBuilder(store)
-        self._trust = LiftReports(store)
+        self._reports = ReportBuilder(store)
         self._source_health = SourceHealth(store, clock)
         self._reported: set[str] = set()
         """Studies whose report was read since their last close: the next report is computed in advance."""
@@ -236,12 +236,13 @@ class Service:
             transition = self._prepare_close(row, requested)
             detail = {"from": row.state, "to": transition.after.state, **summarize_transition(transition), **options}
             if action == "deploy" and transition.trip is None:
-                verdict = detail["confirmation"] = self._verdict(row, transition)
+                verdict = self._verdict(row, transition)
+                detail["confirmation"] = write_report(verdict)
                 if not skips_confirmation:
                     check_confirmed(name, _count_units(transition), verdict)
             if self._commit(row, transition, who, action, reason, detail):
-                verdict = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
-                return {**self.show(name), **verdict}
+                confirmation = {"confirmation": detail["confirmation"]} if "confirmation" in detail else {}
+                return {**self.show(name), **confirmation}
         raise ConflictError(f"study {name!r} changes too often for {action} to be written; try again")
 
     # Rounds
@@ -310,7 +311,7 @@ class Service:
                 self._reported.discard(name)
                 self._report(name)
             elif snapshot.row.round % REFRESH_ROUNDS == 0:
-                self._reporter.keep_up(snapshot.row.number)
+                self._reports.update_counts(snapshot.row.number)
         return int(done["closed"])
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
@@ -336,11 +337,11 @@ class Service:
         snapshot = self.board.reread(name)
         return replay_study(self.store, snapshot.spec, snapshot.row, self._archive)
 
-    def report(self, name: str) -> dict[str, Any]:
-        """Return the answer so far with its certificate and prices, the history of policies, and the event counts."""
-        result = self._report(name)
+    def report(self, name: str) -> Report:
+        """Report on a study: its blend with certificate and prices, its lifts, and the quality of its data."""
+        report = self._report(name)
         self._reported.add(name)
-        return result
+        return report
 
     def what_if(
         self,
@@ -351,10 +352,10 @@ class Service:
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Solve the study's objective with some parts replaced, on the present estimates."""
+    ) -> WhatIfAnswer:
+        """Answer another question from what was learned: the study's objective with these parts replaced."""
         question = WhatIfQuestion(tuple(maximize), tuple(minimize), tuple(keep), tuple(drop), tuple(only))
-        return self._trust.what_if(self.board.reread(name), question)
+        return self._reports.answer_what_if(self.board.reread(name), question)
 
     def breaker(self, row: StudyRow) -> dict[str, int]:
         """Return the state of each guardrail: 0 holds, 1 warning, 2 breach."""
@@ -406,7 +407,7 @@ class Service:
         """Move the events of every round that was learned to the archive, and delete archived ones that are old."""
         row = self._row(name)
         done = self.keeping.archive(name)
-        trim_rows(self.store, row)
+        delete_old_exposures(self.store, row)
         gone = [] if delete_older is None else self.keeping.drop(name, older=delete_older)["rounds"]
         return {**done, "deleted_rounds": gone}
 
@@ -449,15 +450,14 @@ class Service:
         """Write pending events and close the store."""
         self.store.close()
 
-    def _report(self, name: str) -> dict[str, Any]:
+    def _report(self, name: str) -> Report:
         snapshot = self.board.reread(name)
-        known = self._reporter.report(snapshot)
-        return {
-            **known,
-            **self._trust.told(snapshot, known),
-            "age": max(0.0, self._study_clock.now(snapshot.row) - snapshot.row.opened_at),
-            "source_problem": self.source_problem(name),
-        }
+        problem = self.source_problem(name)
+        return self._reports.build(
+            snapshot,
+            age=max(0.0, self._study_clock.now(snapshot.row) - snapshot.row.opened_at),
+            source_problem=None if problem is None else SourceProblem(**problem),
+        )
 
     def _key_ring(self) -> ApiKeys:
         if self._keys is None:
@@ -496,11 +496,12 @@ class Service:
             self._source_health.record_success(row)
         return transition
 
-    def _verdict(self, row: StudyRow, transition: StudyTransition) -> dict[str, Any]:
-        spec = self.board.spec(row)
+    def _verdict(self, row: StudyRow, transition: StudyTransition) -> ConfirmationVerdict:
         if row.state != "confirming" or transition.look is None:
-            return judge_confirmation(spec, None)
-        return self._trust.verdict(self.board.reread(row.name), *transition.look, now=self._study_clock.now(row))
+            return judge_missing_confirmation(self.board.spec(row))
+        return self._reports.judge_confirmation(
+            self.board.reread(row.name), *transition.look, now=self._study_clock.now(row)
+        )
 
     def _commit(
         self, row: StudyRow, transition: StudyTransition, who: str, action: str, reason: str, detail: Mapping[str, Any]
@@ -517,9 +518,7 @@ class Service:
             close=transition.close,
             learner=transition.learner,
             audit=lines,
-            use_reserve=transition.after.state
-            == "paused"
-            != row.state,  # a pause by a person or by the guardrail monitor
+            use_reserve=transition.after.state == "paused" != row.state,  # a pause succeeds on a full disk
         )
         if done:
             self._study_clock.now(transition.after)  # the new round starts now, not at its next reading
