@@ -14,6 +14,7 @@ from pasto.dashboard.chart_data import RoundSamples, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
+from pasto.report.records import read_report
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.studies import ask_report
@@ -67,14 +68,14 @@ class Pages:
         computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = json.loads(computed.body)
-            render_study = self._service.show(name)
-            books = report["accounting"] or {}
-            lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
+            report = read_report(json.loads(computed.body))
+            study = self._service.show(name)
+            candidates = () if report.accounting is None else report.accounting.candidates
+            lines = sorted(candidates, key=lambda candidate: -candidate.logged)
             return {
-                "study": render_study,
+                "study": study,
                 "report": report,
-                "blend": report["frozen"] or report["blend"],
+                "blend": report.answer,
                 "parts": _parts(self._service.board.standing(name).spec),
                 "lines": lines[:MAX_CANDIDATES],
                 "left_out": max(0, len(lines) - MAX_CANDIDATES),
@@ -129,10 +130,10 @@ class Pages:
         return render_page(template, {**self.frame(session), **values})
 
     def _standing(self, name: str) -> dict[str, Any]:
-        render_study = self._service.show(name)
+        study = self._service.show(name)
         standing = self._service.board.standing(name)
         now = self._clock()
-        return {"study": render_study, "alarms": find_alarms(standing, render_study, self._audit_log, now), "now": now}
+        return {"study": study, "alarms": find_alarms(standing, study, self._audit_log, now), "now": now}
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{**self._standing(one["name"]), "leader": self._leader(one["name"])} for one in self._service.studies()]

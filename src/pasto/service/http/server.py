@@ -115,10 +115,10 @@ class ServiceProcess:
             self.connections = OpenConnections(settings)
             self.application.context.gauge_sources.append(self.connections.gauges)
             self.upkeep = RetentionWorker(self.service, settings)
-            self.application.context.gauge_sources.append(self.upkeep.told)
-            self._topics = TopicConsumer.of(self.service, settings)
+            self.application.context.gauge_sources.append(self.upkeep.read_metrics)
+            self._topics = TopicConsumer.from_settings(self.service, settings)
             if self._topics is not None:
-                self.application.context.gauge_sources.append(self._topics.told)
+                self.application.context.gauge_sources.append(self._topics.read_metrics)
             _listen(self._socket, settings)
         except BaseException:
             self._socket.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -152,9 +153,10 @@ async def ask_report(call: HttpRequest, name: str, form: str) -> HttpResponse:
 
 
 def answer_report(service: Service, name: str, form: str, duplicates: int) -> HttpResponse:
-    """Compute a report in one of the REPORT_HEADERS."""
+    """Compute a report in one of the formats of REPORT_HEADERS."""
     report = service.report(name)
-    report["quality"]["duplicates"] = duplicates
+    if report.quality is not None:
+        report = replace(report, quality=replace(report.quality, duplicates=duplicates))
     if form == "json":
         return json_response(report)
     from pasto.report.html import render_html
