@@ -23,7 +23,7 @@ def words(page: str) -> str:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("README.md", f"exposures of decisions that the service itself makes follow [about {WINDOW} later]"),
+        ("README.md", f"exposures of the service's own decisions follow [about {WINDOW} later]"),
         ("docs/reference/http.md", "### Exposures that the service logs are not durable when it answers"),
         ("docs/reference/http.md", f"gathered for up to {WINDOW} and then written together"),
         (
