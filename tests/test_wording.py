@@ -73,7 +73,6 @@ NOT_YET = (
     "docs/reference/settings.md",
     "docs/reference/study-file.md",
     "docs/trust.md",
-    "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
 

@@ -133,7 +133,7 @@ def test_experiments_that_lack_their_data_are_left_out_of_all_and_refused_by_nam
     EXPERIMENTS["real"] = Experiment("real", "On data", 100, 1_000, 10, 100, record, needs="a census")
     result = run("paper", "all")
     assert result.stdout.count("A tiny experiment") == 1
-    assert result.stderr == "left out, since they need --data: real\n"
+    assert result.stderr == "left out, because they need --data: real\n"
     refused = run("paper", "real")
     assert (refused.exit_code, asked) == (2, [])
     assert "real needs a census; name the directory that holds it with --data" in refused.stderr
