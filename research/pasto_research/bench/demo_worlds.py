@@ -18,7 +18,7 @@ import numpy as np
 
 from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, study_file
 from pasto.metrics import Moments
-from pasto.metrics.engines import ENGINES, MeasureRequest
+from pasto.metrics.engines import ENGINES, Engine, MeasureRequest
 from pasto.metrics.moments import build_moments
 from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
@@ -51,12 +51,12 @@ class CellStore(SqliteStore):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self._writing(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
+        self._write(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
 
     def add_cells(self, version: int, cells: tuple[Moments, ...]) -> None:
         """Add what the units of a policy measured."""
         values = version, json.dumps(StoredCells.from_moments(cells).document)
-        self._writing(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
+        self._write(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
 
 
 def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
@@ -64,7 +64,7 @@ def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]
     return () if row is None else StoredCells(json.loads(row[0])).moments()
 
 
-ENGINES[CellStore.dialect] = _read_cells
+ENGINES[CellStore.dialect] = Engine(CellStore.dialect, _read_cells)
 
 
 class SimulatedStudy:

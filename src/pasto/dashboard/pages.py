@@ -14,6 +14,7 @@ from pasto.dashboard.chart_data import RoundSamples, build_series
 from pasto.dashboard.renderer import HTML, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.dashboard.tradeoff import NO_STORE, answer_tradeoff
+from pasto.report.records import read_report
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import ApiError, HttpResponse, json_response
 from pasto.service.http.studies import ask_report
@@ -67,14 +68,14 @@ class Pages:
         computed = await ask_report(call, name, "json")
 
         def work() -> dict[str, Any]:
-            report = json.loads(computed.body)
+            report = read_report(json.loads(computed.body))
             shown = self._service.show(name)
-            books = report["accounting"] or {}
-            lines = sorted(books.get("candidates", ()), key=lambda line: -line["logged"])
+            candidates = () if report.accounting is None else report.accounting.candidates
+            lines = sorted(candidates, key=lambda candidate: -candidate.logged)
             return {
                 "study": shown,
                 "report": report,
-                "blend": report["frozen"] or report["blend"],
+                "blend": report.answer,
                 "parts": _parts(self._service.board.standing(name).spec),
                 "lines": lines[:MOST_CANDIDATES],
                 "left_out": max(0, len(lines) - MOST_CANDIDATES),

@@ -16,9 +16,10 @@ from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
+from pasto.report.records import Report, write_report
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 from pasto.sim.application import SIMULATED_USERS, Conditions, KnownMeans, SimulatedApplication, known_means
 from pasto.store import Store
 
@@ -49,7 +50,7 @@ def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together:
     record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
     targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]
-    metrics = quantities(spec)
+    metrics = build_quantities(spec)
     confidence_each = 1.0 - (1.0 - confidence) / (len(targets) * len(metrics) if together else 1)
     return estimate_lifts(record, metrics, targets, confidence=confidence_each, sequential=False)
 
@@ -130,7 +131,7 @@ class DemoResult:
     standings: tuple[TrueLifts, ...]
     """True lifts of the baseline, the best single setting, the blend, and the best possible blend."""
     checks: tuple[Check, ...]
-    report: Mapping[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     """Report of the service."""
 
     @property
@@ -205,7 +206,7 @@ def _update(
 ) -> DemoUpdate:
     name = users.application.name
     document = environment.show(name)
-    blend = document.get("frozen") or environment.report(name).get("blend")
+    blend = document.get("frozen") or write_report(environment.report(name))["blend"]
     return DemoUpdate(
         phase=phase,
         round=round,
@@ -226,7 +227,7 @@ def _result(
     frozen: Mapping[str, Any],
     lifts: tuple[Lift, ...],
     truth: KnownMeans,
-    service_report: Mapping[str, Any],
+    service_report: Report,
 ) -> DemoResult:
     names = application.candidates.names
     shares = _blend_array(application, frozen["probabilities"])

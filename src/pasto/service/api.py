@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from pasto.report.records import Report, WhatIfAnswer
+
 
 class StudyApi(Protocol):
     """Control plane of studies and keys in JSON values; `Service` and `HttpStudyApi` implement it."""
@@ -53,7 +55,7 @@ class StudyApi(Protocol):
         """List entries of the audit log, oldest first."""
         ...
 
-    def report(self, name: str) -> dict[str, Any]:
+    def report(self, name: str) -> Report:
         """Return the report of a study."""
         ...
 
@@ -66,7 +68,7 @@ class StudyApi(Protocol):
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> WhatIfAnswer:
         """Return the best blend for another objective, guardrail or set of candidates."""
         ...
 

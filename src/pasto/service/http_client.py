@@ -23,6 +23,7 @@ from pasto.errors import (
     TextError,
     UnknownStudyError,
 )
+from pasto.report.records import Report, WhatIfAnswer, read_report, read_what_if
 
 TIMEOUT_SECONDS = 60.0
 """Seconds to wait for a response."""
@@ -124,9 +125,9 @@ class HttpStudyApi:
         ]
         return entries
 
-    def report(self, name: str) -> dict[str, Any]:
+    def report(self, name: str) -> Report:
         """Return the report of a study."""
-        return self._request("GET", _study_path(name, "report"))
+        return read_report(self._request("GET", _study_path(name, "report")))
 
     def what_if(
         self,
@@ -137,14 +138,11 @@ class HttpStudyApi:
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> WhatIfAnswer:
         """Return the best blend for another objective, guardrail or set of candidates."""
         parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
-        return self._request(
-            "POST",
-            _study_path(name, "what-if"),
-            {part: list(expressions) for part, expressions in parts.items() if expressions},
-        )
+        question = {part: list(texts) for part, texts in parts.items() if texts}
+        return read_what_if(self._request("POST", _study_path(name, "what-if"), question))
 
     def replay(self, name: str) -> dict[str, Any]:
         """Recompute all policies from the event log and compare them."""

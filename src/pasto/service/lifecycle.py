@@ -9,6 +9,7 @@ from typing import Any
 
 from pasto.errors import LifecycleError, OptionError
 from pasto.report.guardrail_text import verdict_text
+from pasto.report.records import ConfirmationVerdict
 
 SERVING = ("learning", "confirming", "deployed", "paused")
 """States in which a policy is published and events are accepted."""
@@ -127,7 +128,7 @@ def read_horizon(options: Mapping[str, Any], now: float) -> float | None:
     return moment
 
 
-def check_confirmed(study: str, units: Mapping[str, int], verdict: Mapping[str, Any]) -> None:
+def check_confirmed(study: str, units: Mapping[str, int], verdict: ConfirmationVerdict) -> None:
     """Raise LifecycleError if a confirmation does not allow to deploy the blend; `units` are counted by arm."""
     if min(units.get("control", 0), units.get("blend", 0)) < MIN_CONFIRMATION_UNITS:
         counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
@@ -135,7 +136,7 @@ def check_confirmed(study: str, units: Mapping[str, int], verdict: Mapping[str, 
             f"the confirmation of study {study!r} has too few units for a verdict (needed: {MIN_CONFIRMATION_UNITS} in "
             f"the control and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
         )
-    if verdict["state"] != "confirmed":
+    if verdict.state != "confirmed":
         raise LifecycleError(
             f"study {study!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
             + UNCONFIRMED

@@ -195,7 +195,7 @@ def test_a_study_that_cannot_be_read_silences_no_other(site: Site) -> None:
     site.service.create(document, who="ann", seed=1)
     site.service.change("other", "start", who="ann")
     store: Any = site.service.store
-    store._writing(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
+    store._write(lambda connection: connection.execute("UPDATE studies SET study_file = '{}' WHERE name = 'other'"))
     told = site.scrape().named("pasto_study_unreadable")
     assert told == {(("study", "feed"),): 0.0, (("study", "other"),): 1.0}
     assert looked(site) == {"PastoStudyUnreadable"}

@@ -15,7 +15,7 @@ import yaml
 from pasto.service.http.prometheus import BOUNDS, PrometheusMetrics
 from pasto.service.http.routes import ROUTES
 from pasto.service.http.server import JsonFormatter, TextFormatter, start_logging
-from pasto.store.write_queue import WAITING
+from pasto.store.write_queue import MAX_QUEUED_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_alerts_name_what_is_counted_and_can_fire() -> None:
     expressions = {rule["alert"]: rule["expr"] for rule in rules}
     for name in re.findall(r"pasto_\w+", " ".join(expressions.values())):
         assert f"`{name}`" in reference
-    assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < WAITING
+    assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < MAX_QUEUED_EVENTS
     # Two rates of one counter meet label by label, so one kind over all kinds needs its labels summed away.
     refused = expressions["PastoEventsRejected"]
     assert refused.count("sum by (study) (rate(") == refused.count("rate(") == 4

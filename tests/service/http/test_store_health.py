@@ -150,9 +150,9 @@ def test_a_file_that_is_put_back_goes_on(serve: Serve, tmp_path: Path) -> None:
 
 def test_a_damaged_page_at_the_start_is_not_ready(serve: Serve, tmp_path: Path) -> None:
     store: Any = open_store(str(tmp_path))
-    store._writing(lambda connection: connection.execute("CREATE TABLE spoilt (text TEXT)"))
-    store._writing(lambda connection: connection.execute("INSERT INTO spoilt VALUES (?)", ("x" * 200_000,)))
-    store._writing(lambda connection: connection.execute("INSERT INTO spoilt SELECT text FROM spoilt"))
+    store._write(lambda connection: connection.execute("CREATE TABLE spoilt (text TEXT)"))
+    store._write(lambda connection: connection.execute("INSERT INTO spoilt VALUES (?)", ("x" * 200_000,)))
+    store._write(lambda connection: connection.execute("INSERT INTO spoilt SELECT text FROM spoilt"))
     (root,) = store._connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'spoilt'").fetchone()
     store.close()
     content = bytearray((tmp_path / "pasto.db").read_bytes())

@@ -17,7 +17,7 @@ from pasto.metrics.moments import build_moments
 from pasto.service.round_history import judged_round
 from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import GuardrailStatus, StudyState
 
 Rounds = list[tuple[int, tuple[Moments, ...]]]
@@ -62,9 +62,9 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
     vigil = GuardrailMonitor()
     for number, measured in rounds:
         vigil = vigil.add_rounds(
-            floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
+            build_stop_levels(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
         )
-    return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(floors(spec))]
+    return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(build_stop_levels(spec))]
 
 
 def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:

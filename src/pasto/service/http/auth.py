@@ -23,7 +23,7 @@ class Authenticator:
         self._keys = keys
         self._settings = settings
         self._met: set[bytes] = set()
-        self.may_open = settings.loopback and not settings.keys_required
+        self.may_open = settings.is_loopback and not settings.keys_required
 
     @property
     def open(self) -> bool:
@@ -64,7 +64,7 @@ class Authenticator:
         if sent in self._met:
             return True
         host = _host(sent)
-        ours = is_loopback(host) or host in self._settings.hosts
+        ours = is_loopback(host) or host in self._settings.allowed_host_names
         if ours and len(self._met) < 100:
             self._met.add(sent)
         return ours
@@ -72,7 +72,7 @@ class Authenticator:
 
 def check_safe(keys: ApiKeys, settings: Settings) -> None:
     """Raise OptionError if other machines could reach the service without a key."""
-    if not settings.loopback and not keys.usable:
+    if not settings.is_loopback and not keys.usable:
         raise OptionError(
             f"--host {settings.host} can be reached from other machines, and the store holds no valid key; create one "
             "with `pasto key create` first, or listen on 127.0.0.1"

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -182,8 +181,9 @@ class AlertGauges:
     def _quality_alarms(self, name: str) -> tuple[bool, bool]:
         """Return whether the sample ratio is wrong, and whether a sender differs from the others."""
         try:
-            quality: Any = self._service.report(name).get("quality") or {}
+            quality = self._service.report(name).quality
         except PastoError:  # nothing is learned yet, or the study was deleted
             return False, False
-        ratio = quality.get("sample_ratio") or {}
-        return bool(ratio.get("alarm")), bool(quality.get("departures"))
+        if quality is None:
+            return False, False
+        return quality.sample_ratio is not None and quality.sample_ratio.alarm, bool(quality.departures)

@@ -126,6 +126,7 @@ def build_document() -> dict[str, Any]:
     """
     schemas = list(dict.fromkeys(kind for route in ROUTES for kind in _route_schemas(route)))
     shapes, components = msgspec.json.schema_components([*schemas, ErrorBody, FlagError], ref_template=REFERENCE)
+    components = msgspec.json.decode(msgspec.json.encode(components))  # defaults of records become JSON
     references = dict(zip([*schemas, ErrorBody, FlagError], shapes, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:

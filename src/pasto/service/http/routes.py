@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pasto.report.records import Report, WhatIfAnswer
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -219,7 +220,7 @@ ROUTES: tuple[Route, ...] = (
         READ,
         "Get the report of a study: lifts, guardrails, blend and data quality.",
         studies.report,
-        {200: (schemas.Report, "text/plain", "text/html")},
+        {200: (Report, "text/plain", "text/html")},
         query=(FORM,),
     ),
     Route(
@@ -228,7 +229,7 @@ ROUTES: tuple[Route, ...] = (
         READ,
         "Compute the best blend for another objective, guardrail or set of candidates.",
         studies.what_if,
-        {200: schemas.WhatIfAnswer},
+        {200: WhatIfAnswer},
         schemas.WhatIfQuestion,
     ),
     Route(

@@ -222,20 +222,6 @@ class AuditLog(Struct):
     audit: list[AuditEntry]
 
 
-class WhatIfAnswer(Struct):
-    """Best blend for a what-if question; the response has more fields."""
-
-    name: str
-    objective: str
-
-
-class Report(Struct):
-    """Report of a study; the response has more fields."""
-
-    name: str
-    state: str
-
-
 class Replay(Struct):
     """Result of a replay: `identical` if the event log leads to the same policies."""
 

@@ -95,7 +95,7 @@ class ServiceProcess:
             raise
         try:
             check_safe(ApiKeys(store), settings)
-            self._webhook = Webhook(settings.webhook, settings.hooked) if settings.webhook else None
+            self._webhook = Webhook(settings.webhook, settings.webhook_host_names) if settings.webhook else None
             if self._webhook is not None:
                 self._webhook.check()
             archive = Archive(settings.archive) if settings.archive else None
@@ -115,10 +115,10 @@ class ServiceProcess:
             self.connections = OpenConnections(settings)
             self.application.context.looks.append(self.connections.look)
             self.upkeep = RetentionWorker(self.service, settings)
-            self.application.context.looks.append(self.upkeep.told)
-            self._topics = TopicConsumer.of(self.service, settings)
+            self.application.context.looks.append(self.upkeep.read_metrics)
+            self._topics = TopicConsumer.from_settings(self.service, settings)
             if self._topics is not None:
-                self.application.context.looks.append(self._topics.told)
+                self.application.context.looks.append(self._topics.read_metrics)
             _listen(self._socket, settings)
         except BaseException:
             self._socket.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -154,7 +155,8 @@ async def ask_report(call: HttpRequest, name: str, form: str) -> HttpResponse:
 def answer_report(service: Service, name: str, form: str, duplicates: int) -> HttpResponse:
     """Compute a report in one of the FORMS."""
     found = service.report(name)
-    found["quality"]["duplicates"] = duplicates
+    if found.quality is not None:
+        found = replace(found, quality=replace(found.quality, duplicates=duplicates))
     if form == "json":
         return json_response(found)
     from pasto.report.html import render_html

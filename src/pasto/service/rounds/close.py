@@ -142,7 +142,7 @@ def open_first_round(
     if requested.state == "archived":
         return StudyTransition(replace(row, generation=row.generation + 1, state="archived"), None, None, None)
     identity = StudyState.from_text(row.details).identity
-    learner = initial_update(spec.study(row.seed))
+    learner = initial_update(spec.build_study(row.seed))
     _, policy = publish_next(spec, learner, requested, None, version=1, now=now, identity=identity)
     assert policy is not None  # noqa: S101 -- only archived studies serve none
     after = replace(row, generation=row.generation + 1, state=requested.state, round=1, version=1, opened_at=now)
@@ -411,7 +411,7 @@ def _load_learner(spec: StudySpec, row: StudyRow, saved: str, phase: NextPhase) 
     except Exception:
         if phase.state not in ("paused", "archived"):
             raise
-        return LearnerUpdate(spec.study(row.seed), saved)
+        return LearnerUpdate(spec.build_study(row.seed), saved)
 
 
 def _hold_blend(learner: LearnerUpdate) -> FrozenBlend | None:

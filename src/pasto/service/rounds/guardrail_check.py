@@ -24,7 +24,7 @@ from pasto.service.lifecycle import PHASES
 from pasto.service.round_history import join_arms, judged_round
 from pasto.service.rounds.guardrail_state import GuardrailState
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
 
 CONFIDENCE = 0.95
@@ -44,7 +44,7 @@ def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdic
     """Return the verdict on every guardrail after learning rounds; [] while there is nothing to judge."""
     return [
         _arm_verdict(verdict)
-        for verdict in monitor.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING_CONFIDENCE)
+        for verdict in monitor.verdicts(build_stop_levels(spec), confidence=CONFIDENCE, warning=WARNING_CONFIDENCE)
     ]
 
 
@@ -105,7 +105,7 @@ def has_breach(verdicts: Sequence[ArmVerdict]) -> bool:
 
 
 def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
-    """Return the sentence that says why traffic is stopped."""
+    """Return the reason for stopping traffic, as one sentence."""
     rails = {rail.name: rail for rail in spec.guardrails}
     parts = []
     for verdict in verdicts:
@@ -131,10 +131,10 @@ def choose_hold(state: str) -> str:
 def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapping[str, float]) -> list[StopLevel]:
     """Return the stop levels that a phase can be compared with."""
     control = len(record.cell_indices("control")) == 1
-    days = elapsed * spec.rounds.pace / DAY_SECONDS
+    days = elapsed * spec.rounds.interval_seconds / DAY_SECONDS
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
     watched = []
-    for floor in floors(spec):
+    for floor in build_stop_levels(spec):
         if floor.basis == "control" and control and floor.name in allowed:
             watched.append(replace(floor, value=allowed[floor.name], relative=True))
         elif floor.relative and control:
@@ -156,18 +156,18 @@ def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
 def _level_of_days(floor: StopLevel, days: float) -> float | None:
     """Return the stop level for the mean of a phase, of which the last day may not be over.
 
-    That part of a day may be at the level of a crash; None if nothing can be said of it.
+    That part of a day may be at the level of a crash; None without a crash level.
 
     >>> from pasto.inference import Quantity
     >>> floor = StopLevel("likes", Quantity(0), 0.04, basis="days")
     >>> [round(_level_of_days(floor, days), 4) for days in (0.5, 1.0, 1.5, 10.5)]
     [0.02, 0.04, 0.0333, 0.039]
     """
-    whole = math.floor(days)
-    part, crash = days - whole, crash_level(floor)
+    full_days = math.floor(days)
+    part, crash = days - full_days, crash_level(floor)
     if crash is None:
-        return floor.value if whole and part < 1.0 / 24.0 else None
-    return (whole * floor.value + part * crash) / days
+        return floor.value if full_days and part < 1.0 / 24.0 else None
+    return (full_days * floor.value + part * crash) / days
 
 
 def _evidence(record: RoundRecord, floor: StopLevel, arm: str, elapsed: float) -> float:
@@ -237,7 +237,7 @@ def no_past() -> Iterable[MeasuredRound]:
 
 def phase_length(spec: StudySpec, since: float, now: float) -> float:
     """Return the length of a phase so far, in rounds."""
-    return max(1.0, (now - since) / spec.rounds.pace)
+    return max(1.0, (now - since) / spec.rounds.interval_seconds)
 
 
 def lengthen_ranges(spec: StudySpec, elapsed: float) -> StudySpec:
@@ -284,7 +284,7 @@ def check_guardrails(
         final = rounds_so_far.until(spec, None, status.since)
         verdicts: list[ArmVerdict] = []
         if look is not None:
-            allowed = final.monitor.allowed_changes(floors(spec))
+            allowed = final.monitor.allowed_changes(build_stop_levels(spec))
             verdicts = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
         elif any(number >= status.since for number, _ in rounds):
             verdicts = judge_learning(spec, final.monitor)

@@ -13,7 +13,7 @@ from pasto.errors import PastoError
 from pasto.inference.guardrail_monitor import EVIDENCE_VERSION, GuardrailMonitor, floor_columns
 from pasto.inference.round_data import CellMoments, MeasuredRound
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,14 +52,16 @@ class GuardrailState:
         """Return the state in which every round before `first` is final; all rounds if it is None."""
         final = [measured for measured in self.open if first is None or measured.version < first]
         later = [measured for measured in self.open if first is not None and measured.version >= first]
-        columns = floor_columns(floors(spec))
+        columns = floor_columns(build_stop_levels(spec))
         return replace(self.settle(spec, final, since), open=tuple(_narrow(measured, columns) for measured in later))
 
     def settle(self, spec: StudySpec, rounds: Sequence[MeasuredRound], since: int) -> GuardrailState:
         """Return the state after rounds that are final."""
-        watched, monitor = floors(spec), self.monitor
+        watched, monitor = build_stop_levels(spec), self.monitor
         for measured in rounds:
-            timed = measured if measured.seconds is not None else replace(measured, seconds=spec.rounds.pace)
+            timed = (
+                measured if measured.seconds is not None else replace(measured, seconds=spec.rounds.interval_seconds)
+            )
             monitor = monitor.add_rounds(watched, [timed], judged=measured.version >= since)
         return replace(self, monitor=monitor)
 

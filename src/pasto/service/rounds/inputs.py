@@ -174,7 +174,7 @@ def moments_of(
     store: Store, spec: StudySpec, study: int, entry: MaturingRound, until: int, *, covariates: bool = True
 ) -> tuple[Moments, ...]:
     """Measure a round on the events up to `until`; covariates follow the study's own columns."""
-    columns = spec.measured if covariates else spec.columns
+    columns = spec.measured_columns if covariates else spec.columns
     if spec.source is not None:
         policy = store.read_policy(study, entry.round)
         if policy is None:

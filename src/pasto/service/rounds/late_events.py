@@ -50,7 +50,7 @@ class LateCorrections:
         # Rounds become final in the order in which they were learned. A held round is learned after younger ones, and
         # stays correctable as long as they do.
         first = next((place for place, entry in enumerate(learned) if entry.closed_at + window > now), len(learned))
-        return {entry.round for entry in learned[max(first, len(learned) - spec.kept) :]}
+        return {entry.round for entry in learned[max(first, len(learned) - spec.remembered_policies) :]}
 
     def list_correctable(
         self, due: Sequence[MaturingRound], correctable: Collection[int], *, until: int, closing: int
