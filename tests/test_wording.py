@@ -45,7 +45,6 @@ NOT_YET = (
     "src/pasto/service/team_sources.py",
     "src/pasto/service/webhook.py",
     "clients/python/",
-    "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
 
