@@ -41,7 +41,6 @@ NOT_YET = (
     "src/pasto/service/source_health.py",
     "src/pasto/service/team_sources.py",
     "clients/python/",
-    "research/pasto_research/paper",
 )
 """Prefixes of paths that still have to be reworded."""
 

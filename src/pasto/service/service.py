@@ -29,9 +29,9 @@ from pasto.service.reports.confirmation_report import judge_missing_confirmation
 from pasto.service.reports.guardrail_report import SEVERITY
 from pasto.service.reports.what_if import WhatIfQuestion
 from pasto.service.retention import Retention, delete_old_exposures
-from pasto.service.round_history import judged_rounds
 from pasto.service.rounds.close import StudyTransition, describe_transition, prepare_close, summarize_transition
 from pasto.service.rounds.data_check import resolve
+from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.rounds.replay import replay_study
 from pasto.service.rounds.round_clock import RoundDueCheck, StudyClock, too_many_maturing_rounds
 from pasto.service.serializers import audit_entry, close_summary, study_overview, study_summary
@@ -486,7 +486,7 @@ class Service:
                 row,
                 requested,
                 now=self._study_clock.now(row),
-                past=lambda: judged_rounds(self.store, row.number),
+                past=lambda: read_judged_rounds(self.store, row.number),
             )
         except SourceError as error:
             self._source_health.record_failure(row, error)

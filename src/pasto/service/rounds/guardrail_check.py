@@ -21,8 +21,7 @@ from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
 from pasto.service.lifecycle import PHASES
-from pasto.service.round_history import join_arms, judged_round
-from pasto.service.rounds.guardrail_state import GuardrailState
+from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
 from pasto.service.study_file import StudySpec
 from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
