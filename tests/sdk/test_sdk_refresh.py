@@ -13,7 +13,7 @@ import pytest
 
 from pasto_sdk import Client, FakeService, Request, Response
 from pasto_sdk.diagnostics import ErrorLog
-from pasto_sdk.event_sender import CAP
+from pasto_sdk.event_sender import MAX_WAIT_SECONDS
 from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.policy_poller import PolicyPoller
@@ -122,7 +122,7 @@ def test_ten_minutes_of_a_fault_change_nothing_and_end_with_it(
     assert drive.error_log.errors == len(drive.moments)
     service.fault = None
     service.publish(policy(2))
-    end, back = clock() + CAP, clock()
+    end, back = clock() + MAX_WAIT_SECONDS, clock()
     while drive.version == 1:
         drive.step()
     assert max(drive.moments) <= max(end, back)
@@ -137,11 +137,11 @@ def test_a_study_that_is_over_is_served_the_baseline_until_it_is_back(
     drive.run(60)
     assert drive.holder.fresh()  # that is not what it says
     service.fault = answers(409, b'{"error": {"code": "wrong_state", "message": "it is archived"}}')
-    drive.run(CAP)
+    drive.run(MAX_WAIT_SECONDS)
     assert not drive.holder.fresh()
     assert drive.version == 1  # whose baseline is served
     service.fault = None
-    drive.run(CAP)
+    drive.run(MAX_WAIT_SECONDS)
     assert drive.holder.fresh()
 
 
@@ -210,7 +210,7 @@ def test_confirmations_keep_it_alive_and_only_they_do(service: FakeService, cloc
     clock.now = contact + 100
     assert not drive.holder.fresh()
     service.fault = None
-    drive.run(CAP)
+    drive.run(MAX_WAIT_SECONDS)
     assert drive.holder.fresh()
 
 

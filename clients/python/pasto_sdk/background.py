@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.event_buffer import EventBuffer
-from pasto_sdk.event_sender import CAP, EventSender
+from pasto_sdk.event_sender import MAX_WAIT_SECONDS, EventSender
 from pasto_sdk.http_transport import HttpTransport
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.policy_poller import PolicyPoller
@@ -65,7 +65,7 @@ class PeriodicThread:
                 delay = self._step()
             except Exception as error:
                 self._error_log.note(f"{self._name} failed unexpectedly: {type(error).__name__}: {error}")
-                delay = CAP
+                delay = MAX_WAIT_SECONDS
             with self._passed:
                 self._passed.notify_all()
             if not self._stopped:
@@ -179,7 +179,7 @@ class BackgroundTasks:
             if self._background:
                 self.start()
                 self._send_thread.wake()
-                return self._send_thread.wait_for(lambda: self._buffer.settled(last), timeout)
+                return self._send_thread.wait_for(lambda: self._buffer.is_settled(last), timeout)
             return self._flush_here(last, self._clock() + timeout)
         finally:
             self._sender.urgent = False
@@ -187,7 +187,7 @@ class BackgroundTasks:
     def close(self, timeout: float) -> None:
         """Send the waiting events, then stop the threads, within `timeout` seconds."""
         ends = time.monotonic() + timeout
-        if not self._buffer.settled(self._buffer.sequence):
+        if not self._buffer.is_settled(self._buffer.sequence):
             self.flush(timeout)
         self._stopped = True
         self._poller.stop()
@@ -210,8 +210,8 @@ class BackgroundTasks:
     def _flush_here(self, last: int, ends: float) -> bool:
         """The sender's work in the caller's own thread, as long as it goes well."""
         with self._turn:
-            while not self._buffer.settled(last) and self._clock() < ends:
+            while not self._buffer.is_settled(last) and self._clock() < ends:
                 self._sender.step()
                 if self._sender.failing:
                     break
-        return self._buffer.settled(last)
+        return self._buffer.is_settled(last)

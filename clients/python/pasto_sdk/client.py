@@ -18,7 +18,7 @@ from pasto_sdk.background import BackgroundTasks
 from pasto_sdk.decision import DEFAULT, OVERRIDE, SPLIT, STALE, Decision, FieldError, Reason, check_fields
 from pasto_sdk.diagnostics import CallCounter, ErrorLog
 from pasto_sdk.event_buffer import EventBuffer
-from pasto_sdk.event_sender import BATCH
+from pasto_sdk.event_sender import MAX_BATCH_EVENTS
 from pasto_sdk.http_transport import HttpTransport
 from pasto_sdk.policy import LONGEST
 from pasto_sdk.policy_document import Bucket, Value
@@ -159,7 +159,7 @@ class Client:
             self._holder.live = replace(self._holder.live, until=-math.inf)
             atexit.unregister(self.close)
             _CLIENTS.discard(self)
-        return self._buffer.settled(self._buffer.sequence)
+        return self._buffer.is_settled(self._buffer.sequence)
 
     def status(self) -> dict[str, Any]:
         """Return the state of the client as plain values, for a health page, a metric or a log line.
@@ -169,7 +169,7 @@ class Client:
         'DEFAULT'
         """
         live, now = self._holder.live, self._clock()
-        accounts = self._buffer.accounts()
+        accounts = self._buffer.count_by_candidate()
         return {
             "study": self._study,
             "source": self._buffer.source,
@@ -216,8 +216,8 @@ class Client:
                 return known
             decision = Decision(self._on_metric, unit, version, cell, reason)
             live.remembered.put(unit, decision)
-            waiting = self._buffer.expose(decision)
-        if waiting == BATCH or not self._background.started:
+            waiting = self._buffer.add_exposure(decision)
+        if waiting == MAX_BATCH_EVENTS or not self._background.started:
             self._background.nudge()
         return decision
 
@@ -258,8 +258,8 @@ class Client:
                 raise FieldError("the client is closed")
             if not unit:
                 raise FieldError("the event has no unit")
-            waiting = self._buffer.measure(unit, decision, *check_fields(event, fields))
-            if waiting == BATCH or not self._background.started:
+            waiting = self._buffer.add_metric(unit, decision, *check_fields(event, fields))
+            if waiting == MAX_BATCH_EVENTS or not self._background.started:
                 self._background.nudge()
         except Exception as error:
             self._error_log.refuse(str(error))

@@ -129,7 +129,7 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             plain.close()
             raise
-        self.sock = cast(socket.socket, _Timed(plain, self))
+        self.sock = cast(socket.socket, _TimedConnection(plain, self))
 
     def end(self) -> None:
         """Wake whoever reads from it."""
@@ -139,11 +139,11 @@ class _Connection(http.client.HTTPConnection):
 
     def forsake(self) -> None:
         """Close this process's descriptor of it, and nothing else."""
-        if isinstance(self.sock, _Timed):
+        if isinstance(self.sock, _TimedConnection):
             self.sock.forsake()
 
 
-class _Timed:
+class _TimedConnection:
     """As much of a socket as an HTTP connection uses, each call limited to what is left of the deadline."""
 
     def __init__(self, plain: socket.socket, connection: _Connection) -> None:
@@ -155,7 +155,7 @@ class _Timed:
         self._plain.sendall(data)
 
     def makefile(self, mode: str) -> BinaryIO:
-        return io.BufferedReader(_Incoming(self._plain, self._connection))
+        return io.BufferedReader(_DeadlineReader(self._plain, self._connection))
 
     def shutdown(self, how: int) -> None:
         with contextlib.suppress(OSError):  # The other side may have been faster.
@@ -170,7 +170,7 @@ class _Timed:
             os.close(descriptor)
 
 
-class _Incoming(io.RawIOBase):
+class _DeadlineReader(io.RawIOBase):
     """What a socket receives; a slow drip that keeps every single wait short still meets the deadline."""
 
     def __init__(self, plain: socket.socket, connection: _Connection) -> None:

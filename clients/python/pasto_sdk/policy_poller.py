@@ -10,14 +10,14 @@ from pathlib import Path
 from pasto_sdk import policy_file
 from pasto_sdk.diagnostics import ErrorLog
 from pasto_sdk.errors import PolicyError
-from pasto_sdk.event_sender import LEAST, Backoff
+from pasto_sdk.event_sender import MIN_INTERVAL_SECONDS, Backoff
 from pasto_sdk.policy_document import has_checksum
 from pasto_sdk.policy_holder import PolicyHolder
 from pasto_sdk.transport import Request, Response, Transport
 
 LONGEST_WAIT = 60.0
 """Seconds that the service keeps a question open."""
-PATIENCE = 10.0
+RESPONSE_TIMEOUT_SECONDS = 10.0
 """Seconds for an answer that the service need not wait for."""
 GIVEN_UP = 3
 """Open questions lost in a row, while plain ones are answered, before the way there is believed to allow none."""
@@ -98,7 +98,7 @@ class PolicyPoller:
             problem = self._take(response)
         except Exception as error:
             if self._stopped:
-                return LEAST
+                return MIN_INTERVAL_SECONDS
             return self._failed(f"{type(error).__name__}: {error}", wait)
         if problem:
             return self._failed(problem, wait, response.header("retry-after"))
@@ -110,15 +110,15 @@ class PolicyPoller:
         self._save()
         open_questions = wait > 0 and (response.status == 200 or elapsed >= wait / 2)
         if open_questions or (self._plain_until <= started and not wait):
-            return max(0.0, LEAST - elapsed)
-        return max(LEAST, self._poll_interval * self._backoff.jitter() - elapsed)
+            return max(0.0, MIN_INTERVAL_SECONDS - elapsed)
+        return max(MIN_INTERVAL_SECONDS, self._poll_interval * self._backoff.jitter() - elapsed)
 
     def _request(self, wait: float) -> Request:
         headers = dict(self._headers)
         if self._holder.live.policy is not None:
             headers["If-None-Match"] = f'"{self._holder.live.policy.checksum}"'
         url = f"{self._url}?wait={wait:g}" if wait else self._url
-        return Request("GET", url, headers, timeout=wait + PATIENCE)
+        return Request("GET", url, headers, timeout=wait + RESPONSE_TIMEOUT_SECONDS)
 
     def _take(self, response: Response) -> str | None:
         """Use an answer; returns what is wrong with it, if anything."""
