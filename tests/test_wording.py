@@ -71,7 +71,6 @@ NOT_YET = (
     "src/pasto/service/study_state.py",
     "src/pasto/service/team_sources.py",
     "src/pasto/service/webhook.py",
-    "clients/python/",
     "CONTRIBUTING.md",
     "README.md",
     "docs/concepts.md",

@@ -166,10 +166,10 @@ class BackgroundTasks:
         """Wait for the policy of the service; return whether there is one, from the service or from disk."""
         if self._background:
             self.start()
-            return self._poll_thread.wait_for(self._holder.current, timeout) or self._holder.fresh()
+            return self._poll_thread.wait_for(self._holder.is_current, timeout) or self._holder.is_fresh()
         with self._turn:
             self._poller.step()
-        return self._holder.fresh()
+        return self._holder.is_fresh()
 
     def flush(self, timeout: float) -> bool:
         """Send the waiting events now; return whether the service answered for all of them in time."""
@@ -200,15 +200,15 @@ class BackgroundTasks:
             thread.stop(max(0.1, ends - time.monotonic()))
 
     def renew(self) -> None:
-        """Begin anew in a child after a fork, with nothing of the parent's but the policy."""
+        """Start again in a child process after a fork, with the policy only."""
         if isinstance(self._transport, HttpTransport):
-            self._transport.forsake()
+            self._transport.release_after_fork()
         self._buffer.renew()
         self._holder.renew()
         self._reset()
 
     def _flush_here(self, last: int, ends: float) -> bool:
-        """The sender's work in the caller's own thread, as long as it goes well."""
+        """Send events in the caller's thread until one attempt fails."""
         with self._turn:
             while not self._buffer.is_settled(last) and self._clock() < ends:
                 self._sender.step()
