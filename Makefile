@@ -1,8 +1,8 @@
-# Everything is run from here. Each target does its own set-up in .venv, from the pinned and hashed files in
-# requirements/, and is quick the second time. From another directory: make -C path/to/pasto test.
+# Commands for development. Each target sets up .venv from the pinned and hashed files in requirements/ if needed.
+# From another directory: make -C path/to/pasto test.
 
 PYTHON ?= python3
-# What `make demo`, `make serve`, `make paper`, `make bench`, `make chaos` and `make lock` are given, as in make paper OPTIONS=--quick
+# Options of `make demo`, `make serve`, `make paper`, `make bench`, `make chaos` and `make lock`: make paper OPTIONS=--quick
 OPTIONS ?=
 
 BIN := .venv/bin
@@ -14,15 +14,15 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --uni
 
 PROJECTS := pyproject.toml clients/python/pyproject.toml research/pyproject.toml
 
-# What is ready in .venv: uv, then what PASTO needs to run, then what its checks and tests need, then
-# what the tests with real services need beside it.
+# Files that mark what is installed in .venv: uv, the dependencies of PASTO, those of the checks and tests, torch, and
+# those of the tests with real services.
 TOOL := .venv/.ready-uv
 RUN := .venv/.ready-run
 DEV := .venv/.ready-dev
 TORCH := .venv/.ready-torch
 SERVICES := .venv/.ready-services
 
-# Many small arrays on all cores at once: the tests run in parallel already, so each keeps to one thread.
+# One thread for linear algebra: the arrays are small, and the tests already run in parallel.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
@@ -35,7 +35,7 @@ help: ## List these targets.
 
 setup: $(DEV) ## Build .venv with PASTO and everything its tests need.
 
-demo: $(RUN) ## Watch a live service learn a blend, confirm it, and be proved right.
+demo: $(RUN) ## Watch a live service learn a blend from simulated users.
 	@$(BIN)/pasto demo $(OPTIONS)
 
 serve: $(RUN) ## Run the service on this machine, with its store in pasto-data/.
@@ -47,7 +47,7 @@ test: check ## Check, then run the tests with the examples in README, docs and d
 services: $(SERVICES) ## Run the tests that need PostgreSQL or Node, and the long ones, at full size.
 	$(BIN)/pytest -q -n auto --maxprocesses 2 -m services tests
 
-chaos: $(DEV) ## Kill, flood and deceive real services on loopback, and print a table of losses.
+chaos: $(DEV) ## Kill, flood and corrupt real services on loopback, and print a table of losses.
 	@$(BIN)/python -m tests.chaos $(OPTIONS)
 
 check: $(DEV) ## Check format, lint, types and the import contract.
@@ -56,14 +56,14 @@ check: $(DEV) ## Check format, lint, types and the import contract.
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 
-format: $(DEV) ## Format the code and mend what the linter can.
+format: $(DEV) ## Format the code and apply the linter's fixes.
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format
 
 paper: $(TORCH) ## Reproduce the paper's tables and figures, into paper-results/; DATA=DIR adds real data.
 	$(BIN)/pasto paper all --out paper-results --cache paper-results/cache $(if $(DATA),--data '$(DATA)') $(OPTIONS)
 
-bench: $(DEV) ## Time PASTO beside other ways of doing the same work.
+bench: $(DEV) ## Measure PASTO next to other ways of doing the same work.
 	$(BIN)/pasto bench all $(OPTIONS)
 
 lock: $(TOOL) ## Write requirements/ again from the three pyproject.toml files.
@@ -77,7 +77,7 @@ lock: $(TOOL) ## Write requirements/ again from the three pyproject.toml files.
 realdata: $(TORCH) ## Run the tests that need torch or files of real size; DATA=DIR adds the paper's commands on real data.
 	PASTO_DATA='$(DATA)' $(BIN)/pytest -q -n auto --maxprocesses 2 -m realdata tests/research/paper
 
-# torch is large and needed for nothing but training, so it stays outside the pinned files.
+# torch is large and only needed for training, so it is not in the pinned files.
 $(TORCH): $(DEV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'duckdb>=1.5,<3'
 	@touch $@
@@ -89,8 +89,8 @@ clean: ## Remove .venv, caches and what the commands wrote.
 $(TOOL): requirements/uv.txt
 	@test -x $(BIN)/python || { \
 		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-			echo "PASTO needs Python 3.11 or newer, and '$(PYTHON)' says: $$($(PYTHON) --version 2>&1)." \
-				"Name another one, as in: make setup PYTHON=python3.12" >&2; exit 1; }; \
+			echo "PASTO needs Python 3.11 or newer, got $$($(PYTHON) --version 2>&1) from '$(PYTHON)'." \
+				"Name another one: make setup PYTHON=python3.12" >&2; exit 1; }; \
 		echo "Building .venv with $$($(PYTHON) --version)"; \
 		$(PYTHON) -m venv --clear .venv; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

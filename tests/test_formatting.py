@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from pasto.cli.main import main
 from pasto.dashboard.renderer import TEMPLATES
 from pasto.formatting import format_confidence, format_lift, format_number, format_percent
+from pasto.report.records import Report, TradeoffPoint, TradeoffReport
 from pasto.report.sections import build_sections
 
 STATIC = Path(__file__).parents[1] / "src/pasto/dashboard/static"
@@ -29,9 +30,9 @@ def test_the_terminal_writes_a_number_as_the_formatter_does(tmp_path: Path) -> N
 
 
 def test_the_report_writes_a_number_as_the_formatter_does() -> None:
-    point = {"x": NUMBER, "y": -NUMBER}
-    trade_off = {"x": "watch", "y": "likes", "blends": [point], "singles": [], "answer": point}
-    report = {"name": "feed", "state": "learning", "round": 1, "version": 1, "trade_off": trade_off}
+    point = TradeoffPoint(NUMBER, -NUMBER)
+    trade_off = TradeoffReport("watch", "likes", blends=(point,), singles=(), answer=point)
+    report = Report("feed", "learning", 1, 1, "", trade_off=trade_off)
     rows = build_sections(report)[-1].rows
     assert rows[0] == ("the answer", TEXT, f"-{TEXT}")
 

@@ -1,4 +1,4 @@
-"""`pasto bench`: how fast it is, beside another way of doing the same work."""
+"""Command `pasto bench`: benchmarks of PASTO and of other ways of doing the same work."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pasto.cli.threads import use_one_thread
 from pasto.formatting import format_number
 
 
-class Listing(click.Command):
-    """A command whose help lists the benchmarks there are."""
+class BenchmarkCommand(click.Command):
+    """Command whose help lists the benchmarks."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the benchmarks, then the examples."""
@@ -32,7 +32,7 @@ class Listing(click.Command):
 
 
 @click.command(
-    cls=Listing,
+    cls=BenchmarkCommand,
     short_help="Measure PASTO next to other ways of doing the same work.",
     epilog="""\b
 Examples:
@@ -58,7 +58,7 @@ def bench(name: str, quick: bool, out: str | None, as_json: bool) -> None:
         if as_json:
             print_json(entries)
         else:
-            print_table(console(), ["name", "what it measures"], [list(one.values()) for one in entries], text={0, 1})
+            print_table(console(), ["name", "measures"], [list(one.values()) for one in entries], text={0, 1})
         return
     reports = []
     for each in BENCHMARKS if name == "all" else [name]:

@@ -1,4 +1,4 @@
-"""`pasto paper`: the paper's tables and figures, what it claims beside what is measured."""
+"""Command `pasto paper`: the tables, figures and theorems of the paper, claimed and measured."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 VERDICTS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("measured only", "dim")}
 
 
-class Listing(click.Command):
-    """A command whose help lists the experiments there are."""
+class ExperimentCommand(click.Command):
+    """Command whose help lists the experiments."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the experiments, then the examples."""
@@ -32,7 +32,7 @@ class Listing(click.Command):
 
 
 @click.command(
-    cls=Listing,
+    cls=ExperimentCommand,
     short_help="Reproduce the paper's tables and figures.",
     epilog="""\b
 Examples:
@@ -92,7 +92,7 @@ def paper(
     NAME is one of the experiments below, "all" for every one whose data is available, or "list" (or nothing) to list
     them. With --out, the file index.md links each claim of the paper to its tables and figures.
     """
-    from pasto_research.paper import EXPERIMENTS, run, saved, write, write_index
+    from pasto_research.paper import EXPERIMENTS, outcome_document, run, write, write_index
 
     if name == "list":
         _list(as_json)
@@ -116,7 +116,7 @@ def paper(
         if out is not None:
             for path in write(outcome, out):
                 echo(f"wrote {path}", err=True)
-        outcomes.append(saved(outcome))
+        outcomes.append(outcome_document(outcome))
     if out is not None:
         echo(f"wrote {write_index(out, EXPERIMENTS.values())}", err=True)
     for line in lacking:
@@ -126,14 +126,14 @@ def paper(
 
 
 def _chosen(name: str, data: Path | None) -> list[str]:
-    """The experiments to run; those that lack their data are named, unless one was asked for by its name."""
+    """Return the experiments to run; with "all", print those whose data is missing."""
     from pasto_research.paper import EXPERIMENTS
 
     if name != "all":
         return [name]
     lacking = [each for each, experiment in EXPERIMENTS.items() if experiment.needs and data is None]
     if lacking:
-        echo(f"left out, since they need --data: {', '.join(lacking)}", err=True)
+        echo(f"left out, because they need --data: {', '.join(lacking)}", err=True)
     return [each for each in EXPERIMENTS if each not in lacking]
 
 
@@ -143,11 +143,11 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json([{"name": each.name, "summary": each.summary} for each in EXPERIMENTS.values()])
         return
-    print_table(console(), ["name", "what it shows"], [[e.name, e.summary] for e in EXPERIMENTS.values()], text={0, 1})
+    print_table(console(), ["name", "reproduces"], [[e.name, e.summary] for e in EXPERIMENTS.values()], text={0, 1})
 
 
 def _prepare(directory: Path) -> None:
-    """Find out before a long run, not after it, whether its figures can be written."""
+    """Check before a long run that its figures can be written."""
     from pasto.report.figures import new_figure
 
     new_figure()

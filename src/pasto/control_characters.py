@@ -1,4 +1,4 @@
-"""Control characters: what a terminal obeys instead of printing, and what turns the direction of a line around."""
+"""Control characters: a terminal obeys them instead of printing them, or they reverse the direction of a line."""
 
 from __future__ import annotations
 

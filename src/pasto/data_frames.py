@@ -43,12 +43,13 @@ class DataTable:
             return RowNames(None, self.labels)
         texts = [name for name in self.text_columns() if name not in apart_from]
         called = [name for name in texts if name.lower() in NAME_COLUMNS]
-        found = called or texts
-        if len(found) > 1:
+        candidates = called or texts
+        if len(candidates) > 1:
             raise refuse(
-                f"the text columns {', '.join(map(repr, found))} could all hold the rows' names; leave all but one out"
+                f"the text columns {', '.join(map(repr, candidates))} could all hold the rows' names; "
+                "leave all but one out"
             )
-        return RowNames(found[0], tuple(self.columns[found[0]])) if found else RowNames(None, None)
+        return RowNames(candidates[0], tuple(self.columns[candidates[0]])) if candidates else RowNames(None, None)
 
     def listed(self) -> str:
         """Return the columns' names for a message."""

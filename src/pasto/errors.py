@@ -17,7 +17,7 @@ PastoError
 ├── NotFittedError (RuntimeError)       an answer was asked for before the first round was learned
 ├── UnknownStudyError (KeyError)        no study has that name
 ├── StudyExistsError (ValueError)       two studies cannot share a name
-├── LifecycleError (RuntimeError)       the study's life cycle does not allow this now; the message says what does
+├── LifecycleError (RuntimeError)       the life cycle does not allow this now; the message names the allowed actions
 ├── ConflictError (RuntimeError)        someone else changed the study first; read it again
 ├── StoreError (RuntimeError)           the store could not do what was asked
 │   ├── StoreBusyError                  it has more to write than it can; nothing was taken, try again
@@ -60,7 +60,7 @@ class MeansError(InputError):
 
 
 class MeasurementError(InputError):
-    """Metrics told to a study that cannot be learned from; nothing was recorded."""
+    """Metrics passed to a study that it cannot learn from; nothing was recorded."""
 
 
 class StateError(InputError):
@@ -99,7 +99,7 @@ class UnknownAssignmentError(PastoError, KeyError):
 
 
 class AlreadyAnsweredError(PastoError, ValueError):
-    """An assignment that was told or dropped before."""
+    """An assignment that was measured or dropped before."""
 
 
 class NotFittedError(PastoError, RuntimeError):
@@ -126,7 +126,7 @@ class ConflictError(PastoError, RuntimeError):
 
 
 class StoreError(PastoError, RuntimeError):
-    """Where records rest could not do what was asked; nothing was half done."""
+    """A store that could not do a request; nothing was done in part."""
 
 
 class StoreBusyError(StoreError):
@@ -134,7 +134,7 @@ class StoreBusyError(StoreError):
 
 
 class UnsafeStoreError(StoreError):
-    """A store that would not be safe to open; the message says why and what to do."""
+    """A store that would not be safe to open; the message gives the reason and the fix."""
 
 
 class StoreDamagedError(StoreError):
@@ -165,7 +165,7 @@ class MissingExtraError(PastoError, ImportError):
 
     def __str__(self) -> str:
         need, extra = self.args
-        # PASTO is on no package index yet, so the message must not send anybody to one.
+        # PASTO is on no package index yet, so the message does not name one.
         project = "./research" if extra in RESEARCH_EXTRAS else "."
         return f"{need}; install it in a clone of PASTO with: pip install '{project}[{extra}]'"
 

@@ -1,4 +1,4 @@
-"""The frozen nouns that cross every border: plain values, standard library only."""
+"""Records that cross the borders of packages: frozen values, standard library only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Assignment:
     """Unique within the study: round and slot."""
     round: int
     version: int
-    """Of the policy it was drawn from."""
+    """The version of the policy it was drawn from."""
     candidate: int
     name: str
     values: Mapping[str, Value]
@@ -34,27 +34,27 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one round measured for one candidate: û, the mean over its units, and that mean's covariance.
+    """Measurement of one candidate in one round: û, the mean over its units, and that mean's covariance.
 
     >>> Observation(version=3, candidate=0, units=1200, mean=(31.2, 0.02)).units
     1200
     """
 
     version: int
-    """Of the policy under which the units were drawn."""
+    """The version of the policy under which the units were drawn."""
     candidate: int
     units: float
     mean: tuple[float, ...]
     """One number a metric, in the objective's order."""
     covariance: tuple[tuple[float, ...], ...] | None = None
-    """Of the mean, not of a unit; None where nobody measured it."""
+    """The covariance of the mean, not of a unit; None if it was not measured."""
     control: bool = False
     """Units held on the baseline by design, apart from the policy's own draw of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is being served now: p_t, a distribution over candidates with a version.
+    """Distribution over candidates that is served now, p_t, with a version.
 
     >>> Policy(version=0, probabilities=(0.5, 0.5)).version
     0
@@ -66,11 +66,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What mixing buys over one candidate.
+    """Gain of a blend over one candidate.
 
-    Where some candidate meets every hard guardrail, the best of those is the one compared with, and `value` is
-    f(blend) − f(single). Where none does, `value` is None, the candidate compared with is the least-violating one,
-    and the gain is told as the difference in the goal and that candidate's violations.
+    If some candidates meet every hard guardrail, the best of those is compared with, and `value` is
+    f(blend) − f(single). If none does, `value` is None, and the least-violating candidate is compared with: the gain is
+    the difference in the goal and that candidate's violations.
     """
 
     candidate: int
@@ -78,15 +78,15 @@ class Gain:
     goal: float
     """The blend's goal less that candidate's."""
     violations: Mapping[str, float] = field(default_factory=dict)
-    """By how much that candidate breaks each hard guardrail; empty where it breaks none."""
+    """The amount by which that candidate breaks each hard guardrail; empty if it breaks none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How surely a learned blend does what it promises, on what is believed after the last round."""
+    """Confidence that a learned blend meets its guardrails, from the posterior after the last round."""
 
     confidence: float
-    """What was asked for."""
+    """The confidence that was asked for."""
     certified: bool
     """Whether each hard guardrail holds with that confidence, each by itself, and the stated errors are credible."""
     holds: Mapping[str, float]
@@ -117,19 +117,19 @@ class Move:
 
     candidate: int
     change: float
-    """In its worth: its metrics at the blend's prices."""
+    """The change of its worth, which is its metrics at the blend's prices."""
     metrics: Mapping[str, float]
     """The part of each metric in that change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Whether learning on is worth it."""
+    """Value of further learning."""
 
     gain: float
-    """What f is still expected to rise by, were the truth known."""
+    """The expected rise of f if the true means were known."""
     probability: float
-    """That it would rise by more than `worth`."""
+    """The probability that it would rise by more than `worth`."""
     worth: float
     """A thousandth of the spread of the goal over single candidates: less is not worth the traffic."""
     advice: str
@@ -149,39 +149,39 @@ class Blend:
 
     probabilities: tuple[float, ...]
     value: float
-    """f at the blend's metrics; where no blend is feasible, the goal and the soft guardrails alone."""
+    """f at the blend's metrics; if no blend is feasible, the goal and the soft guardrails alone."""
     metrics: Mapping[str, float]
-    """What the blend is expected to measure, by name; ratios as ratios."""
+    """The expected metrics of the blend, by name; ratios as ratios."""
     prices: Mapping[str, float]
-    """What relaxing a guardrail by one unit buys, by guardrail."""
+    """The rise of f if a guardrail is relaxed by one unit, by guardrail."""
     support: tuple[int, ...]
     """The candidates that take part."""
     names: tuple[str, ...]
     """Every candidate's name."""
     best_single: int | None
-    """The best single candidate; None where none meets every hard guardrail."""
+    """The best single candidate; None if none meets every hard guardrail."""
     best_single_value: float | None
     gain: Gain
     feasible: bool
     """Whether the blend meets every hard guardrail."""
     shortfalls: Mapping[str, float] = field(default_factory=dict)
-    """By how much the blend misses each guardrail it misses, soft ones included."""
+    """The amount by which the blend misses each guardrail it misses, soft ones included."""
     lifts: Mapping[str, float] = field(default_factory=dict)
-    """Percent over the baseline, by metric; empty where there is no baseline."""
+    """Percent over the baseline, by metric; empty without a baseline."""
     certificate: Certificate | None = None
-    """How sure that is, where it was learned."""
+    """The confidence in it, if it was learned."""
     outlook: Outlook | None = None
-    """Whether learning on is worth it, where it was learned."""
+    """The value of further learning, if it was learned."""
     goal: str = ""
-    """What f counts: the goal's metric, as in watch_time, -cost or watch_time + 0.3 comments."""
+    """The metric that f counts, as in watch_time, -cost or watch_time + 0.3 comments."""
     percent: bool = False
     """Whether f is counted in percent over the baseline."""
     best_single_holds: Mapping[str, float] = field(default_factory=dict)
-    """The probability that each hard guardrail holds under the best single candidate, where the blend was learned."""
+    """The probability that each hard guardrail holds under the best single candidate, if the blend was learned."""
 
     @property
     def best_single_certified(self) -> bool | None:
-        """Whether the best single candidate holds each hard guardrail with the confidence; None without certificate."""
+        """Return whether the best single candidate holds each hard guardrail; None without certificate."""
         if self.certificate is None or self.best_single is None:
             return None
         return all(chance >= self.certificate.confidence for chance in self.best_single_holds.values())

@@ -224,7 +224,7 @@ def text_kind(max_characters: int = MAX_TEXT_CHARACTERS) -> FieldKind:
 
 
 def pattern_kind(pattern: str, rule: str) -> FieldKind:
-    """Return the kind of texts that match a regular expression; `rule` says in words which those are."""
+    """Return the kind of texts that match a regular expression; `rule` describes them in words."""
     expression = re.compile(pattern)
 
     def read(problems: ProblemList, path: str, given: object) -> str | None:

@@ -38,7 +38,7 @@ def test_a_long_study_is_read_by_a_few_rounds_and_each_once(learned: Service, mo
         asked.append(limit)
         return inner(study, after=after, limit=limit)
 
-    monkeypatch.setattr(learned.store, "closes", closes)
+    monkeypatch.setattr(learned.store, "list_closes", closes)
     build_series(samples, standing)
     assert sum(asked) <= POINTS
     read = len(asked)

@@ -4,12 +4,14 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from pasto.dashboard.renderer import NAMES, POLICY
+from pasto.report.records import ContradictionReport, MeasuredInterval, SenderDeparture
 from pasto.service.service import Service
 from pasto.service.study_file import EXAMPLE
 
@@ -30,8 +32,8 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
         ("GET", "/nowhere", 404, "there is no page at this address"),
         ("GET", "/studies/feed/nothing", 404, "there is no page at this address"),
         ("GET", "/v1studies", 404, "there is no page at this address"),
-        ("GET", "/logout", 405, "this address takes POST, not GET"),
-        ("POST", "/", 405, "this address takes "),
+        ("GET", "/logout", 405, "this address needs the method POST, got GET"),
+        ("POST", "/", 405, "this address needs the method "),
     ],
 )
 def test_a_browser_gets_a_page_for_an_address_that_is_not_there(
@@ -274,8 +276,12 @@ def test_a_certificate_that_was_not_measured_is_a_warning(
 ) -> None:
     report = learned.report
     said = "The certificate of likes and its measured lift disagree"
+    interval = MeasuredInterval(-0.3, -0.4, -0.25)
+    contradiction = ContradictionReport(
+        "likes", "likes", "learning", "at_least", "-20%", 0.97, interval, relative=True, text=said
+    )
     assert said not in browser.get("/studies/feed/answer").text
-    monkeypatch.setattr(learned, "report", lambda name: {**report(name), "contradictions": [{"text": said}]})
+    monkeypatch.setattr(learned, "report", lambda name: replace(report(name), contradictions=(contradiction,)))
     assert f'<p class="notice warning" role="alert">{said}</p>' in browser.get("/studies/feed/answer").text
 
 
@@ -296,7 +302,7 @@ def test_a_sender_that_departs_is_a_warning(
     browser: Any, service: Service, learned: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = service.report("feed")
-    departure = {
+    departure: dict[str, Any] = {
         "kind": "key",
         "sender": "ab12",
         "round": 2,
@@ -308,8 +314,9 @@ def test_a_sender_that_departs_is_a_warning(
         "effect": 31.5,
         "others": -0.5,
     }
-    accounting = {**report["accounting"], "departures": [departure]}
-    monkeypatch.setattr(service, "report", lambda name: {**report, "accounting": accounting})
+    assert report.accounting is not None
+    changed = replace(report, accounting=replace(report.accounting, departures=(SenderDeparture(**departure),)))
+    monkeypatch.setattr(service, "report", lambda name: changed)
     text = browser.get("/studies/feed/answer").text
     assert "key ab12: watch of w=0 is +31.5 from its own mean, of other senders -0.5, since round 2" in text
     assert "Units and events by key" in text

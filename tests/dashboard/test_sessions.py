@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pasto.dashboard.sessions import COOKIE, LIFETIME
+from pasto.dashboard.sessions import COOKIE, LOGIN_SECONDS
 from pasto.service.http.app import Application
 from pasto.service.service import Service
 
@@ -75,7 +75,7 @@ def test_a_wrong_key_opens_nothing(browser: Any, application: Application, wrong
     key(application, "admin")
     page = log_in(browser, wrong)
     assert page.status_code == 403
-    assert "not valid here" in page.text
+    assert "not valid, or may not read" in page.text
     assert browser.get("/").status_code == 303
 
 
@@ -112,9 +112,9 @@ def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Serv
     browser.application = application
     text = key(application, "admin")
     log_in(browser, text)
-    now[0] = LIFETIME - 1
+    now[0] = LOGIN_SECONDS - 1
     assert browser.get("/").status_code == 200
-    now[0] = LIFETIME + 1
+    now[0] = LOGIN_SECONDS + 1
     assert browser.get("/").status_code == 303
     log_in(browser, text)
     assert browser.get("/").status_code == 200
@@ -122,7 +122,7 @@ def test_a_session_ends_by_itself_and_by_logging_out(browser: Any, service: Serv
     assert out.status_code == 303
     assert "Max-Age=0" in out.headers["set-cookie"]
     assert browser.get("/").status_code == 303
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
 
 
 def log_out(browser: Any) -> str:
@@ -184,7 +184,7 @@ def test_a_login_holds_on_every_node(browser: Any, application: Application, lea
     application.context.keys.revoke(text.split("_")[1])
     twin.context.keys.refresh()
     assert [browser.get("/").status_code for _ in range(2)] == [303, 303]
-    twin.context.threads.shutdown()
+    twin.context.pools.shutdown()
 
 
 @pytest.mark.services
@@ -217,7 +217,7 @@ def test_a_login_holds_on_two_nodes_of_one_database(browser: Any, postgres_url: 
     nodes[0].context.keys.refresh()
     assert browser.get("/").status_code == 303
     for node, service in zip(nodes, services, strict=True):
-        node.context.threads.shutdown()
+        node.context.pools.shutdown()
         service.shutdown()
 
 

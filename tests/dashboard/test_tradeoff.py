@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import pasto
-from pasto.service.reports.tradeoff import PosteriorSamples, compute_tradeoff
+from pasto.service.reports.tradeoff import PosteriorMeans, chart_tradeoff
 from pasto.service.service import Service
 
 
-def believed(**given: Any) -> PosteriorSamples:
+def believed(**given: Any) -> PosteriorMeans:
     objective = pasto.maximize("x").keep(given.pop("metric", "y"), at_least=given.pop("at_least", 0.0))
     means = np.array(given.pop("means", [[2.0, 0.0, 1.0], [-2.0, 2.0, -3.0]]))
-    return PosteriorSamples(1, ("a", "b", "c"), means, given.pop("baseline", None), objective, given.pop("current", {}))
+    return PosteriorMeans(("a", "b", "c"), means, given.pop("baseline", None), objective, given.pop("current", {}))
 
 
 def test_the_blend_and_the_curve_are_the_solver_s() -> None:
-    told = compute_tradeoff(believed(), {})
+    told = chart_tradeoff(believed(), {})
     assert told["blend"]["probabilities"] == {"a": 0.5, "b": 0.5}
     assert (told["blend"]["x"], told["blend"]["y"]) == ([0.0], 1.0)
     assert [point["name"] for point in told["singles"]] == ["a", "b", "c"]
@@ -27,17 +27,17 @@ def test_the_blend_and_the_curve_are_the_solver_s() -> None:
 
 
 def test_another_limit_is_another_blend() -> None:
-    told = compute_tradeoff(believed(), {0: 1.0})
+    told = chart_tradeoff(believed(), {0: 1.0})
     assert told["blend"]["probabilities"]["b"] == pytest.approx(0.75)
     assert (told["rails"][0]["at"], told["rails"][0]["stated"]) == (1.0, 0.0)
-    assert not compute_tradeoff(believed(), {0: 5.0})["blend"]["feasible"]
+    assert not chart_tradeoff(believed(), {0: 5.0})["blend"]["feasible"]
 
 
 def test_percentages_are_over_the_baseline_and_ratios_of_blends_are_ratios() -> None:
     rate = pasto.ratio("likes", "views", "rate")
     means = [[10.0, 12.0, 8.0], [2.0, 1.0, 9.0], [4.0, 4.0, 10.0]]
     current = {"b": 0.5, "c": 0.5}
-    told = compute_tradeoff(believed(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
+    told = chart_tradeoff(believed(metric=rate, at_least="-10%", means=means, baseline=0, current=current), {})
     assert told["goal"]["unit"] == "%"
     assert [point["y"] for point in told["singles"]] == pytest.approx([0.0, 20.0, -20.0])
     assert [point["x"] for point in told["singles"]] == pytest.approx([0.0, -50.0, 80.0])

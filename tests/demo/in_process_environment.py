@@ -10,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pasto.demo.environment import USER
+from pasto.report.records import Report
 from pasto.service.service import Service
 from pasto.store import Store, open_store
 from pasto_sdk import Client
@@ -53,7 +54,7 @@ class InProcessEnvironment:
     def show(self, study: str) -> dict[str, Any]:
         return self._service.show(study)
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         return self._service.report(study)
 
     @contextmanager

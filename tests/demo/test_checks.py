@@ -17,8 +17,10 @@ def truth() -> KnownMeans:
 
 
 def verdicts(truth: KnownMeans, shares: object, lifts: tuple[Lift, ...] = (), single: int | None = None) -> list[bool]:
-    found: tuple[Check, ...] = build_checks(truth, np.asarray(shares, dtype=float), single, lifts, limits(feed()))
-    return [check.held for check in found]
+    built_checks: tuple[Check, ...] = build_checks(
+        truth, np.asarray(shares, dtype=float), single, lifts, limits(feed())
+    )
+    return [check.held for check in built_checks]
 
 
 def measured(target: str, low: float, high: float) -> Lift:
@@ -28,7 +30,7 @@ def measured(target: str, low: float, high: float) -> Lift:
 
 def test_a_blend_within_its_limits_passes(truth: KnownMeans) -> None:
     best = np.array(truth.best().probabilities)
-    careful = 0.8 * best + 0.2 * truth.alone(feed().baseline)
+    careful = 0.8 * best + 0.2 * truth.single_shares(feed().baseline)
     assert verdicts(truth, careful) == [True, True, True]
 
 
@@ -37,21 +39,21 @@ def test_a_blend_at_its_limits_is_not_surely_within_them(truth: KnownMeans) -> N
 
 
 def test_the_baseline_does_not_beat_the_best_single_setting(truth: KnownMeans) -> None:
-    assert verdicts(truth, truth.alone(feed().baseline)) == [False, True, True]
+    assert verdicts(truth, truth.single_shares(feed().baseline)) == [False, True, True]
 
 
 def test_the_best_single_setting_does_not_beat_itself(truth: KnownMeans) -> None:
     single = truth.best().best_single
     assert single is not None
-    assert verdicts(truth, truth.alone(single)) == [False, True, True]
+    assert verdicts(truth, truth.single_shares(single)) == [False, True, True]
 
 
-def test_a_broken_guardrail_is_told(truth: KnownMeans) -> None:
+def test_a_broken_guardrail_fails_its_check(truth: KnownMeans) -> None:
     clips = feed().candidates.find({"like_weight": 0, "share_weight": 6})
-    assert verdicts(truth, truth.alone(clips)) == [True, False, True]
+    assert verdicts(truth, truth.single_shares(clips)) == [True, False, True]
 
 
-def test_an_interval_beside_the_truth_is_told(truth: KnownMeans) -> None:
+def test_an_interval_without_the_truth_fails_its_check(truth: KnownMeans) -> None:
     best = truth.best()
     assert best.best_single is not None
     lifts = (
@@ -71,14 +73,14 @@ def test_a_limit_from_above_is_checked_from_above() -> None:
         for price, popularity in ((0, 0), (4, 0), (0, 4))
     )
     held = {
-        k: [check.held for check in build_checks(truth, truth.alone(k), None, (), within)[1:]]
+        k: [check.held for check in build_checks(truth, truth.single_shares(k), None, (), within)[1:]]
         for k in (matches, premium)
     }
     assert held == {matches: [True, True], premium: [True, False]}
-    assert [check.held for check in build_checks(truth, truth.alone(bestsellers), None, (), within)] == [
+    assert [check.held for check in build_checks(truth, truth.single_shares(bestsellers), None, (), within)] == [
         True,
         False,
         False,
     ]
-    claims = [check.claim for check in build_checks(truth, truth.alone(premium), None, (), within)]
+    claims = [check.claim for check in build_checks(truth, truth.single_shares(premium), None, (), within)]
     assert claims[1:] == ["the blend's true revenue stays above -2%", "the blend's true hides stays below +5%"]

@@ -10,14 +10,15 @@ from pasto.demo.environment import wait_for_policy
 from pasto.demo.scenario import PLANS, DemoPlan, DemoResult, DemoUpdate, run_demo, study_file
 from pasto.demo.users import SimulatedUsers
 from pasto.errors import StoreError
-from pasto.sim import Application, Conditions, ads, feed, shop
+from pasto.report.records import write_report
+from pasto.sim import Conditions, SimulatedApplication, ads, feed, shop
 from tests.demo.in_process_environment import InProcessEnvironment
 
 SMALL = DemoPlan(rounds=10, users=1_500, confirming=4_000, truth=20_000)
 TINY = DemoPlan(rounds=3, users=300, confirming=600, truth=1_000)
 
 
-def played(application: Application, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
+def played(application: SimulatedApplication, plan: DemoPlan, seed: int, **options: Any) -> DemoResult:
     with InProcessEnvironment() as environment:
         return run_demo(application, environment, plan=plan, seed=seed, **options)
 
@@ -49,10 +50,10 @@ def test_every_seed_wins_with_the_shop(seed: int) -> None:
 
 
 def test_the_shop_swings_and_is_played_like_the_others() -> None:
-    seen: list[DemoUpdate] = []
-    result = played(shop(), DemoPlan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=seen.append)
+    updates: list[DemoUpdate] = []
+    result = played(shop(), DemoPlan(rounds=3, users=1_000, confirming=2_000, truth=1_000), 1, report=updates.append)
     assert result.users == 5_000
-    assert seen[-1].served.keys() == {"saves", "revenue", "hides"}
+    assert updates[-1].served.keys() == {"saves", "revenue", "hides"}
     assert result.certificate is not None
     assert result.certificate["confidence"] == 0.999
     assert result.certificate["holds"].keys() == {"revenue", "hides"}
@@ -67,7 +68,7 @@ def test_night_and_lost_and_late_events_change_no_verdict() -> None:
     result = played(feed(), SMALL, 1, conditions=rough)
     assert_won(result)
     smooth = SMALL.rounds * SMALL.users * 2.5
-    assert result.report["accounting"]["late"]["events"] == pytest.approx(0.05 * 0.6 * smooth, rel=0.1)
+    assert write_report(result.report)["accounting"]["late"]["events"] == pytest.approx(0.05 * 0.6 * smooth, rel=0.1)
 
 
 def test_a_seed_fixes_the_run() -> None:
@@ -76,22 +77,22 @@ def test_a_seed_fixes_the_run() -> None:
     assert one.lifts != other.lifts
 
 
-def test_updates_tell_how_far_it_is() -> None:
-    seen: list[DemoUpdate] = []
-    result = played(ads(), TINY, 1, report=seen.append)
-    assert [(update.phase, update.round) for update in seen] == [
+def test_each_round_gives_an_update() -> None:
+    updates: list[DemoUpdate] = []
+    result = played(ads(), TINY, 1, report=updates.append)
+    assert [(update.phase, update.round) for update in updates] == [
         *(("learning", round) for round in (1, 2, 3)),
         ("confirming", 3),
     ]
-    assert [update.users for update in seen] == [300, 600, 900, 1_500]
-    assert seen[-1].events == result.events == 2 * 1_500
-    assert all(sum(update.shares.values()) == pytest.approx(1) for update in seen)
-    assert seen[0].served.keys() == {"revenue", "click_rate", "cold_start"}
-    assert seen[-1].blend is not None
-    assert seen[-1].ahead is not None
+    assert [update.users for update in updates] == [300, 600, 900, 1_500]
+    assert updates[-1].events == result.events == 2 * 1_500
+    assert all(sum(update.shares.values()) == pytest.approx(1) for update in updates)
+    assert updates[0].served.keys() == {"revenue", "click_rate", "cold_start"}
+    assert updates[-1].blend is not None
+    assert updates[-1].ahead is not None
 
 
-def test_users_without_a_policy_and_events_without_an_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_without_a_policy_and_lost_events_raise_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     users = SimulatedUsers(feed(), seed=2)
     with InProcessEnvironment() as environment:
         environment.create(study_file(feed()), seed=2)
@@ -112,7 +113,7 @@ def test_users_are_counted_by_arm() -> None:
         with environment.client("feed") as client:
             wait_for_policy(client, 1)
             users.visit(client, 1_200, 1)
-        accounts = environment.report("feed")["accounting"]
+        accounts = write_report(environment.report("feed"))["accounting"]
     assert sum(users.units.values()) == users.user_count == 1_200
     assert users.units["control"] == pytest.approx(240, abs=60)
     assert accounts["events"]["exposures"] == 1_200

@@ -17,9 +17,10 @@ from pasto.inference.sample_ratio import (
     check_sample_ratio,
     imbalance_evidence,
 )
-from pasto.report.sections import _quality
+from pasto.report.records import LateEvents, QualityReport, RejectedEvents, SuspectCell
+from pasto.report.sections import quality_section
 from pasto.report.summary import summary_paragraph
-from pasto.service.reports.lift_report import sample_ratio_document
+from pasto.service.reports.lift_report import sample_ratio_report
 
 GROUPS = {
     "cells": None,
@@ -97,11 +98,10 @@ def test_a_loss_on_all_of_an_arm_names_the_arm(left: float, rounds: int) -> None
     assert claim.startswith(
         f"Nothing can be claimed: of the units of the arm learner, {found.remaining_share:.0%} arrived"
     )
-    shown = sample_ratio_document(found, ["a", "b", "c", "d"])
-    assert shown["suspect"] == {"arm": "learner", "candidate": None, "left": found.remaining_share}
-    rest = {"events": 0, "share": 0.0}
-    quality = {"units": 1, "events": 1, "sample_ratio": shown, "late": rest, "clipped": {}}
-    rows = _quality({**quality, **dict.fromkeys(("gap", "missing", "uncredited", "excluded"), 0)}).rows
+    ratio = sample_ratio_report(found, ["a", "b", "c", "d"])
+    assert ratio.suspect == SuspectCell("learner", None, found.remaining_share)
+    quality = QualityReport(1, 1, LateEvents(0, 0.0), {}, 0, 0, RejectedEvents(), 0, (), 0, sample_ratio=ratio)
+    rows = quality_section(quality).rows
     (said,) = [row[1] for row in rows if row[0] == "sample ratio"]
     assert said.startswith("wrong: learner / all candidates (p = ")
 

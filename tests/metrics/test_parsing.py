@@ -112,7 +112,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"m": {"event": "e", "aggregate": "summ"}}, "metrics.m.aggregate", "did you mean 'sum'?"),
     ({"m": {"event": "e", "aggregate": "sum"}}, "metrics.m.value", "aggregate: sum needs"),
     ({"m": {"event": "e", "value": "x", "aggregate": "count"}}, "metrics.m.value", "aggregate: sum"),
-    ({"m": {"event": "e", "value": "x", "aggregate": "last"}}, "metrics.m.by", "which is the latest"),
+    ({"m": {"event": "e", "value": "x", "aggregate": "last"}}, "metrics.m.by", "by which events are ordered"),
     ({"m": {"event": "e", "value": "x", "by": "at"}}, "metrics.m.by", "only read by aggregate: last"),
     ({"m": {"event": "e", "cap": 0}}, "metrics.m.cap", "above 0"),
     ({"m": {"event": "e", "cap": "many"}}, "metrics.m.cap", "must be a number"),

@@ -12,11 +12,11 @@ import pasto.optimize.chance_constrained.solver as confident
 import pasto.optimize.chance_constrained.solver as safety
 from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.interior_point import follow_central_path
-from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SmoothedPoint
+from pasto.optimize.chance_constrained.program import HARD_MARGIN, ChanceProgram, SmoothedPoint
 from pasto.optimize.chance_constrained.solver import (
     ease_constraints,
-    find_roomiest,
     find_safest,
+    find_widest_margin,
     solve_by_cones,
     solve_chance_program,
     solve_or_safest,
@@ -49,7 +49,7 @@ def draw(
         factor=factor,
         anchor=anchor,
         penalties=np.concatenate([np.full(hard, np.inf), 10.0 ** rng.uniform(*penalty, size=soft)]),
-        tight=np.append(np.full(hard, HAIR), np.zeros(soft)),
+        tight=np.append(np.full(hard, HARD_MARGIN), np.zeros(soft)),
         base=1 if anchored else None,
     )
     slack[:, 0] = 1.2 * program.at(np.eye(width)[0]).spread + 0.02
@@ -84,7 +84,7 @@ def test_random_programs_are_solved_to_the_last_digits() -> None:
         found = solve_chance_program(program)
         assert found is not None
         assert found.gap <= 1e-9
-        assert found.short <= HAIR
+        assert found.short <= HARD_MARGIN
         assert found.shares.min() >= 0.0
         if turn % 10 == 0:
             assert not beaten(program, found.shares, rng)
@@ -204,12 +204,12 @@ def test_only_what_nobody_can_hold_is_called_hopeless() -> None:
         program.slack[:, 0] = rng.normal(size=2)
         slack.value, factor.value = program.slack, program.factor
         problem.solve(solver=cp.CLARABEL)
-        hopeless = any(
-            program.hopeless(point.shares, point.prices)
+        proves_infeasible = any(
+            program.proves_infeasible(point.shares, point.prices)
             for _, point in zip(range(30), follow_central_path(program), strict=False)
         )
-        seen.add(hopeless)
-        assert not (hopeless and problem.status == cp.OPTIMAL)
+        seen.add(proves_infeasible)
+        assert not (proves_infeasible and problem.status == cp.OPTIMAL)
         assert (solve_chance_program(program) is not None) == (problem.status == cp.OPTIMAL)
     assert seen == {True, False}
 
@@ -224,7 +224,7 @@ def test_the_roomiest_blend_leaves_most_room() -> None:
         program = draw(rng, 6, 2, 0)
         slack.value, factor.value = program.slack, program.factor
         problem.solve(solver=cp.CLARABEL)
-        shares = find_roomiest(program)
+        shares = find_widest_margin(program)
         assert shares is not None
         place = program.at(shares)
         assert (place.level - place.spread).min() == pytest.approx(problem.value, abs=1e-7)
@@ -249,12 +249,12 @@ def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch)
     # At least and at most at once, with nothing uncertain: the blends that hold are an edge without an inside.
     slack = np.array([[-1.0, 1.0, 3.0], [1.0, -1.0, -3.0]])
     goal, sure, firm = np.array([0.0, -1.0, -0.5]), np.zeros((2, 3)), np.full(2, np.inf)
-    program = ChanceProgram(goal, np.ones(3), slack, sure, sure, firm, np.full(2, HAIR))
+    program = ChanceProgram(goal, np.ones(3), slack, sure, sure, firm, np.full(2, HARD_MARGIN))
     found = solve_or_safest(program)
     assert found is not None
     assert found[2]
     assert found[0] == pytest.approx([0.75, 0.0, 0.25], abs=1e-7)
-    monkeypatch.setattr(safety, "FEW", 0)
+    monkeypatch.setattr(safety, "MAX_CONIC_COLUMNS", 0)
     found = solve_or_safest(program)  # without the second method some blend of the edge is still found
     assert found is not None
     assert found[2]
@@ -264,7 +264,7 @@ def test_where_one_blend_only_holds_it_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_a_level_that_misses_by_rounding_alone_is_not_certified_and_not_a_number_gone_astray() -> None:
     sure, firm = np.zeros((1, 2)), np.array([np.inf])
     program = ChanceProgram(
-        np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HAIR)
+        np.array([0.0, -1.0]), np.ones(2), np.full((1, 2), -5e-10), sure, sure, firm, np.full(1, HARD_MARGIN)
     )
     found = solve_or_safest(program)
     assert found is not None

@@ -88,9 +88,9 @@ def test_chunks_and_wide_problems_change_nothing(monkeypatch: pytest.MonkeyPatch
     rng = np.random.default_rng(4)
     program = _batch(rng, 40, 30, 1, 1, 0.3)
     whole = solve_batch(program)
-    monkeypatch.setattr(batch, "CHUNK", 7 * 30)
+    monkeypatch.setattr(batch, "CHUNK_SHARES", 7 * 30)
     assert solve_batch(program).probabilities == pytest.approx(whole.probabilities, abs=1e-12)
-    monkeypatch.setattr(batch, "WIDEST", 10)
+    monkeypatch.setattr(batch, "MAX_BATCH_CANDIDATES", 10)
     assert solve_batch(program).probabilities == pytest.approx(whole.probabilities, abs=1e-12)
 
 

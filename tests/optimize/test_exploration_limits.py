@@ -33,54 +33,56 @@ def test_capped_shares_are_shares_within_their_caps(weights: list[float], caps: 
         assert_allclose(kept, shares, rtol=1e-12)
 
 
-def guarded(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:
+def has_limits(budget: float, spread: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Baseline meets y ≥ 0 by 0.2; the explorer is believed to miss it by 1."""
     form = pasto.maximize("x").keep("y", at_least=0).form()
-    belief = IndependentPosterior(
+    posterior = IndependentPosterior(
         np.array([[0.0, 1.0], [0.2, -1.0]]), np.array([1e-12 * np.eye(2), spread**2 * np.eye(2)])
     )
     shares, home = np.array([0.0, 1.0]), np.array([1.0, 0.0])
     limits = ExplorationLimits(loss_budget={"y": budget})
-    mixed = limit_to_budget(shares, [home], ShareBounds(form, belief, np.zeros(1), None, limits))
-    return mixed, lower_bounds(form, belief, mixed, np.zeros(1), None, 1.6448536), budget
+    mixed = limit_to_budget(shares, [home], ShareBounds(form, posterior, np.zeros(1), None, limits))
+    return mixed, lower_bounds(form, posterior, mixed, np.zeros(1), None, 1.6448536), budget
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
 def test_a_budget_is_kept_and_used_up(budget: float, spread: float) -> None:
-    mixed, bounds, allowed = guarded(budget, spread)
+    mixed, bounds, allowed = has_limits(budget, spread)
     assert_allclose(mixed.sum(), 1.0, rtol=1e-12)
     assert bounds[0] >= -allowed - 1e-9
     assert mixed[1] == 1.0 or bounds[0] < -allowed + 1e-4
 
 
 def test_more_doubt_explores_less() -> None:
-    assert guarded(0.1, 0.0)[0][1] > guarded(0.1, 0.5)[0][1] > guarded(0.1, 2.0)[0][1] > 0
+    assert has_limits(0.1, 0.0)[0][1] > has_limits(0.1, 0.5)[0][1] > has_limits(0.1, 2.0)[0][1] > 0
 
 
 def test_a_refuge_that_breaks_the_budget_is_served_all_the_same() -> None:
     form = pasto.maximize("x").keep("y", at_least=1).form()
-    belief = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
+    posterior = IndependentPosterior(np.array([[0.0, 1.0], [0.0, -1.0]]), np.tile(1e-12 * np.eye(2), (2, 1, 1)))
     home = np.array([1.0, 0.0])
-    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.1}))
+    bounds = ShareBounds(form, posterior, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.1}))
     mixed = limit_to_budget(np.array([0.0, 1.0]), [home], bounds)
     assert_allclose(mixed, home, atol=1e-5)
 
 
 def test_the_refuge_that_leaves_most_room_is_mixed_in() -> None:
     form = pasto.maximize("x").keep("y", at_least=0).form()
-    belief = IndependentPosterior(np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1)))
-    bounds = ShareBounds(form, belief, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.0}))
-    assert_allclose(bounds.ballast(), [0.0, 0.0, 1.0])
-    mixed = limit_to_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.ballast()], bounds)
+    posterior = IndependentPosterior(
+        np.array([[0.0, 1.0, 0.0], [0.1, -1.0, 2.0]]), np.tile(1e-12 * np.eye(2), (3, 1, 1))
+    )
+    bounds = ShareBounds(form, posterior, np.zeros(1), None, ExplorationLimits(loss_budget={"y": 0.0}))
+    assert_allclose(bounds.safest_candidate(), [0.0, 0.0, 1.0])
+    mixed = limit_to_budget(np.array([0.0, 1.0, 0.0]), [np.array([1.0, 0.0, 0.0]), bounds.safest_candidate()], bounds)
     assert_allclose(mixed, [0.0, 2 / 3, 1 / 3], atol=1e-4)
 
 
 def test_the_baseline_s_own_doubt_cancels_in_a_relative_guardrail() -> None:
     objective = pasto.maximize("x").keep("y", at_least="-0%")
     form = objective.form([1.0, 1.0])
-    belief = IndependentPosterior(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))
-    at_home = lower_bounds(form, belief, np.array([1.0, 0.0]), np.ones(1), 0, 2.0)
-    away = lower_bounds(form, belief, np.array([0.0, 1.0]), np.ones(1), 0, 2.0)
+    posterior = IndependentPosterior(np.ones((2, 2)), np.tile(0.04 * np.eye(2), (2, 1, 1)))
+    at_home = lower_bounds(form, posterior, np.array([1.0, 0.0]), np.ones(1), 0, 2.0)
+    away = lower_bounds(form, posterior, np.array([0.0, 1.0]), np.ones(1), 0, 2.0)
     assert_allclose(at_home, 0.0, atol=1e-9)
     assert_allclose(away, -2.0 * 100 * np.sqrt(0.08), rtol=1e-9)
 

@@ -195,12 +195,12 @@ def test_rescaling_changes_no_certificate(seed: int, powers: list[int]) -> None:
         objective = objective.keep("z", at_least=target * units[2], penalty=3.0 * units[0] / units[2] ** 2)
         form = objective.form()
         scaled = units[:, None] * roots
-        belief = IndependentPosterior(mean * units[:, None], scaled @ scaled.transpose(0, 2, 1))
-        found = solve_robust(form, belief)
+        posterior = IndependentPosterior(mean * units[:, None], scaled @ scaled.transpose(0, 2, 1))
+        found = solve_robust(form, posterior)
         return (
             found.certified,
             (found.probabilities > 1e-6).tolist(),
-            holding_probabilities(form, belief, found.probabilities),
+            holding_probabilities(form, posterior, found.probabilities),
         )
 
     certified, support, chances = answer(np.ones(3))
@@ -211,20 +211,20 @@ def test_rescaling_changes_no_certificate(seed: int, powers: list[int]) -> None:
 
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
 def test_what_is_known_exactly_holds_or_not_in_every_unit(unit: float) -> None:
-    belief = IndependentPosterior(np.array([[2.0, 0.0], [-2.0 * unit, 0.94 * unit]]), np.zeros((2, 2, 2)))
+    posterior = IndependentPosterior(np.array([[2.0, 0.0], [-2.0 * unit, 0.94 * unit]]), np.zeros((2, 2, 2)))
     form = pasto.maximize("x").keep("y", at_least=unit).form()
-    assert holding_probabilities(form, belief, np.array([0.0, 1.0])).tolist() == [0.0]
-    assert not solve_robust(form, belief).certified
+    assert holding_probabilities(form, posterior, np.array([0.0, 1.0])).tolist() == [0.0]
+    assert not solve_robust(form, posterior).certified
     easier = pasto.maximize("x").keep("y", at_least=0.94 * unit).form()
-    assert holding_probabilities(easier, belief, np.array([0.0, 1.0])).tolist() == [1.0]
-    assert solve_robust(easier, belief).certified
+    assert holding_probabilities(easier, posterior, np.array([0.0, 1.0])).tolist() == [1.0]
+    assert solve_robust(easier, posterior).certified
 
 
 @pytest.mark.parametrize("unit", [1.0, *UNITS])
 def test_a_budget_is_kept_or_not_in_every_unit(unit: float) -> None:
-    belief = IndependentPosterior(np.array([[0.0, 2.0], [0.0, -2.0 * unit]]), np.zeros((2, 2, 2)))
+    posterior = IndependentPosterior(np.array([[0.0, 2.0], [0.0, -2.0 * unit]]), np.zeros((2, 2, 2)))
     limits = ExplorationLimits(loss_budget={"y": 0.2 * unit})
-    bounds = ShareBounds(KEPT.form(), belief, np.zeros(1), 0, limits)
+    bounds = ShareBounds(KEPT.form(), posterior, np.zeros(1), 0, limits)
     assert bounds.holds(np.array([0.9, 0.1]))
     assert not bounds.holds(np.array([0.89, 0.11]))
 

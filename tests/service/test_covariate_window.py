@@ -118,7 +118,7 @@ def test_what_a_close_measures(play: Play) -> None:
         during = [(at, x) for at, _, x in play.log if start <= at < start + HOUR]
         assert means(entry.cells, 0) == pytest.approx(sum(x for _, x in during) / 60)
         soon = [x for at, x in during if at <= start + HOUR / 2]
-        names = [column.name for column in parse_spec(DOCUMENT).measured]
+        names = [column.name for column in parse_spec(DOCUMENT).measured_columns]
         assert means(entry.cells, names.index("soon")) == pytest.approx(sum(soon) / 60)
         for name, back in (("seen.covariate", 2.0), ("rate.covariate.numerator", 1.5)):
             before = [x for at, _, x in play.log if start - back * HOUR <= at < start]
@@ -154,7 +154,7 @@ def test_units_that_stay_in_their_arm_have_their_past_before_the_first_such_poli
     (close,) = play.store.list_closes(play.number, after=row.round - 2, limit=1)
     look = CloseRecord.from_text(close.record).look
     assert look is not None
-    names = [column.name for column in spec.measured]
+    names = [column.name for column in spec.measured_columns]
     before = [x for at, _, x in play.log if began - 2 * HOUR <= at < began]
     assert means(look.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)
     assert play.service.replay("feed")["identical"]
@@ -185,7 +185,7 @@ def test_the_archive_leaves_what_covariates_still_look_back_at(play: Play, tmp_p
     play.close()
     play.send()
     play.close()
-    names = [column.name for column in spec.measured]
+    names = [column.name for column in spec.measured_columns]
     (entry,) = (entry for entry in play.record(8).rounds if entry.round == 7)
     before = [x for at, _, x in play.log if start - 2 * HOUR <= at < start]
     assert means(entry.cells, names.index("seen.covariate")) == pytest.approx(sum(before) / 60)

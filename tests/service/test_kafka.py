@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from pasto.errors import OptionError, StoreBusyError, StoreError
-from pasto.service.kafka import ConsumedBatch, consume, subscribe
+from pasto.service.kafka import ConsumerCounts, consume, subscribe
 from pasto.service.service import Service
 
 Traffic = Callable[[Service, int], list[dict[str, Any]]]
@@ -53,13 +53,13 @@ MAX_LOOKS = 240
 """Looks of half a second before a test gives up; the session of a member that left takes six seconds to end."""
 
 
-def until(taken: ConsumedBatch, messages: int) -> Callable[[], bool]:
+def until(counts: ConsumerCounts, messages: int) -> Callable[[], bool]:
     """Stop when so many messages have been taken in; fail if they do not come."""
     looks = iter(range(MAX_LOOKS))
 
     def stop() -> bool:
-        assert next(looks, None) is not None, f"{messages} messages needed, {taken.messages} came"
-        return taken.messages >= messages
+        assert next(looks, None) is not None, f"{messages} messages needed, {counts.messages} came"
+        return counts.messages >= messages
 
     return stop
 
@@ -72,9 +72,9 @@ def test_every_event_of_a_topic_counts_once(
     bodies = [*(json.dumps(e).encode() for e in events[:20]), lines, json.dumps(events[40:]).encode()]
     bodies += [json.dumps(events[:10]).encode(), b"no event", b'{"type": "metric"}']
     send(producer, "once", bodies)
-    taken = ConsumedBatch()
-    consume(learning, "feed", consumers("once"), stop=until(taken, len(bodies)), batch=7, taken=taken)
-    assert (taken.accepted, taken.duplicates, taken.refused) == (len(events), 10, 2)
+    counts = ConsumerCounts()
+    consume(learning, "feed", consumers("once"), should_stop=until(counts, len(bodies)), batch=7, counts=counts)
+    assert (counts.accepted, counts.duplicates, counts.rejected) == (len(events), 10, 2)
     assert learning.close_round("feed", who="ann")["learned_from"] == [1]
 
 
@@ -97,12 +97,12 @@ def test_what_was_not_committed_comes_again_and_changes_nothing(
 ) -> None:
     events = traffic(learning, 30)
     send(producer, "again", [json.dumps(event).encode() for event in events])
-    first, taken = consumers("again"), ConsumedBatch()
-    consume(learning, "feed", Dying(first), stop=until(taken, len(events)), taken=taken)
-    assert (taken.accepted, taken.uncommitted > 0) == (len(events), True)
+    first, counts = consumers("again"), ConsumerCounts()
+    consume(learning, "feed", Dying(first), should_stop=until(counts, len(events)), counts=counts)
+    assert (counts.accepted, counts.uncommitted > 0) == (len(events), True)
     first.close()
-    second, later = consumers("again"), ConsumedBatch()
-    consume(learning, "feed", second, stop=until(later, len(events)), taken=later)
+    second, later = consumers("again"), ConsumerCounts()
+    consume(learning, "feed", second, should_stop=until(later, len(events)), counts=later)
     assert (later.accepted, later.duplicates, later.uncommitted) == (0, len(events), 0)
     places = second.committed([TopicPartition("again", partition) for partition in range(2)], timeout=60)
     ends = [second.get_watermark_offsets(place, timeout=60)[1] for place in places]
@@ -127,9 +127,9 @@ def test_a_busy_store_makes_the_topic_wait(
         return real(name, batch, **options)
 
     monkeypatch.setattr(learning, "ingest", busy)
-    taken = ConsumedBatch()
-    consume(learning, "feed", consumers("busy"), stop=until(taken, len(events)), taken=taken)
-    assert taken.accepted == len(events)
+    counts = ConsumerCounts()
+    consume(learning, "feed", consumers("busy"), should_stop=until(counts, len(events)), counts=counts)
+    assert counts.accepted == len(events)
 
 
 class Message:
@@ -175,9 +175,9 @@ class Topic:
 def test_a_study_that_is_not_there_blocks_nothing(learning: Service, traffic: Traffic) -> None:
     events = traffic(learning, 5)
     topic = Topic(json.dumps(events).encode())
-    taken = consume(learning, "nothing", topic, stop=topic.done)
-    assert (taken.accepted, taken.refused, topic.committed) == (0, len(events), 1)
-    assert taken.events == {("", "rejected"): len(events)}, "nobody can fill the counters with names"
+    counts = consume(learning, "nothing", topic, should_stop=topic.done)
+    assert (counts.accepted, counts.rejected, topic.committed) == (0, len(events), 1)
+    assert counts.events == {("", "rejected"): len(events)}, "nobody can fill the counters with names"
 
 
 def test_events_name_their_study_where_the_topic_does_not(learning: Service, traffic: Traffic) -> None:
@@ -187,10 +187,10 @@ def test_events_name_their_study_where_the_topic_does_not(learning: Service, tra
     bad = [b"[1", b"no event", json.dumps(events[1]).encode(), b'{"study": "feed"}', b"\xff", b""]
     array = b"[" + b",".join(named[3:]) + b"]"
     topic = Topic(named[0], b"\n".join(named[1:3]), array, *other, *bad)
-    taken = consume(learning, {"t": None}, topic, stop=topic.done)
-    assert taken.accepted == len(events)
-    assert taken.events["feed", "rejected"] == 1
-    assert taken.refused == len(other) + len(bad) - 1, "an empty message has no event to refuse"
+    counts = consume(learning, {"t": None}, topic, should_stop=topic.done)
+    assert counts.accepted == len(events)
+    assert counts.events["feed", "rejected"] == 1
+    assert counts.rejected == len(other) + len(bad) - 1, "an empty message has no event to refuse"
     assert topic.done()
 
 
@@ -213,8 +213,8 @@ def test_a_message_that_cannot_be_read_blocks_nothing(
     (event, *_) = traffic(learning, 1)
     good = json.dumps(event if study else {**event, "study": "feed"}).encode()
     topic = Topic(body, good)
-    taken = consume(learning, {"t": study}, topic, stop=topic.done)
-    assert (taken.accepted, taken.refused, taken.lost) == (1, 1, 0)
+    counts = consume(learning, {"t": study}, topic, should_stop=topic.done)
+    assert (counts.accepted, counts.rejected, counts.lost) == (1, 1, 0)
 
 
 def test_a_message_that_no_store_keeps_is_passed_over(
@@ -230,8 +230,8 @@ def test_a_message_that_no_store_keeps_is_passed_over(
 
     monkeypatch.setattr(learning, "ingest", picky)
     topic = Topic(*(json.dumps(event).encode() for event in events))
-    taken = consume(learning, "feed", topic, stop=topic.done)
-    assert (taken.accepted, taken.lost, topic.done()) == (len(events) - 1, 1, True)
+    counts = consume(learning, "feed", topic, should_stop=topic.done)
+    assert (counts.accepted, counts.lost, topic.done()) == (len(events) - 1, 1, True)
 
 
 def test_a_store_out_of_reach_is_waited_for(
@@ -245,15 +245,15 @@ def test_a_store_out_of_reach_is_waited_for(
             raise StoreError("the database cannot be reached")
         return real(*arguments)
 
-    monkeypatch.setattr(learning.store, "append", append)
-    monkeypatch.setattr("pasto.service.kafka.PATIENCE", 0.0)
+    monkeypatch.setattr(learning.store, "append_events", append)
+    monkeypatch.setattr("pasto.service.kafka.STORE_RETRY_SECONDS", 0.0)
     topic = Topic(json.dumps(events).encode())
-    taken = consume(learning, "feed", topic, stop=topic.done)
-    assert (taken.accepted, taken.lost) == (len(events), 0)
+    counts = consume(learning, "feed", topic, should_stop=topic.done)
+    assert (counts.accepted, counts.lost) == (len(events), 0)
 
 
 def test_settings_that_would_lose_events_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"enable\.auto\.commit is True"):
+    with pytest.raises(OptionError, match=r"enable\.auto\.commit must not be set, got True"):
         subscribe("t", {"bootstrap.servers": "x", "group.id": "g", "enable.auto.commit": True})
     with pytest.raises(OptionError, match=r"group\.id is missing"):
         subscribe("t", {"bootstrap.servers": "x"})

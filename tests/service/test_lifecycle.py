@@ -105,7 +105,7 @@ def test_a_whole_life_is_audited_with_who_and_why(learning: Service, traffic: Tr
     service.change("feed", "confirm", who="ann")
     service.change("feed", "pause", who="eve", reason="again")
     assert service.change("feed", "resume", who="ann")["state"] == "confirming"
-    with pytest.raises(LifecycleError, match=r"too few units to say anything .*measured: none"):
+    with pytest.raises(LifecycleError, match=r"too few units for a verdict .*measured: none"):
         service.change("feed", "deploy", who="ann")
     service.change("feed", "deploy", who="ann", reason="urgent", without_confirmation=True)
     service.change("feed", "archive", who="ann", reason="done")
@@ -146,7 +146,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
 ) -> None:
     for _ in range(5):
         learning.close_round("feed", who="ann")
-    monkeypatch.setattr("pasto.service.service.CLOSES", 2)
+    monkeypatch.setattr("pasto.service.service.PAGE_CLOSES", 2)
     asked: list[int] = []
     read = learning.store.list_closes
 
@@ -154,7 +154,7 @@ def test_many_rounds_are_told_without_holding_what_they_measured(
         asked.append(limit)
         return read(study, after=after, limit=limit)
 
-    monkeypatch.setattr(learning.store, "closes", noted)
+    monkeypatch.setattr(learning.store, "list_closes", noted)
     assert [one["round"] for one in learning.rounds("feed")] == [1, 2, 3, 4, 5]
     assert [one["round"] for one in learning.rounds("feed", after=1, limit=3)] == [2, 3, 4]
     assert [one["round"] for one in learning.rounds("feed", after=9)] == []

@@ -22,7 +22,7 @@ def spec(document: dict[str, Any]) -> StudySpec:
 @pytest.fixture
 def study(spec: StudySpec) -> Study:
     """One that has learned a round: w=0 raises the goal, w=2 the guardrail."""
-    study = spec.study(seed=7)
+    study = spec.build_study(seed=7)
     truth = ((2.0, 0.0), (0.0, 1.0), (0.1, 2.0), (-1.0, 1.0))
     study.observe(
         [Observation(0, k, 500, mean, ((1e-4, 0.0), (0.0, 1e-4))) for k, mean in enumerate(truth)]
@@ -95,12 +95,12 @@ def test_a_pause_stands_on_a_certified_blend_or_the_baseline(spec: StudySpec, st
     assert {cell.candidate for cell in policy.cells} == {k for k, _ in standing.blend}
     plain = build_policy(spec, study, state="paused", version=4, at=5.0, frozen=standing, hold="baseline")
     assert [cell.name for cell in plain.cells] == [plain.baseline.name]
-    assert hold_policy(spec.study(seed=7)) is None
+    assert hold_policy(spec.build_study(seed=7)) is None
 
 
 def test_without_a_hard_guardrail_nothing_is_certified_enough_to_stand_on(document: dict[str, Any]) -> None:
     soft = parse_spec({**document, "guardrails": [{"metric": "likes", "at_least": 0.5, "penalty": 5}]})
-    study = soft.study(seed=7)
+    study = soft.build_study(seed=7)
     seen = [Observation(0, k, 500, (float(k), 1.0), ((1e-4, 0.0), (0.0, 1e-4))) for k in range(4)]
     study.observe([*seen, Observation(0, 1, 100, (1.0, 1.0), ((1e-4, 0.0), (0.0, 1e-4)), control=True)])
     assert study.blend().certificate is not None

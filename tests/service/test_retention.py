@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from pasto.errors import OptionError, StoreError
+from pasto.report.records import write_report
 from pasto.service.archive import Archive
 from pasto.service.retention import Retention
 from pasto.service.service import Service
@@ -85,15 +86,17 @@ def test_ids_count_once_after_archiving_and_the_books_stay(
     more: list[dict[str, Any]] = [fallback, *numbered, free]
     assert ingest(learning, more)["accepted"] == len(more)
     learning.close_round("feed", who="ann")
-    books = learning.report("feed")["accounting"]
+    books = write_report(learning.report("feed"))["accounting"]
     assert books["senders"]["missing"] == 1
     lagging = Service(learning.store)
     learning_number = learning.board.standing("feed").row.number
     assert keeping.archive("feed")["events"] == len(sent) + len(more)
     assert ingest(learning, [*sent, *more])["duplicates"] == len(sent) + len(more)
-    assert learning.store.read_cache(f"books/{learning_number}") is None, "nothing is noted that could be counted from"
-    assert learning.report("feed")["accounting"] == books
-    assert lagging.report("feed")["accounting"] == books, "a new start counts the same"
+    assert learning.store.read_cache(f"event_counts/{learning_number}") is None, (
+        "nothing is noted that could be counted from"
+    )
+    assert write_report(learning.report("feed"))["accounting"] == books
+    assert write_report(lagging.report("feed"))["accounting"] == books, "a new start counts the same"
 
 
 def test_late_events_stay_in_the_store(
@@ -124,10 +127,10 @@ def test_a_death_at_any_point_is_mended_by_the_next_run(
         if point == "written":
             patch.setattr(Path, "replace", die)
         elif point == "renamed":
-            patch.setattr(learning.store, "archived", die)
+            patch.setattr(learning.store, "delete_archived_events", die)
         else:
             real, calls = learning.store.delete_archived_events, iter(range(9))
-            patch.setattr(learning.store, "archived", lambda *a: real(*a) if next(calls) < 1 else die())
+            patch.setattr(learning.store, "delete_archived_events", lambda *a: real(*a) if next(calls) < 1 else die())
         with pytest.raises(Death):
             keeping.archive("feed")
     assert keeping.replay("feed") == SAME
@@ -200,7 +203,7 @@ def test_replay_still_finds_what_no_deletion_explains(
     learning: Service, sent: list[dict[str, Any]], keeping: Retention
 ) -> None:
     keeping.forget("feed", "user 9", who="ann")
-    learning.store._writing(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
+    learning.store._write(lambda c: c.execute("UPDATE events SET excluded = 1 WHERE version = 2 AND unit > 'user 5'"))  # type: ignore[attr-defined]
     again = keeping.replay("feed")
     assert (again["identical"], again["first_difference"]["what"]) == (False, "measurement")
 

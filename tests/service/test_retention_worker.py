@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pasto.service.archive import Archive
-from pasto.service.retention import Retention, trim_rows
+from pasto.service.retention import Retention, delete_old_exposures
 from pasto.service.retention_worker import RetentionWorker
 from pasto.service.service import Service
 from pasto.service.settings import Settings
@@ -58,7 +58,7 @@ def test_learned_rounds_are_archived_when_they_are_old_enough(kept: Service, mon
     upkeep.tick()
     assert kept.keeping._archive.rounds("feed") == []
     assert kept.replay("feed")["except"] == {"deleted_events": {"rounds": [1, 2]}}
-    told = {name: value for name, _, value, _ in upkeep.told()}
+    told = {name: value for name, _, value, _ in upkeep.read_metrics()}
     assert told["pasto_archived_events"] == upkeep.archived
 
 
@@ -103,8 +103,8 @@ def test_rounds_that_may_still_be_learned_keep_their_exposures(kept: Service) ->
     waiting = {"round": 2, "learned": 2, "after": 0, "closed_at": 0.0}
     for details in ({"waiting": [waiting]}, {"correctable": [{"waiting": waiting, "until": 9, "recorded_by": 2}]}):
         told = {**json.loads(row.details), "waiting": [], "correctable": [], **details}
-        assert trim_rows(kept.store, replace(row, details=json.dumps(told))) == 0
-    assert trim_rows(kept.store, row) == 30
+        assert delete_old_exposures(kept.store, replace(row, details=json.dumps(told))) == 0
+    assert delete_old_exposures(kept.store, row) == 30
 
 
 def test_archived_studies_are_kept_up_too(kept: Service) -> None:
@@ -145,11 +145,10 @@ def test_a_long_wait_for_the_archive_holds_up_no_end(kept: Service, monkeypatch:
     upkeep = RetentionWorker(kept, Settings(archive_after=0.001, poll=0.0001, shutdown_timeout=0))
     with kept.keeping._archive.alone():
         upkeep.start()
-        thread = upkeep._thread
+        thread = upkeep._thread._thread
         assert thread is not None
         assert begun.wait(60)
-        upkeep.stop()
-        assert thread.is_alive(), "it waits for its turn, and whoever ends the service does not wait for it"
+        assert not upkeep.stop(), "it waits for the archive, and the end of the service does not wait for it"
     thread.join()
 
 
@@ -158,7 +157,7 @@ def test_a_failure_is_counted_and_the_next_look_comes(kept: Service, monkeypatch
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pasto.service.retention_worker.trim_rows", fail)
+        patch.setattr("pasto.service.retention_worker.delete_old_exposures", fail)
         upkeep = RetentionWorker(kept, Settings())
         upkeep.tick()
         assert (upkeep.errors, upkeep.trimmed) == (1, 0)
@@ -190,7 +189,7 @@ def test_two_nodes_on_one_database_take_turns(
         assert [node.errors for node in nodes] == [0, 0]
         assert sum(node.archived for node in nodes) == sum(map(len, sent))
         assert sum(node.trimmed for node in nodes) == 40
-        gone = second.forget("feed", "user 9", who="ann")
+        gone = second.erase_unit("feed", "user 9", who="ann")
         assert gone["events"] == sum(event["unit"] == "user 9" for event in chain(*sent))
         assert first.replay("feed") == {
             "identical": True,

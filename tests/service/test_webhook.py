@@ -55,7 +55,7 @@ def listener() -> Iterator[Listener]:
 
 def hook(listener: Listener, **options: object) -> Webhook:
     url = f"http://hooks.test:{listener.server_port}/pasto?team=feed"
-    return Webhook(url, frozenset({"hooks.test"}), pauses=(0.0,), resolve=lambda *_: ["127.0.0.1"])
+    return Webhook(url, frozenset({"hooks.test"}), retry_seconds=(0.0,), resolve=lambda *_: ["127.0.0.1"])
 
 
 def test_a_message_arrives_as_json(listener: Listener) -> None:
@@ -92,7 +92,7 @@ def test_nobody_waits_for_a_webhook_that_is_not_sent() -> None:
 )
 def test_addresses_of_private_networks_are_refused_unless_their_name_is_allowed(address: str) -> None:
     found = [address]
-    with pytest.raises(OptionError, match="no public address"):
+    with pytest.raises(OptionError, match="which is not public"):
         Webhook("https://hooks.example.com/", resolve=lambda *_: found).address()
     allowed = frozenset({"hooks.example.com"})
     assert Webhook("https://hooks.example.com/", allowed, resolve=lambda *_: found).address() == address
@@ -107,10 +107,10 @@ def test_a_host_that_is_not_found_now_may_be_found_later(caplog: pytest.LogCaptu
         return answers.pop()
 
     webhook = Webhook("https://hooks.example.com/", resolve=resolve)
-    with pytest.raises(OptionError, match=r"is at 10\.0\.0\.7, which is no public address"):
+    with pytest.raises(OptionError, match=r"is at 10\.0\.0\.7, which is not public"):
         webhook.check()
     webhook.check()
-    assert "cannot be found now: no name server" in caplog.text
+    assert "cannot be resolved now: no name server" in caplog.text
 
 
 def test_a_name_with_one_public_address_goes_there_and_nowhere_else() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pasto.demo.scenario import limits
 from pasto.sim import Conditions, ads, feed, shop
-from pasto.sim.application import Application, KnownMeans, known_means
+from pasto.sim.application import KnownMeans, SimulatedApplication, known_means
 
 MAKERS: list[Callable[[], Any]] = [feed, ads, shop]
 USERS = 6_000
@@ -19,17 +19,17 @@ GOAL_EXPONENT = {"feed": 1.0, "ads": 1.0, "shop": 1.65}
 
 
 @pytest.fixture(params=MAKERS, ids=["feed", "ads", "shop"])
-def application(request: pytest.FixtureRequest) -> Application:
-    made: Application = request.param()
+def application(request: pytest.FixtureRequest) -> SimulatedApplication:
+    made: SimulatedApplication = request.param()
     return made
 
 
 @pytest.fixture
-def truth(application: Application) -> KnownMeans:
+def truth(application: SimulatedApplication) -> KnownMeans:
     return known_means(application, USERS)
 
 
-def test_visits_are_on_average_what_is_expected(application: Application, truth: KnownMeans) -> None:
+def test_visits_are_on_average_what_is_expected(application: SimulatedApplication, truth: KnownMeans) -> None:
     rng = np.random.default_rng(1)
     for candidate in (application.baseline, 0, len(application.candidates) - 1):
         totals = application.visit(np.full(20_000, candidate), rng).totals(20_000)
@@ -38,7 +38,7 @@ def test_visits_are_on_average_what_is_expected(application: Application, truth:
         assert (np.abs(totals.mean(axis=0) - truth.means[:, candidate]) <= 4.5 * error + 1e-9).all(), candidate
 
 
-def test_users_on_different_candidates_come_in_one_call(application: Application) -> None:
+def test_users_on_different_candidates_come_in_one_call(application: SimulatedApplication) -> None:
     chosen = np.arange(len(application.candidates)).repeat(50)
     visits = application.visit(chosen, np.random.default_rng(2))
     if application.name == "shop":  # a visitor who does nothing leaves no event
@@ -51,14 +51,14 @@ def test_users_on_different_candidates_come_in_one_call(application: Application
     assert (visits.fields >= 0).all()
 
 
-def test_the_same_seed_brings_the_same_visits(application: Application) -> None:
+def test_the_same_seed_brings_the_same_visits(application: SimulatedApplication) -> None:
     chosen = np.zeros(100, dtype=np.intp)
     one, two = (application.visit(chosen, np.random.default_rng(3)) for _ in range(2))
     assert (one.fields == two.fields).all()
     assert (one.unit == two.unit).all()
 
 
-def test_a_good_mood_raises_the_goal_of_all_alike(application: Application) -> None:
+def test_a_good_mood_raises_the_goal_of_all_alike(application: SimulatedApplication) -> None:
     measure = next(iter(application.measures.values()))
     for candidate in (application.baseline, 0):
         calm, merry = (
@@ -73,7 +73,7 @@ def test_no_candidate_is_best_in_everything(truth: KnownMeans) -> None:
     metrics, within = list(truth.application.measures), limits(truth.application)
     signs = {name: within[name].sign if name in within else 1.0 for name in metrics}
     best = {
-        max(range(truth.means.shape[1]), key=lambda k: signs[name] * truth.level(name, truth.alone(k)))
+        max(range(truth.means.shape[1]), key=lambda k: signs[name] * truth.level(name, truth.single_shares(k)))
         for name in metrics
     }
     assert len(best) == len(metrics)
@@ -84,7 +84,7 @@ def test_the_best_blend_beats_the_best_single_candidate_by_far(truth: KnownMeans
     assert best.best_single is not None
     assert best.best_single != truth.application.baseline
     goal = next(iter(truth.application.measures))
-    ahead = truth.lift(goal, best.probabilities, truth.alone(best.best_single))
+    ahead = truth.lift(goal, best.probabilities, truth.single_shares(best.best_single))
     assert ahead.value - 5 * ahead.error > 0.12
 
 
@@ -96,9 +96,9 @@ def test_the_best_single_candidate_is_the_best_within_the_limits(truth: KnownMea
     allowed = [
         k
         for k in singles
-        if all(limit.allows(truth.lift(name, truth.alone(k)).value) for name, limit in within.items())
+        if all(limit.allows(truth.lift(name, truth.single_shares(k)).value) for name, limit in within.items())
     ]
-    assert truth.best().best_single == max(allowed, key=lambda k: truth.lift(goal, truth.alone(k)).value)
+    assert truth.best().best_single == max(allowed, key=lambda k: truth.lift(goal, truth.single_shares(k)).value)
 
 
 def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:
@@ -107,7 +107,7 @@ def test_the_best_blend_is_at_its_limits(truth: KnownMeans) -> None:
         assert truth.lift(name, best.probabilities).value == pytest.approx(limit.at, abs=1e-6)
 
 
-def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
+def test_the_truth_is_as_sure_as_it_says(application: SimulatedApplication) -> None:
     """Lifts from other users differ by what their errors say, for single candidates and for blends."""
     shares = np.full(len(application.candidates), 1.0 / len(application.candidates))
     apart = []
@@ -119,7 +119,7 @@ def test_the_truth_is_as_sure_as_it_says(application: Application) -> None:
     assert 0.7 < np.sqrt(np.mean(np.square(apart))) < 1.35
 
 
-def test_the_truth_is_simulated_once(application: Application) -> None:
+def test_the_truth_is_simulated_once(application: SimulatedApplication) -> None:
     assert known_means(application, 400) is known_means(application, 400)
 
 
@@ -148,7 +148,7 @@ def test_weights_pull_up_what_they_weigh() -> None:
 
     def level(metric: str, like_weight: int, share_weight: int) -> float:
         found = application.candidates.find({"like_weight": like_weight, "share_weight": share_weight})
-        return truth.level(metric, truth.alone(found))
+        return truth.level(metric, truth.single_shares(found))
 
     assert level("like_rate", 0, 2) < level("like_rate", 2, 2) < level("like_rate", 6, 2)
     assert level("share_rate", 2, 0) < level("share_rate", 2, 2) < level("share_rate", 2, 6)

@@ -10,7 +10,7 @@ from pasto.sim import Conditions
 
 
 def test_smooth_traffic_is_left_alone() -> None:
-    late, lost = Conditions().fates(100, np.random.default_rng(1))
+    late, lost = Conditions().draw_delays(100, np.random.default_rng(1))
     assert not late.any()
     assert not lost.any()
     assert [Conditions().mood(round) for round in range(30)] == [1.0] * 30
@@ -25,7 +25,7 @@ def test_a_day_is_one_on_average() -> None:
 
 
 def test_events_are_late_or_lost_and_never_both() -> None:
-    late, lost = Conditions(late=0.2, lost=0.1).fates(100_000, np.random.default_rng(2))
+    late, lost = Conditions(late=0.2, lost=0.1).draw_delays(100_000, np.random.default_rng(2))
     assert late.mean() == pytest.approx(0.2, abs=0.006)
     assert lost.mean() == pytest.approx(0.1, abs=0.005)
     assert not (late & lost).any()

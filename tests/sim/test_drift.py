@@ -23,7 +23,7 @@ def test_the_running_mean_is_the_mean_of_the_means(
 ) -> None:
     world = drift(example_a(), amplitude=[[amplitude], [1.0]], period=period, phase=[[phase, 0.3]], ramp=ramp)
     average = np.mean([world.means(number) for number in range(1, round + 1)], axis=0)
-    np.testing.assert_allclose(world.running(round), average, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(world.running_means(round), average, rtol=1e-9, atol=1e-9)
 
 
 def test_draws_follow_the_round() -> None:
@@ -35,7 +35,7 @@ def test_draws_follow_the_round() -> None:
 def test_without_drift_it_is_the_world_it_came_from() -> None:
     world = example_a()
     still = drift(world)
-    np.testing.assert_array_equal(still.running(17), world.truth)
+    np.testing.assert_array_equal(still.running_means(17), world.truth)
     trace, again = (monte_carlo("algorithm1", one, runs=5, rounds=50, seed=2) for one in (world, still))
     np.testing.assert_array_equal(trace.answer, again.answer)
 

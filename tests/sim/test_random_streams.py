@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.sim import random_streams
-from pasto.sim.random_streams import RandomStreams, pick
+from pasto.sim.random_streams import RandomStreams, draw_candidates
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -16,7 +16,7 @@ def test_a_pick_inverts_the_cumulative_sum(candidates: int, runs: int, seed: int
     shares /= shares.sum(axis=1, keepdims=True)
     points = rng.random((runs, 7))
     points[0, 0], points[-1, -1] = 0.0, np.nextafter(1.0, 0.0)
-    found = pick(shares, points)
+    found = draw_candidates(shares, points)
     for run in range(runs):
         edges = np.cumsum(shares[run])
         expected = np.searchsorted(edges, points[run] * edges[-1], side="right").clip(max=candidates - 1)
@@ -25,7 +25,7 @@ def test_a_pick_inverts_the_cumulative_sum(candidates: int, runs: int, seed: int
 
 def test_candidates_come_as_often_as_their_probability_says() -> None:
     shares = np.array([[0.7, 0.2, 0.0999, 0.0001]])
-    found = pick(shares, np.random.default_rng(1).random((1, 200_000)))
+    found = draw_candidates(shares, np.random.default_rng(1).random((1, 200_000)))
     counts = np.bincount(found[0], minlength=4)
     errors = np.sqrt(200_000 * shares[0] * (1 - shares[0]))
     assert (np.abs(counts - 200_000 * shares[0]) <= 4.0 * errors).all()
@@ -34,7 +34,7 @@ def test_candidates_come_as_often_as_their_probability_says() -> None:
 def test_a_candidate_with_no_probability_is_never_picked() -> None:
     shares = np.array([[0.0, 0.5, 0.0, 0.5, 0.0]])
     points = np.concatenate([np.random.default_rng(0).random(1_000), [0.0, 0.5, np.nextafter(1.0, 0.0)]])[None]
-    assert set(pick(shares, points)[0].tolist()) == {1, 3}
+    assert set(draw_candidates(shares, points)[0].tolist()) == {1, 3}
 
 
 def _collected(streams: RandomStreams, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +45,7 @@ def _collected(streams: RandomStreams, count: int) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("ahead", [1, 12, 700])
 def test_a_run_sees_the_same_numbers_in_any_company_and_any_block(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
     uniforms, normals = _collected(RandomStreams(seed=5, runs=range(10), parallel=2, metrics=3), 50)
-    monkeypatch.setattr(random_streams, "AHEAD", ahead)
+    monkeypatch.setattr(random_streams, "MAX_BLOCK_NUMBERS", ahead)
     alone, noise = _collected(RandomStreams(seed=5, runs=[7], parallel=2, metrics=3), 50)
     np.testing.assert_array_equal(alone[:, 0], uniforms[:, 7])
     np.testing.assert_array_equal(noise[:, 0], normals[:, 7])

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pasto.errors import OptionError
-from pasto.sim import LearningTrace, example_a, monte_carlo, relative_gain, spaced
+from pasto.sim import LearningTrace, checkpoint_rounds, example_a, monte_carlo, relative_gain
 
 
 @given(st.integers(1, 10**7))
 def test_checkpoints_are_round_increasing_and_end_at_the_last_round(rounds: int) -> None:
-    marks = spaced(rounds)
+    marks = checkpoint_rounds(rounds)
     assert marks[-1] == rounds
     assert marks[0] == 1
     assert list(marks) == sorted(set(marks))
@@ -20,8 +20,8 @@ def test_checkpoints_are_round_increasing_and_end_at_the_last_round(rounds: int)
 
 
 def test_extra_checkpoints_beyond_the_last_round_are_left_out() -> None:
-    assert 77 in spaced(100, 77, 1_000)
-    assert spaced(100, 77, 1_000)[-1] == 100
+    assert 77 in checkpoint_rounds(100, 77, 1_000)
+    assert checkpoint_rounds(100, 77, 1_000)[-1] == 100
 
 
 def _trace(answer: list[list[float]], optimum: list[float], single: list[float]) -> LearningTrace:
@@ -45,7 +45,7 @@ def test_relative_gain_is_a_signed_ratio_of_means_and_a_mean_of_ratios_where_the
     np.testing.assert_allclose(gains.ratio, [(-1 - 4 - 2) / 3, (1 + 0.5 + 0) / 3])
     np.testing.assert_allclose(gains.mean, [(-0.5 - 4) / 2, (0.5 + 0.5) / 2])
     np.testing.assert_allclose(gains.deviation, [3.5 / np.sqrt(2), 0.0])
-    assert gains.kept == 2
+    assert gains.runs_with_gap == 2
 
 
 def test_the_bootstrap_error_is_about_the_delta_methods() -> None:
@@ -62,7 +62,7 @@ def test_without_any_gap_there_is_no_gain_to_speak_of() -> None:
     gains = relative_gain(_trace([[0.5], [0.7]], optimum=[1.0, 1.0], single=[1.0, 1.0]))
     assert np.isnan(gains.mean).all()
     assert not np.isfinite(gains.ratio).any()
-    assert gains.kept == 0
+    assert gains.runs_with_gap == 0
 
 
 def test_one_run_has_no_error() -> None:
@@ -76,5 +76,5 @@ def test_only_checkpoints_can_be_asked_for() -> None:
     trace = monte_carlo("algorithm1", example_a(), runs=3, rounds=10, checkpoints=[5])
     assert trace.rounds == 10
     np.testing.assert_array_equal(trace.at(5), trace.answer[:, 0])
-    with pytest.raises(OptionError, match="no checkpoint"):
+    with pytest.raises(OptionError, match="not a checkpoint"):
         trace.at(7)

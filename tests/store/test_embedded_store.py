@@ -253,7 +253,7 @@ def test_too_much_waiting_is_refused_whole() -> None:
         written.extend(event.id for batch in batches for event in batch.events)
         return [AppendResult((True,) * len(batch.events), 0) for batch in batches]
 
-    writer = WriteQueue(append, waiting=10)
+    writer = WriteQueue(append, max_queued=10)
     futures: list[Future[AppendResult]] = []
     refused = 0
     for number in range(20):

@@ -204,7 +204,7 @@ def test_a_mark_does_not_wait_for_other_studies(postgres_url: str, opened: Opene
 
 @services
 def test_a_question_that_takes_too_long_is_stopped(postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, reading_limit="50ms")
+    store = PostgresStore(postgres_url, query_timeout="50ms")
     with pytest.raises(StoreError, match="timeout"), store.read_transaction() as connection:
         connection.execute("SELECT pg_sleep(60)")
     assert store.list_studies() == []
@@ -240,13 +240,13 @@ def test_a_restart_of_the_server_loses_nothing(postgres_server: Any, postgres_ur
 
 @services
 def test_a_server_that_stays_away_is_told(postgres_server: Any, postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, patience=0.5)
+    store = PostgresStore(postgres_url, retry_seconds=0.5)
     study = create(store)
     postgres_server.stop("immediate")
     try:
-        with pytest.raises(StoreError, match="nothing was kept"):
+        with pytest.raises(StoreError, match="nothing of it is stored"):
             store.append_events(study.number, exposures("1")).result()
-        with pytest.raises(StoreError, match="nothing was kept"):
+        with pytest.raises(StoreError, match="nothing of it is stored"):
             store.update_study(study, study)
         with pytest.raises(StoreError, match="could not be read"):
             store.list_studies()

@@ -13,7 +13,7 @@ import pytest
 
 from pasto.store import AuditRow, EventRow, Store, StudyRow, open_store
 from pasto.store.rows import EXPOSURE, METRIC
-from pasto.store.sql_store import ARCHIVED_AT_ONCE, COUNTED_POLICIES, TRIMMED_AT_ONCE
+from pasto.store.sql_store import DELETE_SEQUENCES, DELETE_UNITS, SEPARATE_POLICIES
 
 ROW = StudyRow("feed", 0, 1, "draft", "{}", 7, 0, 0, 0.0, 0.0)
 FORGET = AuditRow(5.0, "ann", "forget", "asked to", "{}")
@@ -84,7 +84,7 @@ def test_what_was_deleted_is_recorded_by_policy_and_span(store: Store) -> None:
 
 def test_counts_of_old_policies_are_merged(store: Store) -> None:
     study = store.create_study(ROW, AuditRow(0.0, "ann", "create", "")).number
-    policies = COUNTED_POLICIES + 3
+    policies = SEPARATE_POLICIES + 3
     for version in range(1, policies + 1):
         store.append_events(study, events(version, units=2)).result()
     for version in range(1, policies + 1):
@@ -124,7 +124,7 @@ def test_only_the_span_of_that_study_is_deleted(store: Store) -> None:
 
 def test_a_long_span_is_deleted_in_steps(store: Store) -> None:
     study = filled(store)
-    assert store.delete_archived_events(study, 1, 0, 3 * ARCHIVED_AT_ONCE + 1) == 6
+    assert store.delete_archived_events(study, 1, 0, 3 * DELETE_SEQUENCES + 1) == 6
 
 
 def test_a_forgotten_unit_leaves_its_ids_and_a_record(store: Store) -> None:
@@ -154,7 +154,7 @@ def test_a_units_events_are_found_and_forgotten_by_their_places(store: Store) ->
 
 def test_exposures_of_old_policies_are_let_go_and_credit_nothing(store: Store) -> None:
     study = filled(store)
-    many = TRIMMED_AT_ONCE + 5
+    many = DELETE_UNITS + 5
     store.append_events(study, [EventRow(f"n{k}", EXPOSURE, f"v{k}", 1, "learner", 0) for k in range(many)]).result()
     before = store.read_study("feed")
     assert before is not None
@@ -169,7 +169,7 @@ def test_exposures_of_old_policies_are_let_go_and_credit_nothing(store: Store) -
     ).result()
     assert [row[0] for row in kept(store)[-2:]] == [None, 2]
     assert store.delete_latest_exposures(study, 3) == 3
-    assert any("not remembered" in finding for finding in store.check_integrity()), "what is served must be remembered"
+    assert any("is not stored" in finding for finding in store.check_integrity()), "what is served must be remembered"
 
 
 def test_at_most_25_bytes_an_archived_event_remain(tmp_path: Path) -> None:

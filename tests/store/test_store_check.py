@@ -85,7 +85,7 @@ def test_every_column_of_an_event_is_covered(column: str, value: str) -> None:
     fill(store)
     assert list(store.check_integrity()) == []
     change = f"UPDATE events SET {column} = {value} WHERE sequence = 1"  # noqa: S608 -- our own names
-    store._writing(lambda connection: connection.execute(change))  # type: ignore[attr-defined]
+    store._write(lambda connection: connection.execute(change))  # type: ignore[attr-defined]
     assert "the row of events with sequence 1 does not match its checksum" in list(store.check_integrity())
     store.close()
 
@@ -98,7 +98,7 @@ def test_rows_without_a_checksum_are_still_read() -> None:
         "UPDATE events SET fields = '{\"value\":' WHERE sequence = 2",
         "UPDATE events SET arm = CAST(x'6cff' AS TEXT) WHERE sequence = 3",
     ):
-        store._writing(lambda connection, change=change: connection.execute(change))  # type: ignore[attr-defined]
+        store._write(lambda connection, change=change: connection.execute(change))  # type: ignore[attr-defined]
     found = list(store.check_integrity())
     assert "the row of events with sequence 2 holds JSON that cannot be read" in found
     assert "the row of events with sequence 3 holds text that is not UTF-8" in found
@@ -108,7 +108,7 @@ def test_rows_without_a_checksum_are_still_read() -> None:
 def test_many_damaged_rows_are_counted() -> None:
     store = open_store("memory:")
     fill(store, units=100)
-    store._writing(lambda connection: connection.execute("UPDATE events SET received_at = 1.0"))  # type: ignore[attr-defined]
+    store._write(lambda connection: connection.execute("UPDATE events SET received_at = 1.0"))  # type: ignore[attr-defined]
     found = [finding for finding in store.check_integrity() if "events" in finding]
     assert len(found) == 101
     assert found[-1] == "100 more rows of events are damaged"
@@ -118,7 +118,7 @@ def test_many_damaged_rows_are_counted() -> None:
 def test_restored_events_get_a_checksum(tmp_path: Path) -> None:
     first = open_store("memory:")
     fill(first)
-    first._writing(lambda connection: connection.execute("UPDATE events SET row_checksum = NULL"))  # type: ignore[attr-defined]
+    first._write(lambda connection: connection.execute("UPDATE events SET row_checksum = NULL"))  # type: ignore[attr-defined]
     first.write_backup(tmp_path / "backup.db")
     first.close()
     second = open_store("memory:")

@@ -618,7 +618,7 @@ def test_a_backup_overwrites_nothing_and_fills_only_what_is_empty(
     target = tmp_path / "backup.db"
     store.write_backup(target)
     content = target.read_bytes()
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="never overwrites"):
         store.write_backup(target)
     assert target.read_bytes() == content
     before = everything(store)
@@ -658,7 +658,7 @@ def test_a_session_is_ended_for_every_node_until_it_expires(store: Store, study:
 
 
 def test_ended_sessions_are_bounded(store: Store, study: StudyRow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pasto.store.sql_store.MAX_ENDED_SESSIONS", 3)
+    monkeypatch.setattr("pasto.store.sessions.MAX_ENDED_SESSIONS", 3)
     key, other = "a" * 12, "b" * 12
     for number in range(20):
         store.end_session(key, 1000 + number, f"session {number}", 10.0)
@@ -700,10 +700,10 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
         ("DELETE FROM policies", "serves policy 2"),
         ("DELETE FROM policies WHERE version = 1", "round 1 of study 'feed' refers to policy 1, which is missing"),
         ("DELETE FROM policies WHERE version = 1", "study 'feed' has 1 policies, and the last one is number 2"),
-        ("UPDATE policies SET after_sequence = 99999", "saw events up to 5, and its policy begins after 99999"),
+        ("UPDATE policies SET after_sequence = 99999", "read events up to 5, and its policy begins after 99999"),
         ("UPDATE policies SET published_at = 2.75", "the row of policies with study 1, version 1"),
         ("UPDATE round_closes SET round = 2", "closed round 2 after round 0"),
-        ("UPDATE round_closes SET high_water = 99999", "the last one kept"),
+        ("UPDATE round_closes SET high_water = 99999", "the last stored one"),
         ("UPDATE round_closes SET record = '[1]'", "the row of round_closes with study 1, round 1"),
         ("UPDATE round_closes SET next_version = 7", "refers to policy 7, which is missing"),
         ("DELETE FROM round_closes", "has round 2 open, and the last one closed is 0"),
@@ -715,14 +715,14 @@ def test_a_sound_store_has_no_findings(store: Store, study: StudyRow) -> None:
         ),
         ("UPDATE events SET version = 9 WHERE version = 2", "1 events of study 'feed' name policy 9, which is missing"),
         ("UPDATE latest_exposures SET sequence = 1, version = 1 WHERE unit = 'bob'", "not its latest"),
-        ("DELETE FROM latest_exposures WHERE unit = 'bob'", "'bob' of study 'feed' is not remembered"),
+        ("DELETE FROM latest_exposures WHERE unit = 'bob'", "'bob' of study 'feed' is not stored"),
         ("DELETE FROM studies", "missing"),
-        ("DELETE FROM event_ids", "the ids of 0 events are remembered"),
+        ("DELETE FROM event_ids", "the ids of 0 events are stored"),
     ],
 )
 def test_damage_is_found(store: Store, study: StudyRow, damage: str, finding: str) -> None:
     fill(store, study)
-    store._writing(lambda connection: connection.execute(damage))  # type: ignore[attr-defined]
+    store._write(lambda connection: connection.execute(damage))  # type: ignore[attr-defined]
     assert any(finding in found for found in store.check_integrity())
 
 

@@ -24,6 +24,7 @@ from pasto.errors import (
 from pasto.optimize.learners import Algorithm1, Thompson
 from pasto.optimize.learners.mirror_ascent import Schedule
 from pasto.records import Observation
+from pasto.study.policy_history import count_remembered_policies
 from pasto.study.state import FORMAT
 
 CANDIDATES = pasto.grid(like_weight=[0, 1], share_weight=[0, 1])
@@ -68,7 +69,7 @@ def test_draws_follow_the_policy(study: pasto.Study) -> None:
     assert (np.abs(observed - 20_000 * shares) < 4.5 * spread).all()
 
 
-def test_a_round_is_learned_when_its_last_assignment_is_told_or_dropped(study: pasto.Study) -> None:
+def test_a_round_is_learned_when_its_last_assignment_is_measured_or_dropped(study: pasto.Study) -> None:
     first, second, third = study.ask(3)
     study.tell(second, {"x": 1, "y": 2})
     assert study.rounds == 0
@@ -171,7 +172,7 @@ def paths(saved: Any) -> set[str]:
     return {f"{name}.{rest}".rstrip(".") for name, value in saved.items() for rest in paths(value)}
 
 
-def test_telling_twice_is_refused(study: pasto.Study) -> None:
+def test_a_second_measurement_is_refused(study: pasto.Study) -> None:
     first, second = study.ask(2)
     study.tell(first, [1.0, 1.0])
     with pytest.raises(AlreadyAnsweredError, match="measured before"):
@@ -269,7 +270,7 @@ def test_a_version_is_observed_once_and_late_ones_while_they_are_kept(study: pas
     observe(study)
     with pytest.raises(AlreadyAnsweredError, match="observed before"):
         observe(study, version=0)
-    for _ in range(study.remembered_policies + 2):
+    for _ in range(count_remembered_policies(len(CANDIDATES)) + 2):
         study.tell(study.ask(), [1.0, 1.0])
     observe(study, version=study.policy.version - 3)
     with pytest.raises(AlreadyAnsweredError, match="older than"):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pasto.records import Policy
+from pasto.report.records import write_report
 from pasto.service.archive import Archive
 from pasto.service.close_record import CloseRecord
 from pasto.service.round_history import RoundHistoryReader
@@ -110,7 +111,7 @@ def play(run: Run, world: World, *, rounds: int = ROUNDS, most: int = 3, restart
 def expected(run: Run, rounds: int) -> Any:
     """What a learner knows that is shown every round once, with all that came, under the policies that were served."""
     spec = run.service.board.spec(run.service.board.standing("feed").row)
-    study = spec.study(seed=7)
+    study = spec.build_study(seed=7)
     state = study._learner.start(study._problem)
     until = run.store.read_high_water(run.number)
     for row in run.store.list_policies(run.number):
@@ -129,7 +130,7 @@ def test_what_comes_inside_the_window_is_learned(started: Callable[..., Run], wo
     assert run.study().state()["learned"] == expected(run, ROUNDS)
     assert run.study().rounds == ROUNDS
     assert any(record.corrected for record in run.closes())
-    assert run.service.report("feed")["accounting"]["late"]["events"] == 0
+    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     assert run.service.replay("feed") == {"identical": True, "rounds": ROUNDS + 3, "first_difference": None}
 
 
@@ -145,7 +146,7 @@ def test_what_is_dropped_is_missed(quick: dict[str, Any], memory: Store, send: S
     run = Run(memory, quick, send)
     delayed = play(run, world)
     assert run.study().state()["learned"] != expected(run, ROUNDS)
-    assert run.service.report("feed")["accounting"]["late"]["events"] == delayed
+    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == delayed
     assert not any(record.corrected or record.final for record in run.closes())
 
 
@@ -157,17 +158,19 @@ def test_past_the_window_every_event_is_in_the_ledger(
     run.send(events[:-8])
     run.close()
     run.send(events[-8:-6])
-    assert run.service.report("feed")["accounting"]["late"]["events"] == 0  # the round is open: they are not lost
+    assert (
+        write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
+    )  # the round is open: they are not lost
     assert run.close()["corrected"] == [1]
-    assert run.service.report("feed")["accounting"]["late"]["events"] == 0
+    assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 0
     run.send(events[-6:-3])
     assert run.close()["corrected"] == []
     run.send(events[-3:])
-    late = run.service.report("feed")["accounting"]["late"]
+    late = write_report(run.service.report("feed"))["accounting"]["late"]
     assert late["events"] == 6
     assert [one["round"] for one in late["rounds"]] == [1]
     fresh = Service(run.store, clock=lambda: run.now, monotonic=lambda: 0.0)  # books that are read in one go
-    assert fresh.report("feed")["accounting"]["late"] == late
+    assert write_report(fresh.report("feed"))["accounting"]["late"] == late
     assert run.service.replay("feed")["identical"]
 
 
@@ -244,7 +247,10 @@ def test_numbers_that_are_cut_are_counted_once(quick: dict[str, Any], memory: St
     for place in range(4):
         run.send([event for event in events if event["type"] == "metric"][place * 5 : place * 5 + 5])
         run.close()
-    assert run.service.report("feed")["accounting"]["clipped"] == {"x": 15, "y": 0}  # the window closed behind those
+    assert write_report(run.service.report("feed"))["accounting"]["clipped"] == {
+        "x": 15,
+        "y": 0,
+    }  # the window closed behind those
 
 
 @pytest.mark.parametrize("action", ["confirm", "archive"])
@@ -264,7 +270,7 @@ def test_the_end_of_learning_makes_every_round_final(
     assert run.closes()[-1].problems == ()
     if row["state"] == "confirming":
         run.send(events[-2:])
-        assert run.service.report("feed")["accounting"]["late"]["events"] == 2
+        assert write_report(run.service.report("feed"))["accounting"]["late"]["events"] == 2
     assert run.service.replay("feed")["identical"]
 
 

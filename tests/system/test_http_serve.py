@@ -191,7 +191,7 @@ def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) ->
     keys.create("boss", ["admin"])
     kept.close()
     running = ServiceProcess(Settings(store=store, host=everywhere, port=0))
-    assert not running.application.context.guard.open
+    assert not running.application.context.authenticator.open
     running.close()
 
 
@@ -212,7 +212,9 @@ def test_two_services_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None
     "host", ["localhost", "127.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]", "[::1]", "0", "2130706433", "10.0.0.7"]
 )
 def test_a_webhook_that_can_never_be_reached_is_refused(host: str) -> None:
-    with pytest.raises(OptionError, match=r"is at .*, which is no public address; allow the host with webhook_hosts"):
+    with pytest.raises(
+        OptionError, match=r"is at .*, which is not public; if it is meant, allow the host with webhook_hosts"
+    ):
         ServiceProcess(Settings(store="memory:", port=0, webhook=f"http://{host}/hook")).close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pasto.report.records import write_report
 from pasto.report.text import render_text
 from pasto.service.http.monitoring import AlertGauges
 from pasto.service.service import Service
@@ -90,12 +91,13 @@ def play(service: Service, rounds: int, *, attacked: bool, honest_rounds: int = 
 def test_invented_units_raise_an_alarm_within_three_rounds(service: Service, messages: list[dict[str, Any]]) -> None:
     play(service, 3, attacked=True)
     report = service.report("feed")
-    by_key = [one for one in report["quality"]["departures"] if one["kind"] == "key"]
+    document = write_report(report)
+    by_key = [one for one in document["quality"]["departures"] if one["kind"] == "key"]
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] <= 3
     assert {message.get("key") for message in messages if message["event"] == "sender"} >= {"thief"}
     assert "sender departs" in render_text(report)
-    gauges = {name: value for name, _, value, study in AlertGauges(service).look() if study == "feed"}
+    gauges = {name: value for name, _, value, study in AlertGauges(service).collect() if study == "feed"}
     assert gauges["pasto_sender_alarm"] == 1.0
 
 
@@ -103,7 +105,8 @@ def test_units_invented_after_honest_rounds_raise_an_alarm_too(service: Service)
     """The policy has left the raised candidate by then, so most invented units have no metric at all."""
     play(service, 3, attacked=True, honest_rounds=2)
     report = service.report("feed")
-    by_key = [one for one in report["quality"]["departures"] if one["kind"] == "key"]
+    document = write_report(report)
+    by_key = [one for one in document["quality"]["departures"] if one["kind"] == "key"]
     assert [one["sender"] for one in by_key] == ["thief"]
     assert by_key[0]["round"] in (3, 4, 5)
     assert "key thief: " in render_text(report)
@@ -112,7 +115,7 @@ def test_units_invented_after_honest_rounds_raise_an_alarm_too(service: Service)
 
 def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service) -> None:
     play(service, 2, attacked=True)
-    accounting = service.report("feed")["accounting"]
+    accounting = write_report(service.report("feed"))["accounting"]
     keys = {line["sender"]: line for line in accounting["keys"]}
     assert set(keys) == {"key0", "key1", "thief"}
     assert accounting["keys"][0]["sender"] == "thief"
@@ -128,6 +131,6 @@ def test_a_report_counts_units_and_events_by_key_and_by_source(service: Service)
 
 def test_honest_senders_of_different_levels_raise_none(service: Service, messages: list[dict[str, Any]]) -> None:
     play(service, 5, attacked=False)
-    assert service.report("feed")["quality"]["departures"] == []
+    assert write_report(service.report("feed"))["quality"]["departures"] == []
     assert not [message for message in messages if message["event"] == "sender"]
     assert service.replay("feed")["identical"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pasto.report.records import write_report
 from pasto.service.service import Service
 from pasto.store import open_store
 
@@ -79,7 +80,7 @@ def _check(place: Path, acked: list[int], closed: list[int]) -> None:
         assert not lost
         whole = max(int(name.split("/")[1]) for name in kept)
         assert len(kept) == 40 * whole  # batches are sent again until they are taken, so none is missing in between
-        books = service.report("feed")["accounting"]["events"]
+        books = write_report(service.report("feed"))["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(kept)
         rounds: list[int] = []
         corrected: list[int] = []

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 
 from pasto.errors import LifecycleError
+from pasto.report.records import write_report
 from pasto.service.close_record import CloseRecord
 from pasto.service.scheduler import Scheduler
 from pasto.service.service import Service
@@ -214,8 +215,8 @@ class Machine(RuleBasedStateMachine):
         assert service.replay("feed") == {"identical": True, "rounds": self.round - 1, "first_difference": None}
         late = self._came_too_late()
         for node in (*self.nodes, service):
-            assert node.report("feed")["accounting"]["late"]["events"] == late
-        books = service.report("feed")["accounting"]["events"]
+            assert write_report(node.report("feed"))["accounting"]["late"]["events"] == late
+        books = write_report(service.report("feed"))["accounting"]["events"]
         assert books["exposures"] + books["metrics"] == len(self.acked)
         self.store.close()
 

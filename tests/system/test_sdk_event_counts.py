@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from pasto.report.records import write_report
 from pasto.service.service import Service
 from pasto_sdk import Client, Request, Response
 
@@ -51,7 +52,7 @@ def _decide(client: Client, users: range) -> None:
 
 
 def _versions(service: Service) -> dict[int, dict[str, Any]]:
-    books = service.report("feed")["accounting"]["versions"]
+    books = write_report(service.report("feed"))["accounting"]["versions"]
     return {one["version"]: one for one in books}
 
 
@@ -80,7 +81,7 @@ def test_every_decision_is_accounted_for_though_answers_get_lost(service: Servic
     assert False in flushed
     (books,) = _versions(service).values()
     assert (books["assigned"], books["logged"], books["dropped"], books["gap"]) == (3000, 3000, 0, 0)
-    events = service.report("feed")["accounting"]
+    events = write_report(service.report("feed"))["accounting"]
     assert (events["events"]["metrics"], events["senders"]["missing"]) == (3000, 0)
     close = service.close_round("feed", who="ann")
     assert (close["units"], close["problems"]) == (3000, [])
@@ -101,4 +102,8 @@ def test_a_thousandth_lost_of_one_arm_is_told_exactly_within_the_round(service: 
     (books,) = _versions(service).values()
     gaps = {(books["version"], line["name"]): line["gap"] for line in books["candidates"] if line["gap"]}
     assert gaps == dict(network.stolen)
-    assert books["gap"] == service.report("feed")["accounting"]["senders"]["missing"] == network.stolen.total()
+    assert (
+        books["gap"]
+        == write_report(service.report("feed"))["accounting"]["senders"]["missing"]
+        == network.stolen.total()
+    )

@@ -1,4 +1,4 @@
-"""Side-by-side measurements, one file each.
+"""Benchmarks: PASTO compared with other ways of doing the same work, one file each.
 
 A new benchmark is a new file and one line in `BENCHMARKS`.
 """
@@ -29,20 +29,22 @@ from pasto_research.bench import (
     serve,
     solve,
 )
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 
-def _monte_carlo(progress: Progress | None, quick: bool) -> Report:
+def _monte_carlo(progress: Progress | None, quick: bool) -> BenchmarkReport:
     timing = asdict(monte_carlo.measure(progress=progress))
     sizes = {name: timing.pop(name) for name in ("candidates", "parallel", "runs", "rounds")}
-    return Report("Algorithm 1 on synthetic B: seconds, beside a loop written by hand", ({**sizes, **timing},))
+    return BenchmarkReport(
+        "Algorithm 1 on synthetic B: seconds, compared with a hand-written loop", ({**sizes, **timing},)
+    )
 
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         solve.BENCHMARK,
-        Benchmark("monte-carlo", "many runs of Algorithm 1 beside a loop written by hand", _monte_carlo),
+        Benchmark("monte-carlo", "speed of many runs of Algorithm 1, compared with a hand-written loop", _monte_carlo),
         learners.BENCHMARK,
         round_cost.BENCHMARK,
         certificates.BENCHMARK,
@@ -60,7 +62,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
-def run(name: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
+def run(name: str, *, quick: bool = False, progress: Progress | None = None) -> BenchmarkReport:
     """Run a benchmark by its name, at full size or quickly.
 
     >>> run("nothing")
@@ -73,7 +75,7 @@ def run(name: str, *, quick: bool = False, progress: Progress | None = None) -> 
     return BENCHMARKS[name].run(progress, quick)
 
 
-def write(name: str, report: Report, directory: str | Path) -> list[Path]:
+def write(name: str, report: BenchmarkReport, directory: str | Path) -> list[Path]:
     """Write a report as JSON, and its figures as PNG and SVG."""
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,4 +86,4 @@ def write(name: str, report: Report, directory: str | Path) -> list[Path]:
     return written
 
 
-__all__ = ["BENCHMARKS", "Benchmark", "Report", "run", "write"]
+__all__ = ["BENCHMARKS", "Benchmark", "BenchmarkReport", "run", "write"]

@@ -1,4 +1,4 @@
-"""What a benchmark is, and what running one gives."""
+"""Benchmarks and their reports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Rows of measurements, all with the same names.
+class BenchmarkReport:
+    """Report of a benchmark: rows of measurements, all with the same names.
 
-    >>> Report("Exact answers", ({"case": "soft", "ours_ms": 0.4},)).rows[0]["case"]
+    >>> BenchmarkReport("Exact answers", ({"case": "soft", "ours_ms": 0.4},)).rows[0]["case"]
     'soft'
     """
 
@@ -24,16 +24,16 @@ class Report:
     rows: tuple[dict[str, Any], ...]
     note: str = ""
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    """By name, drawn when they are asked for."""
+    """By name; drawn only when they are written."""
 
     def plain(self) -> dict[str, Any]:
-        """Title, rows and note as a JSON value."""
+        """Return title, rows and note as a JSON value."""
         return {"title": self.title, "rows": list(self.rows), "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One measurement beside another way of doing the same work, ready to run.
+    """Benchmark that compares PASTO with another way of doing the same work.
 
     >>> from pasto_research.bench import BENCHMARKS
     >>> list(BENCHMARKS)
@@ -42,8 +42,8 @@ class Benchmark:
     """
 
     name: str
-    """As typed after `pasto bench`."""
+    """Name on the command line."""
     summary: str
     """One line."""
-    run: Callable[[Progress | None, bool], Report]
-    """Given where to tell progress, and whether to be quick: a minute or less, with rougher numbers."""
+    run: Callable[[Progress | None, bool], BenchmarkReport]
+    """Function of the progress callback and of a flag for a quick run of a minute or less."""

@@ -84,7 +84,7 @@ class InverseVarianceModel:
     def _contrasts(
         self, places: NDArray[np.intp], means: FloatArray, variances: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """The last cell is the control; its noise enters every contrast by the cell's own measured ratio."""
+        """Add a round whose last cell is the control; its noise enters contrasts by the cell's own measured ratio."""
         reference, shared, own = means[-1], variances[-1], variances[:-1]
         contrast, pattern = means[:-1] - reference, np.ones_like(means[:-1])
         if self.contrast == "percent":
@@ -125,7 +125,7 @@ class InverseVarianceModel:
             return np.where(diagonal > 0, self.weighted / diagonal, 0.0), 1.0 / diagonal
 
     def unit_covariance(self) -> FloatArray:
-        """The last round's."""
+        """Return that of the last round."""
         assert self.noise is not None  # noqa: S101 -- asked after a round
         return self.noise
 
@@ -134,7 +134,7 @@ class InverseVarianceModel:
         return Overdispersion(np.full(len(self.weighted), np.nan), 0.0)
 
     def posterior(self, features: FloatArray | None) -> JointPosterior:
-        """The posterior under a normal prior with a mean taken for known."""
+        """Return the posterior under a normal prior whose mean is assumed to be known."""
         estimates, variances = self.points()
         measured = np.asarray(np.isfinite(variances).all(axis=0))
         if self.contrast is not None and self.baseline is not None:

@@ -19,11 +19,11 @@ from pasto.optimize.learners import Thompson
 from pasto.records import Observation
 
 Side = Literal["at least", "at most"]
-Channel = Literal["observe", "tell", "tell units"]
+Channel = Literal["observe", "tell", "tell() with units"]
 """How a round reaches the study: observations with covariances, or `tell` without or with units."""
 
 
-class Metric(Protocol):
+class MetricDistribution(Protocol):
     """A metric whose units are drawn at random."""
 
     def scale(self, quality: FloatArray) -> FloatArray:
@@ -118,8 +118,8 @@ class CertificateWorld:
     """A kind of study whose guardrails can be checked against the truth."""
 
     name: str
-    goal: Metric = Gaussian(1.0, 3.0, 8.0)
-    guard: Metric
+    goal: MetricDistribution = Gaussian(1.0, 3.0, 8.0)
+    guard: MetricDistribution
     guardrails: int = 2
     units: int
     """A round."""
@@ -242,8 +242,8 @@ class WorldInstance:
         """Views are Poisson and gamma, likes a share of them that varies by unit."""
         columns = [rng.normal(truth[0], 2.0, units)]
         for likes, views in zip(truth[1::2], truth[2::2], strict=True):
-            seen = rng.poisson(views * rng.gamma(2.0, 0.5, units))
-            columns += [rng.binomial(seen, likes / views), seen]
+            view_counts = rng.poisson(views * rng.gamma(2.0, 0.5, units))
+            columns += [rng.binomial(view_counts, likes / views), view_counts]
         values = np.array(columns, dtype=float)
         return values.mean(axis=1), np.cov(values)
 
@@ -253,7 +253,7 @@ class WorldInstance:
         return 0 if self.world.limit is not None or self.world.contrast is not None else None
 
     def slack(self, probabilities: FloatArray) -> FloatArray:
-        """What each guardrail truly has to spare under a blend."""
+        """Return the true slack of each guardrail under a blend."""
         form = self.objective.form(None if self.baseline is None else self.means[:, self.baseline])
         return np.asarray(form.slack(self.means @ probabilities))
 
@@ -291,7 +291,7 @@ class WorldInstance:
             mean, covariance = self.cell(assignment.candidate, units, level, shift, rng)
             means.append(mean)
             errors.append(np.sqrt(np.diag(covariance) / units))
-        units_given = sizes if world.channel == "tell units" else None
+        units_given = sizes if world.channel == "tell() with units" else None
         study.tell(assignments, np.array(means), np.array(errors), units_given)
 
     def _observe(self, study: pasto.Study, level: float, shift: FloatArray, rng: np.random.Generator) -> None:
@@ -330,8 +330,8 @@ def _worlds() -> tuple[CertificateWorld, ...]:
     worlds = [world(name="Gaussian, correlated metrics", guard=bell, units=20_000, correlation=0.5)]
     channels: dict[Channel, str] = {
         "observe": "observe",
-        "tell": "tell, errors",
-        "tell units": "tell, errors and units",
+        "tell": "tell(), errors",
+        "tell() with units": "tell(), errors and units",
     }
     for channel, words in channels.items():
         worlds += [

@@ -12,7 +12,7 @@ import numpy as np
 
 import pasto
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.certificate_mutants import InverseVarianceThompson
 from pasto_research.bench.certificate_worlds import WORLDS, CertificateWorld, Side
 
@@ -26,7 +26,7 @@ FIRST_SEED = 700_000
 
 @dataclass(frozen=True, slots=True)
 class StudyOutcome:
-    """What one study's answer turned out to be."""
+    """Outcome of one study: its answer compared with the truth."""
 
     certified: bool
     holds: tuple[bool, ...]
@@ -172,7 +172,9 @@ def _collect(
             progress(f"{cell.world.name}, {cell.side}", place % studies + 1, studies)
 
 
-def measure(*, studies: int = FULL_STUDIES, mutants: int = MUTANT_STUDIES, progress: Progress | None = None) -> Report:
+def measure(
+    *, studies: int = FULL_STUDIES, mutants: int = MUTANT_STUDIES, progress: Progress | None = None
+) -> BenchmarkReport:
     """Return one row for every world and side, with the mutant's share next to it."""
     processes = os.cpu_count() or 1
     cells = calibrate(WORLDS, studies=studies, processes=processes, progress=progress)
@@ -181,7 +183,7 @@ def measure(*, studies: int = FULL_STUDIES, mutants: int = MUTANT_STUDIES, progr
     for cell, mutant in zip(cells, broken, strict=True):
         share = f"{100 * mutant.share_held:.1f} ± {100 * mutant.standard_error:.1f} %" if mutant.binding else "–"
         rows.append({**cell.row(), "mutant holds": share})
-    return Report(
+    return BenchmarkReport(
         "Certified guardrails against the truth",
         tuple(rows),
         note=f"Stated: {CONFIDENCE:.0%} for each guardrail. 20 candidates, ten rounds; hold counts the binding "

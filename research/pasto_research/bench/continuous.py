@@ -13,7 +13,7 @@ from pasto.arrays import FloatArray
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
 from pasto.sim.continuous import LANDSCAPES, Landscape
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 Structure = Literal["auto", "independent", "process"]
 MARKS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 56, 68, 80, 96, 110, 130, 160)
@@ -45,9 +45,9 @@ def climb(world: Landscape, way: str, *, rounds: int, seed: int) -> tuple[list[f
         begun = perf_counter()
         asked = study.ask(PARALLEL)
         spent += perf_counter() - begun
-        seen = world.draw([assignment.values for assignment in asked], rng)
+        measured = world.draw([assignment.values for assignment in asked], rng)
         begun = perf_counter()
-        study.tell(asked, seen, standard_errors=np.full(seen.shape, world.noise))
+        study.tell(asked, measured, standard_errors=np.full(measured.shape, world.noise))
         spent += perf_counter() - begun
         if number in MARKS:
             blend = study.blend()
@@ -105,7 +105,7 @@ def geometry(
 
 
 def first_above(gains: Sequence[float], level: float = 0.75) -> int | None:
-    """The first mark from which r stays at or above a level.
+    """Return the first checkpoint from which r stays at or above a level.
 
     >>> first_above([0.5, 0.8, 0.7, 0.9, 0.9])
     5
@@ -124,8 +124,8 @@ def measure(
     instances: int = 20,
     noise: float = 0.3,
     progress: Progress | None = None,
-) -> Report:
-    """Spaces beside fixed points of them, then fixed points with and without geometry."""
+) -> BenchmarkReport:
+    """Compare spaces with fixed points of them, and fixed points with and without geometry."""
     rows: list[dict[str, Any]] = []
     for make in worlds:
         world = make(noise)
@@ -162,7 +162,7 @@ def measure(
                     "ms a round": None,
                 }
             )
-    return Report(
+    return BenchmarkReport(
         "Continuous spaces: rounds to three quarters of what mixing is worth",
         tuple(rows),
         note=f"{PARALLEL} draws a round. Spaces: {studies} studies of {rounds} rounds each, noise {noise:g}, r "
@@ -179,7 +179,7 @@ FIXED: dict[str, tuple[pasto.Candidates, tuple[int, ...]]] = {
 
 BENCHMARK = Benchmark(
     name="continuous",
-    summary="a space given as it is, beside points of it with and without their geometry",
+    summary="a continuous space, compared with points of it with and without their geometry",
     run=lambda progress, quick: measure(
         studies=2 if quick else 10,
         rounds=20 if quick else 56,

@@ -1,4 +1,4 @@
-"""What the numbers of a report are worth, and what simpler ways of getting them would have been worth."""
+"""Coverage checks: error rates of a report's intervals, alarms and winners, and of simpler ways (mutants)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How often intervals held, over many studies."""
+    """Coverage of intervals over many studies."""
 
     covered: float
     relative: float
@@ -47,7 +47,7 @@ class Coverage:
     bias: float
     """Mean error in standard errors."""
     mutant: float
-    """How often the simpler way's interval held."""
+    """Coverage of the simpler way's interval."""
 
 
 def batches(studies: int, seed: int) -> Iterator[tuple[int, int]]:
@@ -57,7 +57,7 @@ def batches(studies: int, seed: int) -> Iterator[tuple[int, int]]:
 
 
 def coverage(scene: Scene, target: str, studies: int, seed: int = 1) -> Coverage:
-    """Fixed-horizon intervals of the "learner", a "candidate" or a "blend", each beside its mutant.
+    """Measure fixed-horizon intervals of the "learner", a "candidate" or a "blend", each with its mutant.
 
     The mutants: means pooled over rounds (candidate), every round weighed by a variance of its own (blend), and the
     looks of forty rounds each taken as the only one (learner).
@@ -74,7 +74,7 @@ def coverage(scene: Scene, target: str, studies: int, seed: int = 1) -> Coverage
 
 
 def shares_of(scene: Scene, target: str) -> dict[int, float]:
-    """A target's shares over the cells of a scene's studies.
+    """Return a target's shares over the cells of a scene's studies.
 
     >>> shares_of(Scene("small", candidates=3), "blend")
     {3: 0.5, 2: 0.5}
@@ -84,7 +84,7 @@ def shares_of(scene: Scene, target: str) -> dict[int, float]:
 
 
 def both(drawn: Studies, scene: Scene, target: str, *, running: bool = False) -> tuple[Comparison, Comparison]:
-    """What was measured of a target, and what is true of it with the same weights."""
+    """Return the measured and the true comparison of a target, with the same weights."""
     shares = shares_of(scene, target)
     covariances = unit_covariances(drawn.cells, running=running)
     found, true = (
@@ -121,7 +121,7 @@ def _mutant(drawn: Studies, scene: Scene, target: str) -> NDArray[np.bool_]:
 
 
 def _pooled(cells: CellStatistics, place: int) -> tuple[FloatArray, FloatArray]:
-    """A mean over all rounds' units, and its variance: what must not be done."""
+    """Return a mean pooled over all rounds' units, and its variance: the mutant."""
     units, mean = cells.units[..., place], cells.mean[..., place, 0]
     total = units.sum(axis=-1)
     middle = (units * mean).sum(axis=-1) / total
@@ -149,21 +149,21 @@ def sticky_coverage(studies: int, seed: int = 1, lift: float = 0.1) -> Coverage:
 
 
 def ever_missed(looks: int, studies: int, seed: int = 1, *, relative: bool = False) -> tuple[float, float]:
-    """How often the truth is ever outside, over all looks: the sequence, and a z-test at every look."""
+    """Return the chance that the truth is ever outside, by the sequence and by a z-test at every look."""
     scene = Scene("looks", rounds=looks, units=200, control=0.3, lift=0.05)
     ours: list[NDArray[np.bool_]] = []
     naive: list[NDArray[np.bool_]] = []
     for size, start in batches(studies, seed):
         found, true = both(simulate(scene, size, start), scene, "learner", running=True)
         truth = true.treated / true.control - 1.0 if relative else true.difference
-        for sequential, kept in ((True, ours), (False, naive)):
-            told = (found.relative if relative else found.lift)(ERROR, sequential=sequential)
-            kept.append(np.asarray(~told.covers(truth).all(axis=-1)))
+        for sequential, misses in ((True, ours), (False, naive)):
+            interval = (found.relative if relative else found.lift)(ERROR, sequential=sequential)
+            misses.append(np.asarray(~interval.covers(truth).all(axis=-1)))
     return float(np.concatenate(ours).mean()), float(np.concatenate(naive).mean())
 
 
 def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60) -> tuple[float, float]:
-    """The same where a control of 20 units a round has hardly seen a "rare" or "skewed" metric when one first looks.
+    """Return the same for early looks at a control of 20 units per round and a "rare" or "skewed" metric.
 
     The mutant takes every arm's own variance so far for the truth.
     """
@@ -178,15 +178,15 @@ def ever_missed_early(kind: str, studies: int, seed: int = 1, *, looks: int = 60
             np.concatenate([one.cross for one in drawn], axis=-3),
         )
         own = np.cumsum(cells.cross, axis=1) / np.maximum(np.cumsum(cells.units - 1.0, axis=1), 1.0)[..., None, None]
-        for covariances, kept in ((unit_covariances(cells, running=True), ours), (own, naive)):
+        for covariances, misses in ((unit_covariances(cells, running=True), ours), (own, naive)):
             found = compare(build_side(cells, covariances, 1), build_side(cells, covariances, 0), METRIC, running=True)
-            kept.append(np.asarray(~found.lift(ERROR, sequential=True).covers(0.0).all(axis=-1)))
+            misses.append(np.asarray(~found.lift(ERROR, sequential=True).covers(0.0).all(axis=-1)))
     return float(np.concatenate(ours).mean()), float(np.concatenate(naive).mean())
 
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """When breakers tripped."""
+    """Rounds at which guardrail monitors raised an alarm."""
 
     tripped: float
     rounds: float
@@ -209,7 +209,7 @@ def alarms(
 ) -> Alarms:
     """Breakers on metrics that lie `drop` standard deviations below their floor: "normal", "rare" (1 %) or "skewed".
 
-    With `control`, the floor is 5 % below a control of that share. `declared` tells the breaker the metric's range. The
+    With `control`, the floor is 5 % below a control of that share. `declared` gives the range. The
     first `good` rounds lie 0.2 deviations above the floor, and delays count from there. Other tests are mutants: a
     z-test of all rounds so far at every look, the same with its error shared out over the rounds, and evidence gathered
     from the first round alone.
@@ -232,7 +232,7 @@ def alarms(
 
 
 def _tripped(cells: CellStatistics, floor: StopLevel, error: float, test: Test) -> NDArray[np.bool_]:
-    """Whether the breaker, or one of its mutants, is over its mark after every round."""
+    """Return whether the guardrail monitor, or one of its mutants, exceeds its threshold after every round."""
     if test == "ours":
         return np.asarray(floor_evidence(cells, floor, 0, 1 if floor.relative else None)[0] >= -np.log(error))
     unit = unit_covariances(cells, running=True)[..., 0, 0]
@@ -321,7 +321,7 @@ def _one(units: int, mean: FloatArray, cross: FloatArray) -> CellStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """How often sample-ratio checks rang."""
+    """Alarm rates of sample-ratio checks."""
 
     ours: float
     by_cell: float
@@ -366,10 +366,10 @@ def sample_ratio(
                 (imbalance_evidence(counts, drawn.shares, together)[0] >= -np.log(MAX_FALSE_ALARM_RATE)).any(axis=-1)
             )
         rang[2].append(_arm_deviation(counts, drawn.shares) <= norm.ppf(MAX_FALSE_ALARM_RATE))
-        seen, total = np.cumsum(counts, axis=-2), counts.sum(axis=-1, keepdims=True)
+        running_counts, total = np.cumsum(counts, axis=-2), counts.sum(axis=-1, keepdims=True)
         expected = np.cumsum(total * drawn.shares, axis=-2)
         for place, hoped in ((3, np.cumsum(total, axis=-2) * drawn.shares), (4, expected)):
-            statistic = ((seen - hoped) ** 2 / hoped).sum(axis=-1)
+            statistic = ((running_counts - hoped) ** 2 / hoped).sum(axis=-1)
             red = chi2.sf(statistic, counts.shape[-1] - 1) < 1e-3
             rang[place].append(red[:, -1] if place == 3 else red.any(axis=-1))
     return Ratios(*(float(np.concatenate(parts).mean()) for parts in rang))
@@ -383,12 +383,12 @@ def _arm_deviation(counts: FloatArray, shares: FloatArray) -> FloatArray:
 
 
 def false_winners(candidates: int, studies: int, seed: int = 1) -> tuple[float, float, float]:
-    """How often some candidate of an A/A study is said to beat the control: at a horizon, at any look, and the mutant.
+    """Return the rate of false winners in A/A studies: at a horizon, at any look, and by the mutant.
 
     The mutant takes the best-looking candidate's interval as if it had been the only one.
     """
     scene = Scene("A/A", candidates=candidates, rounds=30, units=100 * candidates, floor=0.2 / candidates)
-    told: list[list[NDArray[np.bool_]]] = [[], [], []]
+    claims: list[list[NDArray[np.bool_]]] = [[], [], []]
     for size, start in batches(studies, seed):
         drawn = simulate(scene, size, start)
         claimed = [np.zeros(size, dtype=bool) for _ in range(3)]
@@ -405,7 +405,7 @@ def false_winners(candidates: int, studies: int, seed: int = 1) -> tuple[float, 
                 else:
                     claimed[0] |= won
                     claimed[2] |= found.lift(ERROR, sequential=False).above(0.0)
-        for kept, one in zip(told, claimed, strict=True):
-            kept.append(one)
-    at_horizon, at_any_look, alone = (float(np.concatenate(parts).mean()) for parts in told)
+        for rows, claimed_row in zip(claims, claimed, strict=True):
+            rows.append(claimed_row)
+    at_horizon, at_any_look, alone = (float(np.concatenate(parts).mean()) for parts in claims)
     return at_horizon, at_any_look, alone

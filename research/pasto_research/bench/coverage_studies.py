@@ -63,7 +63,7 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
     means, squares, truths, shares = (np.zeros_like(units) for _ in range(4))
     lifts = np.concatenate([[0.0], np.linspace(0.0, scene.lift, count)])
     policy = np.full((studies, count), 1.0 / count)
-    seen, total = np.zeros((studies, count)), np.zeros((studies, count))
+    served_units, total = np.zeros((studies, count)), np.zeros((studies, count))
     for number in range(scene.rounds):
         day = 1.0 + scene.swing * np.sin(2.0 * np.pi * number / 24.0)
         size = round(scene.units * (1.0 + 0.5 * scene.swing * np.cos(2.0 * np.pi * number / 24.0)))
@@ -74,19 +74,19 @@ def simulate(scene: Scene, studies: int, seed: int = 1) -> Studies:
         filled = np.maximum(counts, 1.0)
         mean = truth + sigma / np.sqrt(filled) * rng.standard_normal(counts.shape)
         square = np.where(counts > 1, sigma**2 * rng.chisquare(np.maximum(counts - 1.0, 1.0)), 0.0)
-        for kept, new in ((units, counts), (means, mean), (squares, square), (truths, truth), (shares, drawn)):
-            kept[:, number] = new
-        seen += counts[:, 1:]
+        for array, new in ((units, counts), (means, mean), (squares, square), (truths, truth), (shares, drawn)):
+            array[:, number] = new
+        served_units += counts[:, 1:]
         total += counts[:, 1:] * mean[:, 1:]
-        policy = _eager(total / np.maximum(seen, 1.0), seen, sigma, scene.floor)
+        policy = _eager(total / np.maximum(served_units, 1.0), served_units, sigma, scene.floor)
     cells = CellStatistics(units, means[..., None], squares[..., None, None]).join(range(1, count + 1))
     true = np.concatenate([truths, ((shares * truths)[..., 1:].sum(-1) / shares[..., 1:].sum(-1))[..., None]], axis=-1)
     return Studies(cells, replace(cells, mean=true[..., None]), shares)
 
 
-def _eager(means: FloatArray, seen: FloatArray, sigma: float, floor: float) -> FloatArray:
+def _eager(means: FloatArray, served_units: FloatArray, sigma: float, floor: float) -> FloatArray:
     """Shares that follow the pooled means steeply: the worst that a learner does to an estimate."""
-    heat = sigma / np.sqrt(np.maximum(seen.mean(axis=1, keepdims=True), 1.0))
+    heat = sigma / np.sqrt(np.maximum(served_units.mean(axis=1, keepdims=True), 1.0))
     shares = np.exp((means - means.max(axis=1, keepdims=True)) / heat)
     shares /= shares.sum(axis=1, keepdims=True)
     return np.asarray(floor + (1.0 - floor * means.shape[1]) * shares)
@@ -96,7 +96,7 @@ def sticky(studies: int, seed: int = 1, *, users: int = 400, visits: float = 10.
     """Confirmations in which users stay in their arm: one row a user, with columns of likes, views and squared likes.
 
     A user's taste is shared by all of the user's views, so views are not independent; the rate is likes over views.
-    Cells are control, treated, and treated again; the third column is what somebody who counts views needs.
+    Cells are control, treated, and treated again; the third column is for a count of views.
     """
     rng = np.random.default_rng([seed, studies, users])
     treated = rng.random((studies, users)) < 0.5

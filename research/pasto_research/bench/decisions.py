@@ -1,4 +1,4 @@
-"""What one decision costs in the caller's process, beside a bare hash and beside a peer's SDK."""
+"""Decision benchmark: cost of one decision in the caller's process, compared with a bare hash and another SDK."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def rows(quick: bool) -> list[dict[str, Any]]:
     many = [f"user-{number}" for number in range(50_000 if quick else 1_000_000)]
     began = perf_counter()
     learning.draw_many(many)
-    whole = perf_counter() - began
+    seconds = perf_counter() - began
     return [
         _row("decision, learning, 100 candidates", "us", took["learning"], "bare hash and bisect", took["bare"], 2.0),
         _row("decision, sticky, support of 3", "us", took["sticky"], "bare hash and bisect", took["bare"], 10.0),
         _row("decision, learning, 100 candidates", "us", took["learning"], "GrowthBook SDK", took["peer"], 2.0),
-        _row("1,000,000 units in one call", "s", whole * 1e6 / len(many), "bare hashes", took["bare"], 2.0),
+        _row("1,000,000 units in one call", "s", seconds * 1e6 / len(many), "bare hashes", took["bare"], 2.0),
     ]
 
 
 def policy(candidates: int, mode: Literal["shuffled", "sticky"]) -> PublishedPolicy:
-    """An even policy with a control of a tenth.
+    """Return an even policy with a control of a tenth.
 
     >>> policy(3, "sticky").mode
     'sticky'
@@ -99,7 +99,7 @@ def _bare(learning: PublishedPolicy) -> Callable[[str], object]:
 
 
 def _peer(variants: int) -> Callable[[str], object]:
-    """The same split by the peer's SDK, as its documentation has it called: a context a user."""
+    """Time the same split by the other SDK, as documented: one context per user."""
     try:
         from growthbook import Experiment, GrowthBook
     except ImportError as missing:

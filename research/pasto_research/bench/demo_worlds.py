@@ -18,14 +18,14 @@ import numpy as np
 
 from pasto.demo.scenario import ARMS, PLANS, DemoPlan, confirm_blend, limits, study_file
 from pasto.metrics import Moments
-from pasto.metrics.engines import ENGINES, MeasureRequest
+from pasto.metrics.engines import ENGINES, Engine, MeasureRequest
 from pasto.metrics.moments import build_moments
 from pasto.service.close_record import StoredCells
 from pasto.service.service import Service
 from pasto.service.study_file import parse_spec
-from pasto.sim import APPLICATIONS, Application, Conditions, KnownMeans, Progress, known_means
+from pasto.sim import APPLICATIONS, Conditions, KnownMeans, Progress, SimulatedApplication, known_means
 from pasto.store.sqlite_store import SqliteStore
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_sdk.policy_document import BUCKET_TOTAL
 
 CONFIDENCE = 0.95
@@ -51,12 +51,12 @@ class CellStore(SqliteStore):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self._writing(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
+        self._write(lambda connection: connection.execute("CREATE TABLE cells (version INTEGER, cells TEXT)"))
 
     def add_cells(self, version: int, cells: tuple[Moments, ...]) -> None:
         """Add what the units of a policy measured."""
         values = version, json.dumps(StoredCells.from_moments(cells).document)
-        self._writing(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
+        self._write(lambda connection: connection.execute("INSERT INTO cells VALUES (?, ?)", values))
 
 
 def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]:
@@ -64,7 +64,7 @@ def _read_cells(connection: Any, request: MeasureRequest) -> tuple[Moments, ...]
     return () if row is None else StoredCells(json.loads(row[0])).moments()
 
 
-ENGINES[CellStore.dialect] = _read_cells
+ENGINES[CellStore.dialect] = Engine(CellStore.dialect, _read_cells)
 
 
 class SimulatedStudy:
@@ -75,7 +75,7 @@ class SimulatedStudy:
     (True, 2)
     """
 
-    def __init__(self, application: Application, seed: int) -> None:
+    def __init__(self, application: SimulatedApplication, seed: int) -> None:
         document = study_file(application, confidence=CONFIDENCE)
         self.application = application
         self.spec = parse_spec(document)
@@ -111,9 +111,9 @@ class SimulatedStudy:
 
     def confirm(self, users: int) -> dict[str, Any]:
         """Freeze the blend, serve the confirmation's users, and return the frozen blend as the service shows it."""
-        shown = self.service.change(self.application.name, "confirm", who=WHO, reason="learned enough")
+        confirmed = self.service.change(self.application.name, "confirm", who=WHO, reason="learned enough")
         self._serve(users)
-        frozen: dict[str, Any] = shown["frozen"]
+        frozen: dict[str, Any] = confirmed["frozen"]
         return frozen
 
     def _serve(self, users: int) -> None:
@@ -166,12 +166,12 @@ def run_seed(truth: KnownMeans, plan: DemoPlan, seed: int) -> SeedResult:
     blend /= blend.sum()
     covered = []
     for lift in lifts:
-        shares = blend if lift.target == ARMS["blend"] else truth.alone(names.index(frozen["single"]))
+        shares = blend if lift.target == ARMS["blend"] else truth.single_shares(names.index(frozen["single"]))
         true_lift = truth.lift(lift.metric, shares).value
         covered.append((lift.metric, lift.relative.low <= true_lift <= lift.relative.high))
     best = truth.best()
     goal = next(iter(application.measures))
-    single = truth.alone(best.gain.candidate)
+    single = truth.single_shares(best.gain.candidate)
     gains = [truth.lift(goal, shares, single).value for shares in (blend, best.probabilities)]
     stated = dict(zip(limits(application), frozen["certificate"]["holds"].values(), strict=True))
     return SeedResult(
@@ -198,7 +198,7 @@ def summarize(world: str, guardrails: Sequence[str], results: Sequence[SeedResul
             result.holds[guardrail] for result in certified for guardrail in counted if result.binding[guardrail]
         ]
         intervals = [hit for result in results for metric, hit in result.covered if name == "all" or metric == name]
-        whole = name == "all"
+        is_total = name == "all"
         rows.append(
             {
                 "world": world,
@@ -211,14 +211,16 @@ def summarize(world: str, guardrails: Sequence[str], results: Sequence[SeedResul
                 "binding": len(binding),
                 "binding truly hold": _share(binding),
                 "intervals cover": _share(intervals),
-                "goal kept": f"{fmean(gains):.0%}" if whole and gains else None,
-                "seconds a seed": fmean(result.seconds for result in results) if whole else None,
+                "goal kept": f"{fmean(gains):.0%}" if is_total and gains else None,
+                "seconds a seed": fmean(result.seconds for result in results) if is_total else None,
             }
         )
     return rows
 
 
-def measure(*, seeds: int = 100, plans: Mapping[str, DemoPlan] = SIZES, progress: Progress | None = None) -> Report:
+def measure(
+    *, seeds: int = 100, plans: Mapping[str, DemoPlan] = SIZES, progress: Progress | None = None
+) -> BenchmarkReport:
     """Run every world with that many seeds."""
     rows: list[dict[str, Any]] = []
     for world, plan in plans.items():
@@ -233,7 +235,7 @@ def measure(*, seeds: int = 100, plans: Mapping[str, DemoPlan] = SIZES, progress
         f"{world}: {plan.rounds} rounds of {plan.users:,} users, {plan.confirming:,} to confirm"
         for world, plan in plans.items()
     )
-    return Report(
+    return BenchmarkReport(
         f"The demonstration's worlds, certified at {CONFIDENCE:.0%}, against the truth",
         tuple(rows),
         note=f"{sizes}. Stopped: by the guardrail monitor, while learning. Standard errors count guardrails and "

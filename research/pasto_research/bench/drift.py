@@ -11,7 +11,7 @@ import pasto
 from pasto.arrays import FloatArray
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 OBJECTIVE = pasto.maximize("watch").keep("likes", at_least="-1%", penalty=1.0)
 LEVELS = np.array([100.0, 20.0])
@@ -34,7 +34,7 @@ def lifts(rng: np.random.Generator, candidates: int = 20) -> FloatArray:
 def taught(
     effects: Callable[[int], FloatArray], swing: Callable[[int], float], learner: Thompson, rounds: int, seed: int
 ) -> pasto.Study:
-    """A study in a world whose level swings by a factor and whose effects may move."""
+    """Run a study in a world whose level swings by a factor and whose effects may move."""
     count = effects(0).shape[1]
     study = pasto.Study(
         [{"setting": k} for k in range(count)], OBJECTIVE, learner=learner, seed=seed, baseline=0, control_share=0.2
@@ -50,7 +50,7 @@ def taught(
 
 
 def gain(study: pasto.Study, effects: FloatArray) -> tuple[float, float]:
-    """What the study's answer and the exact blend truly have over the best single candidate, in goal percent."""
+    """Return the true gains of the study's answer and of the exact blend over the best single candidate, in percent."""
     truth = LEVELS[:, None] * (1.0 + effects / 100.0)
     exact = pasto.solve(OBJECTIVE.by_metric(truth), OBJECTIVE, baseline=0)
     assert exact.best_single_value is not None  # noqa: S101 -- the guardrail is soft
@@ -80,7 +80,7 @@ def swings(
 
 
 def turn(half_life: float | None, *, studies: int, rounds: int, progress: Progress | None = None) -> float:
-    """r at the end, where every candidate's effects are drawn anew halfway."""
+    """r at the end, if every candidate's effects are drawn again halfway."""
     reached, possible = 0.0, 0.0
     for number in range(studies):
         rng = np.random.default_rng([number, 7])
@@ -99,7 +99,7 @@ def turn(half_life: float | None, *, studies: int, rounds: int, progress: Progre
     return reached / possible
 
 
-def measure(*, studies: int = 20, rounds: int = 96, progress: Progress | None = None) -> Report:
+def measure(*, studies: int = 20, rounds: int = 96, progress: Progress | None = None) -> BenchmarkReport:
     """Both worlds, each with and without what it needs."""
     rows: list[dict[str, Any]] = []
     contrasts: dict[str, Literal["percent"] | None] = {
@@ -113,7 +113,7 @@ def measure(*, studies: int = 20, rounds: int = 96, progress: Progress | None = 
     for name, half_life in memories.items():
         r = turn(half_life, studies=studies, rounds=rounds, progress=progress)
         rows.append({"world": "the best blend moves", "learner": name, "r": round(r, 2)})
-    return Report(
+    return BenchmarkReport(
         "Learning while the world moves: relative gain r of the answer",
         tuple(rows),
         note=f"{studies} studies of {rounds} rounds, 20 candidates, 20 draws a round, a control of 20%; effects up to "

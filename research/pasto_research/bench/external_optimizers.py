@@ -16,8 +16,8 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.sim import World
-from pasto_research.bench.learner_adapters import Places, Player, Sweep, Tally
-from pasto_research.bench.worlds import Setting
+from pasto_research.bench.learner_adapters import LearnerAdapter, Places, SweepAdapter, Tally
+from pasto_research.bench.worlds import WorldFamily
 
 SAMPLES = 1_000
 """Ax's posterior draws a round: they settle shares to a thousandth, and ten draws of a round need no more."""
@@ -26,7 +26,7 @@ SAMPLES = 1_000
 class Optuna(Tally):
     """A tree-structured Parzen estimator over the candidates; answers with the best trial's.
 
-    Either f(û) of each measurement is its objective, or the goal is, with the guardrails told as constraints. A place
+    Either f(û) of each measurement is its objective, or the goal is, with the guardrails as constraints. A place
     on a line is suggested as an integer, a mere name as a category.
     """
 
@@ -67,7 +67,7 @@ class Optuna(Tally):
                 self.study.tell(trial, float(value))
 
     def answer(self) -> FloatArray:
-        """The best trial's candidate, or the least amiss where every trial missed a guardrail."""
+        """Return the best trial's candidate, or the one closest to the guardrails if every trial missed one."""
         with _quiet():
             try:
                 best = self.study.best_trial
@@ -76,8 +76,8 @@ class Optuna(Tally):
         return _alone(best.params["candidate"], len(self.counts))
 
 
-class Ax(Sweep):
-    """Ax's bandit for discrete choices, told standard errors and thresholds; answers with the likeliest winner.
+class Ax(SweepAdapter):
+    """Ax's bandit for discrete choices, with standard errors and thresholds; it answers with the most likely winner.
 
     Every candidate once, then empirical-Bayes Thompson sampling: a candidate's share is the probability that it is the
     best of those that meet all thresholds.
@@ -97,14 +97,14 @@ class Ax(Sweep):
         return super().ask(parallel) if shares is None else self.drawn(parallel)
 
     def answer(self) -> FloatArray:
-        """The candidate with the largest share; without shares, the best f of the means, hard guardrails first."""
+        """Return the candidate of the largest share or, without shares, of the best f; hard guardrails come first."""
         shares = self._shares()
         if shares is not None:
             return _alone(int(np.argmax(shares)), len(shares))
-        seen = np.flatnonzero(self.counts)
-        means = (self.sums[:, seen] / self.counts[seen]).T
+        measured = np.flatnonzero(self.counts)
+        means = (self.sums[:, measured] / self.counts[measured]).T
         hard = np.minimum(0.0, self.form.slack(means)[:, self.form.hard]).sum(axis=1)
-        return _alone(int(seen[np.lexsort((self.form.smooth(means), hard))[-1]]), len(self.counts))
+        return _alone(int(measured[np.lexsort((self.form.smooth(means), hard))[-1]]), len(self.counts))
 
     def _shares(self) -> FloatArray | None:
         """(candidates,): the probability of being the best that may be; None if Ax calls all of them infeasible."""
@@ -129,16 +129,16 @@ class Ax(Sweep):
         """Each seen candidate's mean goal and slacks, with standard errors."""
         from ax.core.data import Data, DataRow
 
-        seen = np.flatnonzero(self.counts)
-        means = (self.sums[:, seen] / self.counts[seen]).T
-        variances = (self.noise[:, seen] ** 2 / self.counts[seen]).T
+        measured = np.flatnonzero(self.counts)
+        means = (self.sums[:, measured] / self.counts[measured]).T
+        variances = (self.noise[:, measured] ** 2 / self.counts[measured]).T
         values = np.column_stack([self.form.goal.value(means), self.form.slack(means)])
         slopes = self.form.goal.gradient(means) ** 2
         errors = np.sqrt(np.column_stack([(slopes * variances).sum(axis=1), variances @ (self.form.rows**2).T]))
         return Data(
             data_rows=[
                 DataRow(0, f"candidate_{place}", metric, metric, float(value), float(error))
-                for place, row, spread in zip(seen, values, errors, strict=True)
+                for place, row, spread in zip(measured, values, errors, strict=True)
                 for metric, value, error in zip(self.metrics, row, spread, strict=True)
             ]
         )
@@ -196,7 +196,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-PEERS: dict[str, dict[str, Callable[[World, Setting, int], Player]]] = {
+PEERS: dict[str, dict[str, Callable[[World, WorldFamily, int], LearnerAdapter]]] = {
     "optuna": {
         "Optuna on f(û)": lambda world, setting, seed: Optuna(world, seed, ordered=setting.candidates is not None),
         "Optuna with constraints": lambda world, setting, seed: Optuna(
@@ -208,8 +208,8 @@ PEERS: dict[str, dict[str, Callable[[World, Setting, int], Player]]] = {
 """Players by the module that they need."""
 
 
-def installed() -> dict[str, Callable[[World, Setting, int], Player]]:
-    """The players whose module can be imported, without importing it.
+def installed() -> dict[str, Callable[[World, WorldFamily, int], LearnerAdapter]]:
+    """Return the adapters whose module can be imported, without importing it.
 
     >>> set(installed()) <= {"Optuna on f(û)", "Optuna with constraints", "Ax, Thompson sampling"}
     True

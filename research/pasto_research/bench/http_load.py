@@ -14,7 +14,7 @@ from pasto_sdk.policy import PublishedPolicy, publish_policy
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load measured.
+    """Result of an HTTP load.
 
     >>> Load(requests=100, seconds=2.0, latencies=(0.01, 0.02, 0.5)).rate
     50.0
@@ -31,11 +31,11 @@ class Load:
         return self.requests / self.seconds
 
     def quantile(self, share: float) -> float:
-        """The latency, in seconds, that this share of the requests did not exceed."""
+        """Return the latency, in seconds, that this share of the requests did not exceed."""
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
 
 
-class _Connection(asyncio.Protocol):
+class _LoadConnection(asyncio.Protocol):
     """One keep-alive connection that sends one request after another."""
 
     def __init__(self, next_request: Callable[[], tuple[bytes, float] | None], latencies: list[float]) -> None:
@@ -122,7 +122,7 @@ def drive(
         nonlocal first
         began = first = perf_counter()
         made = [
-            (await loop.create_connection(lambda: _Connection(following, latencies), host, port))[1]
+            (await loop.create_connection(lambda: _LoadConnection(following, latencies), host, port))[1]
             for _ in range(connections)
         ]
         await asyncio.gather(*(connection.done for connection in made))
@@ -139,7 +139,7 @@ def drive(
 
 
 def post(path: str, body: bytes, *, host: str = "127.0.0.1", key: str | None = None) -> bytes:
-    """A whole POST request of JSON.
+    """Return a complete POST request of JSON.
 
     >>> post("/echo", b"{}").splitlines()[0]
     b'POST /echo HTTP/1.1'
@@ -172,7 +172,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def served(candidates: int, *, control: float = 0.0) -> PublishedPolicy:
-    """A policy that serves so many candidates alike, beside a control.
+    """Return a policy with equal shares of `candidates` and a control.
 
     >>> len(served(3, control=0.1).cells)
     4

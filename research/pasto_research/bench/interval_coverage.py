@@ -1,4 +1,4 @@
-"""Whether a report's numbers hold: intervals, alarms and claims over many studies, each beside a mutant that fails."""
+"""Trust benchmark: error rates of intervals, alarms and claims over many studies, each with a mutant that fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto.inference import CellStatistics, Comparison, Quantity, build_side, co
 from pasto.inference.guardrail_evidence import StopLevel
 from pasto.report.figures import COLOURS, draw_curve, draw_legend, draw_level, label_axes, new_figure, rounds_axis
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.coverage_checks import (
     ERROR,
     METRIC,
@@ -48,8 +48,8 @@ PAST = Quantity(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """How often adjusted intervals held, over many studies."""
+class CovariateCoverage:
+    """Coverage of covariate-adjusted intervals over many studies."""
 
     covered: float
     relative: float
@@ -62,7 +62,7 @@ class Covered:
     """How often they held with a covariate that was measured after exposure."""
 
 
-def covariate_coverage(target: str, studies: int, seed: int = 1, scene: Scene = SCENE) -> Covered:
+def covariate_coverage(target: str, studies: int, seed: int = 1, scene: Scene = SCENE) -> CovariateCoverage:
     """Adjusted intervals of a target: "learner", "candidate" or "blend"."""
     held, relative, errors, less, mutant = [], [], [], [], []
     for size, start in batches(studies, seed):
@@ -81,11 +81,11 @@ def covariate_coverage(target: str, studies: int, seed: int = 1, scene: Scene = 
         errors.append((found.difference - true.difference) / np.sqrt(found.variance))
         less.append(1.0 - found.variance / raw.variance)
         mutant.append(leaky.lift(ERROR, sequential=False).covers(true.difference))
-    return Covered(*(float(np.concatenate(parts).mean()) for parts in (held, relative, errors, less, mutant)))
+    return CovariateCoverage(*(float(np.concatenate(parts).mean()) for parts in (held, relative, errors, less, mutant)))
 
 
 def with_past(drawn: Studies, scene: Scene, seed: int, *, leak: float = 0.0) -> CellStatistics:
-    """The cells with a second column, what units did before, of standard deviation one.
+    """Return the cells with a second column: the units' past, of standard deviation one.
 
     Units are normal, so given what a cell showed, its covariate's mean and sums of products can be drawn at once
     (Bartlett). With `leak` it shows a part of the lift as well, as something measured after exposure would.
@@ -288,7 +288,7 @@ CHECKS: tuple[Callable[[int], Any], ...] = (
 """Every measurement, given how many studies to run."""
 
 
-def measure(*, studies: int = 2_000, progress: Progress | None = None) -> Report:
+def measure(*, studies: int = 2_000, progress: Progress | None = None) -> BenchmarkReport:
     """Every check as a row."""
     rows = []
     for number, check in enumerate(CHECKS):
@@ -296,7 +296,7 @@ def measure(*, studies: int = 2_000, progress: Progress | None = None) -> Report
         if progress is not None:
             progress("trust", number + 1, len(CHECKS))
     error = 3.0 * float(np.sqrt(0.05 * 0.95 / studies))
-    return Report(
+    return BenchmarkReport(
         f"What the report's numbers are worth, {studies:,} studies each",
         tuple(rows),
         note=f"Shares chase what was measured. Three standard errors of a 5 % rate are {error:.1%} here.",
@@ -305,7 +305,7 @@ def measure(*, studies: int = 2_000, progress: Progress | None = None) -> Report
 
 
 def looks_figure(studies: int, looks: int = 200) -> Figure:
-    """How many studies have been wrong at least once, look by look."""
+    """Draw the share of studies that were wrong at least once, by look."""
     scene = Scene("looks", rounds=looks, units=200, control=0.3)
     found, true = both(simulate(scene, studies, 1), scene, "learner", running=True)
     figure, (axes,) = new_figure()
@@ -325,6 +325,6 @@ def looks_figure(studies: int, looks: int = 200) -> Figure:
 
 BENCHMARK = Benchmark(
     name="trust",
-    summary="whether lifts, alarms and winners hold, beside simpler ways that do not",
+    summary="error rates of lifts, alarms and winners, compared with simpler ways",
     run=lambda progress, quick: measure(studies=250 if quick else 2_000, progress=progress),
 )

@@ -1,7 +1,7 @@
-"""The learners that race: PASTO's own through the study a user holds, and the usual alternatives in a few lines each.
+"""Learner adapters of the benchmark: PASTO's learners through a study, and common alternatives in a few lines each.
 
-Every player sees the same: each round it names Q candidates, is told what they measured and with what noise, and can be
-asked for its answer at any time.
+All have the same interface: each round an adapter names Q candidates and receives their measurements with the noise. It
+can be asked for its answer at any time.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from pasto.space import Candidates
 Places = NDArray[np.intp]
 
 
-class Player(Protocol):
-    """One way of learning a blend."""
+class LearnerAdapter(Protocol):
+    """Adapter of one way of learning a blend."""
 
     def ask(self, parallel: int) -> Places:
-        """The candidates to measure next."""
+        """Return the candidates to measure next."""
         ...
 
     def tell(self, candidates: Places, metrics: FloatArray) -> None:
-        """What they measured, (parallel, metrics)."""
+        """Receive their measurements, (parallel, metrics)."""
         ...
 
     def served(self) -> FloatArray:
-        """The distribution that the last round was drawn from."""
+        """Return the distribution of the last round."""
         ...
 
     def answer(self) -> FloatArray:
-        """The distribution to deploy, as far as it is known."""
+        """Return the distribution to deploy."""
         ...
 
 
-class Studied:
-    """A learner of PASTO's, through ask and tell."""
+class StudyAdapter:
+    """Adapter of a learner of PASTO, by ask and tell."""
 
     def __init__(
         self, world: World, learner: str | Learner[Any], seed: int, candidates: Candidates | None = None
@@ -61,15 +61,15 @@ class Studied:
         return np.array([assignment.candidate for assignment in self.asked])
 
     def tell(self, candidates: Places, metrics: FloatArray) -> None:
-        """Tell it, with the standard errors."""
+        """Pass the measurements to the study, with the standard errors."""
         self.study.tell(self.asked, metrics, standard_errors=self.errors[candidates])
 
     def served(self) -> FloatArray:
-        """The policy that was asked."""
+        """Return the policy of the last round."""
         return self.now
 
     def answer(self) -> FloatArray:
-        """The study's blend."""
+        """Return the study's blend."""
         return np.array(self.study.blend().probabilities)
 
 
@@ -90,22 +90,22 @@ class Tally:
         np.add.at(self.sums.T, candidates, metrics)
 
     def served(self) -> FloatArray:
-        """The last distribution."""
+        """Return the last distribution."""
         return self.now
 
     def means(self) -> FloatArray:
-        """Sample means; a candidate that was never measured is taken for the worst there is."""
+        """Sample means; an unmeasured candidate counts like the worst one."""
         means = self.sums / np.maximum(self.counts, 1.0)
-        seen = self.counts > 0
-        if seen.all() or not seen.any():
+        measured = self.counts > 0
+        if measured.all() or not measured.any():
             return means
         worth = self.form.goal.gradient(means.mean(axis=1)) + self.form.rows.sum(axis=0)
-        low, high = means[:, seen].min(axis=1), means[:, seen].max(axis=1)
-        means[:, ~seen] = np.where(worth >= 0, low, high)[:, None]
+        low, high = means[:, measured].min(axis=1), means[:, measured].max(axis=1)
+        means[:, ~measured] = np.where(worth >= 0, low, high)[:, None]
         return means
 
     def answer(self) -> FloatArray:
-        """The exact blend of the sample means."""
+        """Return the exact blend of the sample means."""
         return solve_exact(self.form, self.means()).probabilities
 
     def drawn(self, parallel: int) -> Places:
@@ -115,17 +115,17 @@ class Tally:
         return np.asarray(places.clip(max=len(edges) - 1), dtype=np.intp)
 
 
-class Sweep(Tally):
+class SweepAdapter(Tally):
     """Every candidate equally often, then the exact blend of the sample means."""
 
     def ask(self, parallel: int) -> Places:
-        """The least measured ones."""
+        """Return the candidates measured least."""
         order = self.rng.permutation(len(self.counts))
         least = order[np.argsort(self.counts[order], kind="stable")]
         return np.resize(least, parallel).astype(np.intp)
 
 
-class Optimist(Tally):
+class UpperBoundAdapter(Tally):
     """Bandits with concave rewards: serve the exact blend of upper confidence bounds."""
 
     def ask(self, parallel: int) -> Places:
@@ -138,7 +138,7 @@ class Optimist(Tally):
         return self.drawn(parallel)
 
 
-class Scalar(Tally):
+class ScalarThompsonAdapter(Tally):
     """Thompson sampling on the scalarised reward f(û), as a bandit library would do it; answers one candidate."""
 
     def __init__(self, world: World, seed: int) -> None:
@@ -154,7 +154,7 @@ class Scalar(Tally):
         self.squares += float(rewards @ rewards)
 
     def ask(self, parallel: int) -> Places:
-        """The best of one posterior draw for each slot."""
+        """Return the best candidate of one posterior draw for each slot."""
         count = max(float(self.counts.sum()), 1.0)
         spread = max(self.squares / count - (float(self.total.sum()) / count) ** 2, 1e-6)
         looks = self.counts + 1.0
@@ -164,12 +164,12 @@ class Scalar(Tally):
         return chosen
 
     def answer(self) -> FloatArray:
-        """The candidate with the best mean reward."""
+        """Return the candidate with the best mean reward."""
         means = np.where(self.counts > 0, self.total / np.maximum(self.counts, 1.0), -np.inf)
         return np.asarray(np.arange(len(means)) == np.argmax(means), dtype=float)
 
 
-class Oracle(Tally):
+class OracleAdapter(Tally):
     """Knows which candidates make the best blend, not in which shares: the limit for any learner."""
 
     def __init__(self, world: World, seed: int) -> None:
@@ -178,14 +178,14 @@ class Oracle(Tally):
         self.now = np.isin(np.arange(len(self.counts)), self.support) / len(self.support)
 
     def ask(self, parallel: int) -> Places:
-        """The support, evenly."""
+        """Return the candidates of the support in turn."""
         order = np.argsort(self.counts[self.support], kind="stable")
         return self.support[np.resize(order, parallel)].astype(np.intp)
 
     def answer(self) -> FloatArray:
-        """The exact blend of the support's sample means."""
+        """Return the exact blend of the support's sample means."""
         shares = np.zeros(len(self.counts))
-        seen = self.support[self.counts[self.support] > 0]
-        means = self.sums[:, seen] / self.counts[seen]
-        shares[seen] = solve_exact(self.form, means).probabilities
+        measured = self.support[self.counts[self.support] > 0]
+        means = self.sums[:, measured] / self.counts[measured]
+        shares[measured] = solve_exact(self.form, means).probabilities
         return shares

@@ -19,9 +19,16 @@ from pasto.report.figures import COLOURS, REFERENCE, draw_curve, label_axes, new
 from pasto.sim import Progress, RunRound, World, monte_carlo
 from pasto.sim.random_streams import stream
 from pasto_research.bench import external_optimizers
-from pasto_research.bench.benchmark import Benchmark, Report
-from pasto_research.bench.learner_adapters import Optimist, Oracle, Player, Scalar, Studied, Sweep
-from pasto_research.bench.worlds import SETTINGS, Setting
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
+from pasto_research.bench.learner_adapters import (
+    LearnerAdapter,
+    OracleAdapter,
+    ScalarThompsonAdapter,
+    StudyAdapter,
+    SweepAdapter,
+    UpperBoundAdapter,
+)
+from pasto_research.bench.worlds import SETTINGS, WorldFamily
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +47,7 @@ DRAWN = {
 }
 
 
-def race_figure(courses: Mapping[str, Sequence[Course]]) -> Figure:
+def race_figure(courses: Mapping[str, Sequence[LearnerCourse]]) -> Figure:
     """Relative gain r against rounds; 1 is the best blend, 0 the best single candidate."""
     columns = min(4, len(courses))
     rows = -(-len(courses) // columns)
@@ -77,8 +84,8 @@ CHECKPOINTS = (5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
 
 LEVELS = (0.0, 0.75, 0.9)
 
-TOLD = (30, 120)
-"""Checkpoints told in the table."""
+TABLE_CHECKPOINTS = (30, 120)
+"""Checkpoints in the table."""
 
 PARALLEL = 10
 
@@ -88,25 +95,25 @@ STEPS = (1.0, 10.0, 100.0, 1_000.0)
 FLOORS = (0.1, 1.0, 3.0)
 """Of the sweep: ε_t = c/√(t + 10), clipped at 3/4; the paper's c is 0.1."""
 
-Makes = Callable[[World, Setting, int], Player]
+AdapterFactory = Callable[[World, WorldFamily, int], LearnerAdapter]
 
-PLAYERS: dict[str, Makes] = {
-    "posterior blend": lambda world, setting, seed: Studied(world, Thompson(), seed, setting.candidates),
-    "posterior blend, no geometry": lambda world, setting, seed: Studied(
+ADAPTERS: dict[str, AdapterFactory] = {
+    "posterior blend": lambda world, setting, seed: StudyAdapter(world, Thompson(), seed, setting.candidates),
+    "posterior blend, no geometry": lambda world, setting, seed: StudyAdapter(
         world, Thompson(structure="independent"), seed, setting.candidates
     ),
-    "upper confidence bounds": lambda world, _, seed: Optimist(world, seed),
-    "even sweep, then exact blend": lambda world, _, seed: Sweep(world, seed),
-    "Thompson on f(û)": lambda world, _, seed: Scalar(world, seed),
-    "oracle that knows the support": lambda world, _, seed: Oracle(world, seed),
+    "upper confidence bounds": lambda world, _, seed: UpperBoundAdapter(world, seed),
+    "even sweep, then exact blend": lambda world, _, seed: SweepAdapter(world, seed),
+    "Thompson on f(û)": lambda world, _, seed: ScalarThompsonAdapter(world, seed),
+    "oracle that knows the support": lambda world, _, seed: OracleAdapter(world, seed),
 }
 
-PLAYERS |= external_optimizers.installed()
+ADAPTERS |= external_optimizers.installed()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
-    """One learner's way through one setting."""
+class LearnerCourse:
+    """Course of one learner in one family of worlds."""
 
     player: str
     marks: tuple[int, ...]
@@ -131,14 +138,14 @@ class Course:
         return round(float(self.relative[self.marks.index(mark)]), 2) if mark in self.marks else None
 
     def rounds_to(self, level: float) -> int | None:
-        """The first checkpoint from which r stays at or above a level."""
+        """Return the first checkpoint from which r stays at or above a level."""
         below = np.flatnonzero(self.relative < level)
         place = 0 if not len(below) else int(below[-1]) + 1
         return self.marks[place] if place < len(self.marks) else None
 
 
 def race(
-    setting: Setting,
+    setting: WorldFamily,
     *,
     instances: int,
     rounds: int,
@@ -146,17 +153,17 @@ def race(
     players: Sequence[str] | None = None,
     workers: int = 1,
     progress: Progress | None = None,
-) -> list[Course]:
+) -> list[LearnerCourse]:
     """Run every learner on the same instances of a setting.
 
-    >>> from pasto_research.bench.worlds import Setting, uniform
-    >>> small = Setting("small", uniform(0.1, candidates=6))
+    >>> from pasto_research.bench.worlds import WorldFamily, uniform
+    >>> small = WorldFamily("small", uniform(0.1, candidates=6))
     >>> course = race(small, instances=2, rounds=10, players=["posterior blend"])[0]
     >>> course.gains.shape
     (2, 2)
     """
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
-    racing = [name for name in PLAYERS if players is None or name in players]
+    racing = [name for name in ADAPTERS if players is None or name in players]
     if setting.candidates is None and "posterior blend, no geometry" in racing:
         racing.remove("posterior blend, no geometry")
     courses = []
@@ -173,7 +180,9 @@ def race(
     return courses
 
 
-def _shared_out(tasks: list[tuple[Setting, str, int, tuple[int, ...], int]], workers: int) -> Iterator[Course]:
+def _shared_out(
+    tasks: list[tuple[WorldFamily, str, int, tuple[int, ...], int]], workers: int
+) -> Iterator[LearnerCourse]:
     """Every task's course in order, from a few processes where there is more than one."""
     if workers <= 1:
         yield from map(_task, tasks)
@@ -184,14 +193,14 @@ def _shared_out(tasks: list[tuple[Setting, str, int, tuple[int, ...], int]], wor
         yield from pool.map(_named_task, named)
 
 
-def _named_task(task: tuple[Any, ...]) -> Course:
+def _named_task(task: tuple[Any, ...]) -> LearnerCourse:
     return _task((SETTINGS[task[0]], *task[1:]))
 
 
-def _task(task: tuple[Any, ...]) -> Course:
+def _task(task: tuple[Any, ...]) -> LearnerCourse:
     setting, name, run, marks, seed = task
     world = setting.make(stream(seed, run, "truth"))
-    return _course(PLAYERS[name](world, setting, run), world, marks, np.random.default_rng([seed, run]))
+    return _course(ADAPTERS[name](world, setting, run), world, marks, np.random.default_rng([seed, run]))
 
 
 def measure(
@@ -202,8 +211,8 @@ def measure(
     seed: int = 1,
     workers: int = 1,
     progress: Progress | None = None,
-) -> Report:
-    """The whole race, with its figure."""
+) -> BenchmarkReport:
+    """Return the report of all learners, with its figure."""
     rows: list[dict[str, Any]] = []
     courses = {}
     for name in settings or SETTINGS:
@@ -218,18 +227,18 @@ def measure(
                     "setting": name,
                     "learner": course.player,
                     **reached,
-                    **{f"r at {mark}": course.at(mark) for mark in TOLD},
+                    **{f"r at {mark}": course.at(mark) for mark in TABLE_CHECKPOINTS},
                     "r at the end": round(float(course.relative[-1]), 2),
                     "guardrail loss": round(course.loss, 4),
                     "ms a round": round(1e3 * course.seconds, 2),
                 }
             )
     note = (
-        f"{instances} instances, {PARALLEL} draws a round, standard errors told. r is the ratio of "
+        f"{instances} instances, {PARALLEL} draws a round, with standard errors. r is the ratio of "
         "means; the rounds are the first checkpoint from which r stays at the level. A hard guardrail missed is "
         "charged at twice its true price."
     )
-    return Report(
+    return BenchmarkReport(
         "Rounds until a learner's answer beats the best single candidate",
         tuple(rows),
         note,
@@ -237,7 +246,7 @@ def measure(
     )
 
 
-def _run(progress: Progress | None, quick: bool) -> Report:
+def _run(progress: Progress | None, quick: bool) -> BenchmarkReport:
     workers = os.cpu_count() or 1
     if quick:
         return measure(
@@ -246,7 +255,7 @@ def _run(progress: Progress | None, quick: bool) -> Report:
     return measure(workers=workers, progress=progress)
 
 
-def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.Generator) -> Course:
+def _course(player: LearnerAdapter, world: World, marks: Sequence[int], rng: np.random.Generator) -> LearnerCourse:
     gains, loss, seconds = [], 0.0, 0.0
     judge = Judge(world)
     for number in range(1, marks[-1] + 1):
@@ -260,7 +269,7 @@ def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.G
         seconds += perf_counter() - began
         if number in marks:
             gains.append(judge.value(player.answer()) - judge.single)
-    return Course(
+    return LearnerCourse(
         "",
         tuple(marks),
         np.array([gains]),
@@ -271,7 +280,7 @@ def _course(player: Player, world: World, marks: Sequence[int], rng: np.random.G
 
 
 class Judge:
-    """What a distribution is worth in a world whose truth is known."""
+    """Value of a distribution in a world with known means."""
 
     def __init__(self, world: World) -> None:
         self.form = world.objective.form()
@@ -289,17 +298,17 @@ class Judge:
         return float(self.form.smooth(blended)) - float(self.prices @ missed)
 
     def loss(self, shares: FloatArray) -> float:
-        """What guardrails take away from the goal."""
+        """Return the loss to guardrails."""
         return float(self.form.goal.value(self.truth @ shares)) - self.value(shares)
 
 
 def _gradients(
-    setting: Setting, instances: int, rounds: int, seed: int, marks: Sequence[int], progress: Progress | None
-) -> list[Course]:
-    """The paper's learners, all instances at once, as printed and with the best of a sweep."""
+    setting: WorldFamily, instances: int, rounds: int, seed: int, marks: Sequence[int], progress: Progress | None
+) -> list[LearnerCourse]:
+    """Run the paper's learners in all instances at once, as printed and with the best of a sweep."""
     count = len(setting.make(stream(seed, 0, "truth")).names)
 
-    def run(learner: Algorithm1 | Scgd, name: str) -> Course:
+    def run(learner: Algorithm1 | Scgd, name: str) -> LearnerCourse:
         began = perf_counter()
         trace = monte_carlo(
             learner, setting.make, runs=instances, rounds=rounds, parallel=PARALLEL, seed=seed, checkpoints=marks,
@@ -309,7 +318,7 @@ def _gradients(
         seconds = (perf_counter() - began) / (instances * rounds)
         gains = trace.answer - trace.single[:, None]
         loss = float(trace.totals["loss"][:, -1].mean()) / rounds
-        return Course(name, tuple(marks), gains, trace.optimum - trace.single, loss, seconds)
+        return LearnerCourse(name, tuple(marks), gains, trace.optimum - trace.single, loss, seconds)
 
     swept = [
         run(
@@ -329,8 +338,8 @@ def _lost(moment: RunRound) -> FloatArray:
     return np.asarray(moment.form.goal.value(blended) - moment.form.smooth(blended))
 
 
-def _joined(name: str, runs: Sequence[Course]) -> Course:
-    return Course(
+def _joined(name: str, runs: Sequence[LearnerCourse]) -> LearnerCourse:
+    return LearnerCourse(
         name,
         runs[0].marks,
         np.concatenate([run.gains for run in runs]),

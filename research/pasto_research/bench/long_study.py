@@ -1,4 +1,4 @@
-"""What a study costs when it is old: closing a round, and looking at it, at round 100 and at round 10,000."""
+"""Long-study benchmark: cost of closing a round and of reading a study, at round 100 and at round 10,000."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pasto.service.service import Service
 from pasto.sim import Progress
 from pasto.store import EXPOSURE, METRIC, EventRow, Store, StudyRow, open_store
 from pasto.store.integrity_check import COLUMNS
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_sdk.policy_document import write_policy
 
 NAME = "long"
@@ -39,7 +39,7 @@ BORN = 1_700_000_000.0
 
 
 def document(candidates: int, metrics: int = 3) -> dict[str, Any]:
-    """A study file with so many candidates and metrics, one of them a ratio."""
+    """Return a study file with given numbers of candidates and metrics, one of them a ratio."""
     measured: dict[str, Any] = {
         f"m{place}": {"event": "watch", "value": f"v{place}", "aggregate": "sum", "cap": 100}
         for place in range(metrics - 1)
@@ -69,17 +69,17 @@ class Clock:
     now = BORN
 
     def __call__(self) -> float:
-        """Which time it is."""
+        """Return the current time."""
         return self.now
 
 
 def opened(directory: Path, clock: Clock) -> Service:
-    """The service over a store that was made here."""
+    """Return the service over a store that was made here."""
     return Service(open_store(str(directory)), clock=clock, monotonic=clock)
 
 
 def grow(directory: Path, *, rounds: int, candidates: int, metrics: int = 3, units: int = UNITS) -> Clock:
-    """Make a store with a study in its round `rounds`; its past tells the same as if it had been run."""
+    """Make a store with a study in its round `rounds`; its past equals that of a real run."""
     clock = Clock()
     service = opened(directory, clock)
     service.create(document(candidates, metrics), who="bench", seed=7)
@@ -152,14 +152,14 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
     study = row.number
 
     def at(number: int) -> int:
-        """The last event before a round."""
+        """Return the last event before a round."""
         return last + width * (number - row.round)
 
     def closed() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round, rounds):
-            told, checksum = closes[number % known]
-            again = [{**one, "round": number, "after": at(number)} for one in told["rounds"]]
-            text = json.dumps({**told, "rounds": again}, separators=(",", ":"))
+            close, checksum = closes[number % known]
+            again = [{**one, "round": number, "after": at(number)} for one in close["rounds"]]
+            text = json.dumps({**close, "rounds": again}, separators=(",", ":"))
             yield study, number, number, at(number + 1), text, checksum, number + 1, BORN + HOUR * number
 
     def published() -> Iterator[tuple[Any, ...]]:
@@ -174,14 +174,14 @@ def _lengthen(connection: sqlite3.Connection, row: StudyRow, rounds: int) -> Non
     def audited() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round, rounds):
             action, detail = audits[number % known]
-            told = {**detail, "closed": number, "round": number + 1, "version": number + 1}
-            yield study, BORN + HOUR * number, "scheduler", action, "due", json.dumps(told)
+            close = {**detail, "closed": number, "round": number + 1, "version": number + 1}
+            yield study, BORN + HOUR * number, "scheduler", action, "due", json.dumps(close)
 
     def came() -> Iterator[tuple[Any, ...]]:
         for number in range(row.round, rounds):
             yield at(number + 1), study, f"c{number}", 0, f"c{number}", number, "learner", number % 7, 0, 0.0
 
-    for table, rows in (("closes", closed()), ("policies", published())):
+    for table, rows in (("round_closes", closed()), ("policies", published())):
         insert = f"INSERT INTO {table} ({COLUMNS[table]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- our own names
         connection.executemany(insert, rows)
     connection.executemany(
@@ -213,7 +213,7 @@ PAGES = {
     "/, the list of studies": "/",
     "a study's page": PAGE,
     "its head, every few seconds": f"{PAGE}/head",
-    "its answer and books": f"{PAGE}/answer",
+    "its answer and event counts": f"{PAGE}/answer",
     "its pictures": f"{PAGE}/series",
     "its trade-off": f"{PAGE}/tradeoff",
     "its log": f"{PAGE}/log",
@@ -227,7 +227,7 @@ PAGES = {
 
 def measure(
     ages: tuple[int, int] = AGES, candidates: int = CANDIDATES, units: int = UNITS, *, progress: Progress | None = None
-) -> Report:
+) -> BenchmarkReport:
     """Seconds of every close and page at two ages, and of a report whose size is promised."""
     with ExitStack() as stack:
         places = [Path(stack.enter_context(TemporaryDirectory())) for _ in ages]
@@ -253,7 +253,7 @@ def measure(
         }
     )
     rows += [_row(what, found[0][what], found[1][what], ages, None) for what in PAGES]
-    return Report(
+    return BenchmarkReport(
         f"A study of {candidates:,} candidates at rounds {ages[0]:,} and {ages[1]:,}: seconds",
         tuple(rows),
         f"Closes of {units:,} units are medians. Pages are asked without a network, after a close; the last column is "
@@ -278,20 +278,20 @@ def _row(
 def _closes(places: Sequence[Path], clocks: Sequence[Clock], units: int) -> list[tuple[float, float]]:
     """Of each study the first close after a start, and the median of those behind it, the studies in turn.
 
-    Closes differ, for now and then the learner looks for its scales anew; and in turn, whatever else the machine does
+    Closes differ, because the learner sometimes fits its kernels again; and in turn, so that other work of the machine
     falls on all of them alike.
     """
     services = [opened(place, clock) for place, clock in zip(places, clocks, strict=True)]
     taken: list[list[float]] = [[] for _ in services]
     for _ in range(CLOSES + 1):
-        for service, clock, kept in zip(services, clocks, taken, strict=True):
+        for service, clock, seconds in zip(services, clocks, taken, strict=True):
             crowd(service, units, METRICS)
             clock.now += HOUR
-            kept.append(_timed(partial(service.close_round, NAME, who="bench")))
+            seconds.append(_timed(partial(service.close_round, NAME, who="bench")))
     for service in services:
-        service.report(NAME)  # leaves a note of the books, as a service does that has run all the while
+        service.report(NAME)  # stores its event counts, as a service does that has run from the start
         service.shutdown()
-    return [(kept[0], median(kept[1:])) for kept in taken]
+    return [(seconds[0], median(seconds[1:])) for seconds in taken]
 
 
 def _looks(directory: Path, clock: Clock, units: int) -> dict[str, tuple[float, float]]:
@@ -309,7 +309,7 @@ def _looks(directory: Path, clock: Clock, units: int) -> dict[str, tuple[float, 
         crowd(service, units, METRICS)
         clock.now += HOUR
         service.close_round(NAME, who="bench")
-    application.context.threads.shutdown()
+    application.context.pools.shutdown()
     service.shutdown()
     return {what: (taken[0], taken[1]) for what, taken in found.items()}
 
@@ -346,7 +346,7 @@ async def _ask(application: Any, path: str) -> None:
 
 
 def _reported(rounds: int, candidates: int, units: int) -> float:
-    """The whole report of a study with five metrics, by a service that has just started."""
+    """Time the complete report of a study with five metrics, by a service that has just started."""
     with TemporaryDirectory() as directory:
         clock = grow(Path(directory), rounds=rounds + 1, candidates=candidates, metrics=5, units=units)
         service = opened(Path(directory), clock)
@@ -363,6 +363,6 @@ def _timed(work: Callable[[], Any]) -> float:
 
 BENCHMARK = Benchmark(
     name="long",
-    summary="closing and looking at a study of 10,000 rounds, beside one of 100",
+    summary="cost of closing and reading a study of 10,000 rounds, compared with one of 100",
     run=lambda progress, quick: measure((100, 1_000), 200, progress=progress) if quick else measure(progress=progress),
 )

@@ -1,4 +1,4 @@
-"""What it costs to measure a round: PASTO's query beside one written by hand, on the same files."""
+"""Measurement benchmark: cost of PASTO's query, compared with a hand-written one on the same files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pasto.metrics.sources.team_tables import EventTable, ExposureTable, TeamTab
 from pasto.metrics.sql.assignment import assignment_query
 from pasto.sim import Progress
 from pasto.store import EXPOSURE, METRIC, EventRow, open_store
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.http_load import DOCUMENT, served
 from pasto_sdk.policy import PublishedPolicy
 
@@ -31,16 +31,16 @@ Spent = tuple[float, float]
 
 
 def timed(work: Callable[[], Any]) -> tuple[Spent, Any]:
-    """What a piece of work takes, and what it gives."""
+    """Return the time that a piece of work takes, and its result."""
     began, busy = perf_counter(), process_time()
     found = work()
     return (perf_counter() - began, process_time() - busy), found
 
 
-def beside(raw: Callable[[], Any], own: Callable[[], Any], turns: int = 3) -> tuple[Spent, Spent, Any, Any]:
-    """Median seconds of both, in turn, after one turn of each to warm up; and what each gave.
+def time_alternately(raw: Callable[[], Any], own: Callable[[], Any], turns: int = 3) -> tuple[Spent, Spent, Any, Any]:
+    """Return the median seconds of both, in turn after one turn to warm up, and their results.
 
-    >>> beside(lambda: "raw", lambda: "own")[2:]
+    >>> time_alternately(lambda: "raw", lambda: "own")[2:]
     ('raw', 'own')
     """
     pairs = [(timed(raw), timed(own)) for _ in range(turns + 1)]
@@ -53,7 +53,7 @@ def _median(spent: Sequence[Spent]) -> Spent:
 
 
 def row(work: str, size: int, own: Spent, raw: Spent | None = None, bytes_each: float | None = None) -> dict[str, Any]:
-    """A line of the report.
+    """Return a row of the report.
 
     >>> row("count", 10, (2.0, 1.0))["events/core s"]
     10
@@ -89,8 +89,8 @@ BATCH = 10_000
 """Events taken in together."""
 
 
-def kept(size: int) -> list[dict[str, Any]]:
-    """Rates of an embedded store, from one study of so many events, four a unit."""
+def measure_store(size: int) -> list[dict[str, Any]]:
+    """Measure the rates of an embedded store, from one study of `size` events, four per unit."""
     from pasto.service.service import Service
 
     with tempfile.TemporaryDirectory(prefix="pasto-bench-") as folder:
@@ -106,32 +106,32 @@ def kept(size: int) -> list[dict[str, Any]]:
             number, columns = standing.row.number, standing.spec.columns
             query = "SELECT unit, kind, name, fields FROM events WHERE version = 1"
             with store.read_transaction() as connection:
-                raw, own, *_ = beside(
+                raw, own, *_ = time_alternately(
                     lambda: connection.execute(query).fetchall(),
                     lambda: measure(
                         connection, store.dialect, study=number, version=1, after=0, until=10**12, columns=columns
                     ),
                 )
             closed, _ = timed(lambda: service.close_round("bench", who="bench"))
-            archived, told = timed(lambda: service.archive_events("bench", who="bench"))
+            archived, archive = timed(lambda: service.archive_events("bench", who="bench"))
             compacted, _ = timed(store.compact)
             remain = store.measure_size()
             files = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-            forgotten, _ = timed(lambda: service.forget("bench", "user-7", who="bench"))
+            forgotten, _ = timed(lambda: service.erase_unit("bench", "user-7", who="bench"))
         finally:
             service.shutdown()
     return [
         row("take in, embedded store", size, taken, bytes_each=pages * each / size),
         row("measure, embedded store", size, own, raw),
         row("close of a round, embedded store", size, closed),
-        row("archive, embedded store", told["events"], archived, bytes_each=files / max(1, told["events"])),
+        row("archive, embedded store", archive["events"], archived, bytes_each=files / max(1, archive["events"])),
         row("compact, what remains of archived events", remain.ids, compacted, bytes_each=remain.bytes_an_event),
         row("forget a unit, archive included", size, forgotten),
     ]
 
 
 def _taken(service: Any, size: int) -> Spent:
-    """What it takes to keep events with random ids of 32 characters, in batches; making them does not count."""
+    """Time the ingest of events with random ids of 32 characters, in batches; making them does not count."""
     draw, policy = random.Random(7), service.board.current("bench")  # noqa: S311 -- ids only
     number = service.board.standing("bench").row.number
     wall = core = 0.0
@@ -184,7 +184,7 @@ def run(
     spark: int = 10_000_000,
     draws: int = 1_000_000,
     progress: Progress | None = None,
-) -> Report:
+) -> BenchmarkReport:
     """Measure rounds of several sizes in DuckDB, one on Spark where it is installed, and the way of an embedded store.
 
     >>> [row["work"] for row in run((2_000,), embedded=4_000, spark=0, draws=100).rows][:3]
@@ -205,7 +205,7 @@ def run(
     if progress is not None:
         progress("measure", steps - 2, steps)
     rows.append(drawn(draws))
-    rows += kept(embedded)
+    rows += measure_store(embedded)
     if progress is not None:
         progress("measure", steps, steps)
     growth = ""
@@ -214,7 +214,7 @@ def run(
             next(row for row in rows if row["events"] == size)["seconds"] for size in (sizes[0], sizes[-1])
         )
         growth = f" {sizes[-1]:,} events took {last / first:.1f} times as long as {sizes[0]:,}."
-    return Report(
+    return BenchmarkReport(
         "Measuring rounds, and what events go through before and after: seconds, and events a second",
         tuple(rows),
         note=f"{EVENTS_A_UNIT} events a unit over {CANDIDATES} candidates, two metrics. By hand is one pass over the "
@@ -228,12 +228,12 @@ def run(
 def _duckdb(folder: Path, policy: PublishedPolicy, size: int) -> tuple[dict[str, Any], tuple[Moments, ...]]:
     names = {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"}
     with open_duckdb(names, threads=2, memory="4GiB", spill=str(folder / "spill")) as connection:
-        raw, own, told, found = beside(
+        raw, own, expected, found = time_alternately(
             lambda: connection.execute(RAW).fetchall(),
             lambda: measure_tables(connection, "duckdb", TABLES, policy, COLUMNS),
             1 if size > FEW else 3,
         )
-    _check(told, found)
+    _check(expected, found)
     return row("measure in DuckDB, two cores, 4 GiB", size, own, raw), found
 
 
@@ -251,12 +251,12 @@ def _spark(folder: Path, policy: PublishedPolicy, size: int, known: tuple[Moment
     try:
         session.sparkContext.setLogLevel("OFF")
         open_spark(session, {"seen": f"{folder}/seen.parquet", "deeds": f"{folder}/deeds.parquet"})
-        raw, own, told, found = beside(
+        raw, own, expected, found = time_alternately(
             lambda: session.sql(RAW).collect(), lambda: measure_tables(session, "spark", TABLES, policy, COLUMNS), 1
         )
     finally:
         session.stop()
-    _check([tuple(line) for line in told], found)
+    _check([tuple(line) for line in expected], found)
     _same(found, known)
     return {**row("measure on Spark, local[2]", size, own, raw), "core s": None, "events/core s": None}
 
@@ -318,7 +318,7 @@ def _write(folder: Path, policy: PublishedPolicy, size: int) -> None:
 
 BENCHMARK = Benchmark(
     name="measure",
-    summary="measuring in DuckDB, on Spark and embedded, beside queries by hand; drawing, taking in, archiving",
+    summary="cost of measuring (DuckDB, Spark, embedded), compared with queries by hand; drawing, ingest, archiving",
     run=lambda progress, quick: (
         run((1_000_000,), embedded=100_000, spark=0, draws=100_000, progress=progress)
         if quick

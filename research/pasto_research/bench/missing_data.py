@@ -1,4 +1,4 @@
-"""Rounds held back for lack of events: how often in healthy studies, beside studies whose events are missing."""
+"""Missing-data benchmark: rounds held back in healthy studies, and in studies whose events are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pasto.arrays import FloatArray
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS, RoundTotals, find_shortages
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 Rng = np.random.Generator
 EVENTS = ("watch", "like", "purchase")
@@ -133,7 +133,7 @@ def simulate_study(rng: Rng, traffic: Traffic, rounds: int, left: FloatArray | N
     return held
 
 
-def measure(studies: int = 100, rounds: int = ROUNDS, *, progress: Progress | None = None) -> Report:
+def measure(studies: int = 100, rounds: int = ROUNDS, *, progress: Progress | None = None) -> BenchmarkReport:
     """Count held rounds in healthy studies of each kind, and in studies whose events are missing.
 
     >>> list(measure(1, rounds=11).rows[0])
@@ -154,7 +154,7 @@ def measure(studies: int = 100, rounds: int = ROUNDS, *, progress: Progress | No
     few = max(1, studies // 10)
     for name, left in LOSSES.items():
         count(f"missing: {name}", WORLDS["±40 % between rounds, 2,000 units"], few, np.array(left), first=10)
-    return Report(
+    return BenchmarkReport(
         "Rounds held back for lack of events: percent",
         tuple(rows),
         note=f"Three metrics: watch time, likes, and revenue that 98 % of units do not have; {rounds} rounds a study, "

@@ -1,4 +1,4 @@
-"""Monte Carlo of Algorithm 1 beside the same loop written out by hand in NumPy."""
+"""Monte Carlo benchmark: Algorithm 1, compared with the same loop written by hand in NumPy."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def by_hand(*, runs: int, rounds: int, candidates: int, parallel: int, seed: int
         edges += rows
         drawn = np.searchsorted(edges.ravel(), (rng.random((runs, parallel)) + rows).ravel(), side="right")
         drawn = drawn.reshape(runs, parallel) - rows * candidates
-        seen = truth[rows, :, drawn] + SIGMA * rng.standard_normal((runs, parallel, 3))
-        seen /= (parallel * p[rows, drawn])[:, :, None]
-        np.add.at(total.reshape(-1), (cells + drawn[:, :, None]).ravel(), seen.ravel())
+        samples = truth[rows, :, drawn] + SIGMA * rng.standard_normal((runs, parallel, 3))
+        samples /= (parallel * p[rows, drawn])[:, :, None]
+        np.add.at(total.reshape(-1), (cells + drawn[:, :, None]).ravel(), samples.ravel())
         metrics = (total @ p[:, :, None])[:, :, 0] / (t + 1)
         slope = np.concatenate([np.ones((runs, 1)), -10.0 * np.minimum(0.0, metrics[:, 1:] - 0.5)], axis=1)
         weights *= np.exp((0.1 / candidates / (t + 1) * slope[:, None, :] @ total)[:, 0])

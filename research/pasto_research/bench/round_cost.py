@@ -1,4 +1,4 @@
-"""What one round of the default learner costs, beside the exact blends of its posterior draws alone."""
+"""Round benchmark: cost of one round of the default learner, compared with the exact blends of its posterior draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto.optimize import Program, solve_batch
 from pasto.optimize.learners import Thompson
 from pasto.sim import Progress, World
 from pasto.space import Candidates
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.worlds import LINE, uniform
 
 CASES: dict[str, tuple[int, bool, int]] = {
@@ -26,8 +26,8 @@ CASES: dict[str, tuple[int, bool, int]] = {
 """Candidates, whether guardrails are hard, and rounds."""
 
 
-def measure(cases: dict[str, tuple[int, bool, int]] = CASES, *, progress: Progress | None = None) -> Report:
-    """Time ask(10) and tell of every round, and one blend at the end.
+def measure(cases: dict[str, tuple[int, bool, int]] = CASES, *, progress: Progress | None = None) -> BenchmarkReport:
+    """Time ask(10) and tell() of every round, and one blend at the end.
 
     >>> report = measure({"5 candidates": (5, False, 3)})
     >>> list(report.rows[0])[:3]
@@ -38,8 +38,8 @@ def measure(cases: dict[str, tuple[int, bool, int]] = CASES, *, progress: Progre
         rows.append({"case": name, **_timed(count, hard, rounds, shared="process" in name)})
         if progress is not None:
             progress("rounds", place + 1, len(cases))
-    return Report(
-        "One ask(10) and tell of the default learner: milliseconds",
+    return BenchmarkReport(
+        "One ask(10) and tell() of the default learner: milliseconds",
         tuple(rows),
         note="Three metrics, 32 posterior draws, medians. The draws alone are 32 exact blends of the same size in one "
         "batch; blend is the cautious answer with its certificate and outlook.",
@@ -69,7 +69,7 @@ def _timed(count: int, hard: bool, rounds: int, *, shared: bool) -> dict[str, An
     began = perf_counter()
     solve_batch(program)
     alone = perf_counter() - began
-    # The first rounds are cheaper: nothing is believed yet.
+    # The first rounds are cheaper: there is no posterior yet.
     typical = median(spent[len(spent) // 2 :])
     return {
         "round ms": round(1e3 * typical, 1),

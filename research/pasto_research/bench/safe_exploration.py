@@ -11,7 +11,7 @@ import pasto
 from pasto.objective import Objective
 from pasto.sim import Progress, World, table
 from pasto.sim.random_streams import stream
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.learners import CHECKPOINTS
 
 BUDGET = 0.2
@@ -20,7 +20,7 @@ BUDGET = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """What many guarded, or unguarded, studies did on their way."""
+    """Course of many guarded or unguarded studies."""
 
     broken: float
     """The share of rounds whose policy truly missed some guardrail by more than the budget."""
@@ -30,7 +30,7 @@ class Journey:
     """The mean share of traffic on the baseline."""
 
     def rounds_to(self, level: float, marks: list[int]) -> int | None:
-        """The first checkpoint from which r stays at or above a level."""
+        """Return the first checkpoint from which r stays at or above a level."""
         below = [place for place, gain in enumerate(self.relative) if gain < level]
         place = below[-1] + 1 if below else 0
         return marks[place] if place < len(marks) else None
@@ -83,8 +83,8 @@ def travel(
     return Journey(broken / total, tuple((gains / gaps).tolist()), home / total)
 
 
-def measure(*, studies: int = 40, rounds: int = 300, progress: Progress | None = None) -> Report:
-    """Guarded beside unguarded."""
+def measure(*, studies: int = 40, rounds: int = 300, progress: Progress | None = None) -> BenchmarkReport:
+    """Compare guarded with unguarded studies."""
     marks = [mark for mark in CHECKPOINTS if mark <= rounds]
     rows: list[dict[str, Any]] = []
     for guarded in (False, True):
@@ -98,7 +98,7 @@ def measure(*, studies: int = 40, rounds: int = 300, progress: Progress | None =
                 "traffic on the baseline": f"{journey.baseline:.0%}",
             }
         )
-    return Report(
+    return BenchmarkReport(
         "Safe exploration: budgets broken and rounds needed",
         tuple(rows),
         note=f"{studies} studies of {rounds} rounds, 30 candidates, two guardrails, noise 1, 10 draws a round.",

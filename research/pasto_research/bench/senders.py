@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pasto.arrays import FloatArray
 from pasto.inference.sender_departure import SenderCells, SenderEvidence, update_evidence
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 Rng = np.random.Generator
 CANDIDATES, ROUNDS = 4, 20
@@ -118,7 +118,7 @@ def _only_favourite(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
 
 
 def _like_others(rng: Rng, drawn: NDArray[np.intp]) -> FloatArray:
-    """The highest number for one candidate; the others look like everyone's."""
+    """Return the highest number for one candidate, and usual numbers for the others."""
     return np.where(drawn == 0, HIGHEST, _honest(rng, drawn))
 
 
@@ -188,7 +188,7 @@ def attacked_study(name: str, rng: Rng, rounds: int = ROUNDS) -> int | None:
     return None
 
 
-def measure(studies: int = 100, seed: int = 0, *, progress: Progress | None = None) -> Report:
+def measure(studies: int = 100, seed: int = 0, *, progress: Progress | None = None) -> BenchmarkReport:
     """Count the healthy and the attacked studies in which the check rang.
 
     >>> list(measure(1).rows[0])
@@ -210,11 +210,11 @@ def measure(studies: int = 100, seed: int = 0, *, progress: Progress | None = No
     for place, name in enumerate(ATTACKS):
         found = [attacked_study(name, rng, WITHIN_ROUNDS) is not None for rng in streams(100 + place)]
         count(f"invented: {name}", found, f"within {WITHIN_ROUNDS} rounds")
-    return Report(
+    return BenchmarkReport(
         "Sender check: studies in which it rang",
         tuple(rows),
         note=f"Healthy studies have {ROUNDS} rounds, four candidates, and watch time, likes and revenue that 98 % of "
-        "units do not have; senders differ in their levels and effects. Invented units are 60 beside 600 in a round.",
+        "units do not have; senders differ in their levels and effects. A round has 60 invented and 600 real units.",
     )
 
 

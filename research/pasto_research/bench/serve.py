@@ -19,7 +19,7 @@ from typing import Any
 from pasto.errors import StoreError
 from pasto.sim import Progress
 from pasto_research.bench import decisions
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 from pasto_research.bench.http_load import DOCUMENT, drive, post
 
 HOST = "127.0.0.1"
@@ -29,7 +29,7 @@ STEADY = 25_000
 """Events a second under which latencies are measured; a quarter more than are asked for."""
 
 
-def run(progress: Progress | None, quick: bool) -> Report:
+def run(progress: Progress | None, quick: bool) -> BenchmarkReport:
     """Measure each part in turn, never two at once."""
     parts = (_in_process, _assign, _ingest, _close)
     rows: list[dict[str, Any]] = []
@@ -39,8 +39,8 @@ def run(progress: Progress | None, quick: bool) -> Report:
         rows += part(quick)
     if progress is not None:
         progress("serve", len(parts), len(parts))
-    return Report(
-        "The running system: ours beside a limit, or beside another way of doing the same",
+    return BenchmarkReport(
+        "The running system, compared with a limit or with another way of doing the same",
         tuple(rows),
         "Medians of five turns in process, and of assign over HTTP. Over HTTP one process serves and another sends, on "
         "the same two cores; an ingest request is answered when its events are on disk. A ratio is ours over theirs, "
@@ -57,7 +57,7 @@ def _assign(quick: bool) -> list[dict[str, Any]]:
 
 
 def measure_assign(count: int) -> list[dict[str, Any]]:
-    """Measure decisions over HTTP beside a bare echo on uvicorn: medians of turns of `count` requests each."""
+    """Measure decisions over HTTP and a bare echo on uvicorn: medians of turns of `count` requests each."""
     path = f"/v1/studies/{DOCUMENT['name']}/assign"
 
     def measure_rate(port: int, path: str, prefix: str) -> float:
@@ -101,7 +101,7 @@ def measure_ingest(batches: int) -> list[dict[str, Any]]:
 
 
 def _close(quick: bool) -> list[dict[str, Any]]:
-    """The close of a round over a million events in the embedded store."""
+    """Time the close of a round over a million events in the embedded store."""
     from pasto.service.service import Service
     from pasto.store import EXPOSURE, METRIC, EventRow, open_store
 
@@ -151,7 +151,7 @@ def _row(case: str, unit: str, ours: float, limit: float | None, beside: str, th
 
 
 def _events(document: str, batch: int) -> list[dict[str, Any]]:
-    """A batch as a recommender sends it: who saw what, and what they did."""
+    """Return a batch as a recommender sends it: exposures and events."""
     from pasto_sdk.policy import PublishedPolicy
 
     policy = PublishedPolicy.from_text(document)
@@ -185,7 +185,7 @@ def _policy(port: int) -> str:
 
 @contextmanager
 def serving(document: dict[str, Any]) -> Iterator[int]:
-    """The service in a process of its own, on an embedded store, with one study that learns; yields its port."""
+    """Run the service in its own process, on an embedded store, with one learning study; yield its port."""
     from pasto.service.http.server import ADDRESS
     from pasto.service.http_client import HttpStudyApi
 
@@ -202,7 +202,7 @@ def serving(document: dict[str, Any]) -> Iterator[int]:
 
 @contextmanager
 def echoing() -> Iterator[int]:
-    """A bare echo in a process of its own, on uvicorn with its defaults; yields its port."""
+    """Run a bare echo in its own process, on uvicorn with its defaults; yield its port."""
     with TemporaryDirectory() as directory:
         written = Path(directory) / "port"
         with _process(["-m", "pasto_research.bench.echo", str(written)]) as process:

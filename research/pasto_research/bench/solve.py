@@ -1,4 +1,4 @@
-"""Exact answers beside HiGHS, in the same run."""
+"""Solve benchmark: exact best blends, compared with HiGHS in the same run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto.arrays import FloatArray
 from pasto.objective import Objective, maximize
 from pasto.optimize import Program, solve, solve_batch
 from pasto.sim import Progress
-from pasto_research.bench.benchmark import Benchmark, Report
+from pasto_research.bench.benchmark import Benchmark, BenchmarkReport
 
 LIMIT = 0.5
 PENALTIES: dict[str, tuple[float | None, float | None]] = {
@@ -33,7 +33,7 @@ def measure(
     singles: dict[int, int] = SINGLES,
     batches: dict[int, int] = BATCHES,
     progress: Progress | None = None,
-) -> Report:
+) -> BenchmarkReport:
     """Time random problems with one goal and two guardrails, each also by HiGHS, turn and turn about.
 
     >>> report = measure(singles={5: 2}, batches={3: 1})
@@ -59,8 +59,8 @@ def measure(
         )
         if progress is not None:
             progress("solve", place + 1, len(cases))
-    return Report(
-        title="Exact best blends: milliseconds for all problems at once, beside HiGHS one by one",
+    return BenchmarkReport(
+        title="Exact best blends: milliseconds for all problems at once, and of HiGHS one by one",
         rows=tuple(rows),
         note="HiGHS (scipy.optimize.linprog) takes no penalties, so soft guardrails are hard for it; ratio is ours "
         "over HiGHS, the median of back-to-back pairs.",
@@ -92,7 +92,7 @@ def objective(kind: str) -> Objective:
 
 
 def highs(goal: FloatArray, rails: FloatArray) -> float:
-    """The hard problem by HiGHS: minus the best goal, over goal (candidates,) and rails (guardrails, candidates).
+    """Solve the hard problem by HiGHS: minus the best goal, over goal (candidates,) and rails (guardrails, candidates).
 
     >>> import numpy as np
     >>> highs(np.array([2.0, 0.0]), np.array([[-1.5, 2.5]]))
@@ -137,5 +137,7 @@ def _medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]
 
 
 BENCHMARK = Benchmark(
-    name="solve", summary="exact best blends beside HiGHS", run=lambda progress, quick: measure(progress=progress)
+    name="solve",
+    summary="speed of exact best blends, compared with HiGHS",
+    run=lambda progress, quick: measure(progress=progress),
 )

@@ -15,8 +15,8 @@ Maker = Callable[[np.random.Generator], World]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A family of random worlds, and whether its candidates lie in a space."""
+class WorldFamily:
+    """Family of random worlds, with or without a space of candidates."""
 
     name: str
     make: Maker
@@ -25,7 +25,7 @@ class Setting:
     follows_gradients: bool = True
     """False where a guardrail is hard, which learners that follow a gradient refuse."""
     rounds: int = 300
-    """As many as tell the learners apart."""
+    """Number of rounds that separates the learners."""
 
 
 def uniform(sigma: float, candidates: int = 100, guardrails: int = 2, *, hard: bool = False) -> Maker:
@@ -62,16 +62,16 @@ def _objective(guardrails: int, *, hard: bool) -> Objective:
 
 
 LINE = grid(alpha=[round(place, 4) for place in np.linspace(0.0, 1.0, 100).tolist()])
-SETTINGS: dict[str, Setting] = {
+SETTINGS: dict[str, WorldFamily] = {
     setting.name: setting
     for setting in (
-        Setting("B, σ = 0.1", lambda rng: synthetic_b(rng, sigma=0.1)),
-        Setting("B, σ = 0.5", lambda rng: synthetic_b(rng, sigma=0.5)),
-        Setting("B, σ = 1", lambda rng: synthetic_b(rng, sigma=1.0)),
-        Setting("B, σ = 2", lambda rng: synthetic_b(rng, sigma=2.0)),
-        Setting("smooth line, σ = 0.5", smooth(0.5), candidates=LINE, rounds=120),
-        Setting("hard guardrails, σ = 0.5", uniform(0.5, hard=True), follows_gradients=False),
-        Setting("5 metrics, σ = 0.5", uniform(0.5, guardrails=4)),
-        Setting("1,000 candidates, σ = 0.5", uniform(0.5, candidates=1_000), rounds=200),
+        WorldFamily("B, σ = 0.1", lambda rng: synthetic_b(rng, sigma=0.1)),
+        WorldFamily("B, σ = 0.5", lambda rng: synthetic_b(rng, sigma=0.5)),
+        WorldFamily("B, σ = 1", lambda rng: synthetic_b(rng, sigma=1.0)),
+        WorldFamily("B, σ = 2", lambda rng: synthetic_b(rng, sigma=2.0)),
+        WorldFamily("smooth line, σ = 0.5", smooth(0.5), candidates=LINE, rounds=120),
+        WorldFamily("hard guardrails, σ = 0.5", uniform(0.5, hard=True), follows_gradients=False),
+        WorldFamily("5 metrics, σ = 0.5", uniform(0.5, guardrails=4)),
+        WorldFamily("1,000 candidates, σ = 0.5", uniform(0.5, candidates=1_000), rounds=200),
     )
 }

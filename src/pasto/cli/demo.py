@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pasto.demo.scenario import DemoResult
+    from pasto.report.records import Report
 
 WORLDS = {
     "feed": "A short-video feed ranks clips by predicted watch time, likes and shares, with two weights: {count} "
@@ -176,7 +177,7 @@ def _print(screen: Console, result: DemoResult) -> None:
         )
 
 
-def _write(file: Path, report: Any) -> None:
+def _write(file: Path, report: Report) -> None:
     from pasto.report.html import render_html
 
     try:

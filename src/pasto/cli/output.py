@@ -18,6 +18,7 @@ import click
 from pasto.cli.means_file import MeansTable
 from pasto.control_characters import escape_control, escape_json
 from pasto.formatting import format_lift, format_number, format_percent
+from pasto.report.guardrail_text import price_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -236,29 +237,13 @@ def _print_candidates(
 def describe_standing(name: str, rail: Guardrail, blend: Blend, objective: Objective) -> tuple[tuple[str, str], str]:
     """Whether the blend meets a guardrail, with the colour for it, and what relaxing it would buy."""
     missed = blend.shortfalls.get(name)
-    price = "; " + describe_price(blend.prices[name], rail, objective) + "."
+    price = f"; {price_text(rail, objective, blend.prices[name])}."
     if missed is None:
         return ("met", "green"), price if blend.feasible else "."
     amount = format_number(missed) + (" percentage points" if rail.relative else "")
     if rail.penalty is None:
         return (f"missed by {amount}", "red"), "."
     return (f"short by {amount}, which its penalty allows", "yellow"), price if blend.feasible else "."
-
-
-def describe_price(price: float, rail: Guardrail, objective: Objective) -> str:
-    """What relaxing a guardrail buys, for a step that suits its threshold."""
-    if abs(price) < 1e-9:
-        return f"relaxing {rail.label} buys nothing"
-    goal = objective.shown[0] if len(objective.shown) == 1 else None
-    label = "of the goal" if goal is None else goal if isinstance(goal, str) else goal.name
-    verb = "buys" if objective.sign > 0 else "saves"
-    if objective.relative:
-        worth = f"{format_number(price)}% " + (label if goal is None else f"of {label}")
-        return f"relaxing {rail.label} by one {'percentage point' if rail.relative else 'unit'} {verb} {worth}"
-    size = abs(rail.at)
-    step = 1.0 if size >= 1 or size == 0 else 10.0 ** (math.floor(math.log10(size)) - 1)
-    amount = "one unit" if step == 1 else f"{step:g}"
-    return f"relaxing {rail.label} by {amount} {verb} {format_number(price * step)} {label}"
 
 
 def describe_gain(blend: Blend, objective: Objective) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from pasto.formatting import format_number
 
 if TYPE_CHECKING:
     from pasto.inference.power import PowerPlan
+    from pasto.report.records import MetricSpread, Report
 
 
 @click.command(
@@ -98,8 +99,8 @@ def plan(
     if study is not None:
         with open_api(store, url, key) as api:
             spread = _read_spread(api.report(study), metric)
-        units, mean, std = units or spread["units"], spread["mean"], std or spread["deviation"]
-        share = spread["control"]
+        units, mean, std = units or spread.units, spread.mean, std or spread.deviation
+        share = spread.control
     if units is None or std is None:
         raise OptionError("a plan needs --units and --std, or --study to take them from")
     size = _parse_effect(effect, mean)
@@ -194,14 +195,14 @@ def _parse_effect(text: str, mean: float | None) -> float:
     return abs(size * mean)
 
 
-def _read_spread(report: dict[str, Any], metric: str | None) -> dict[str, float]:
+def _read_spread(report: Report, metric: str | None) -> MetricSpread:
     """Return units in a round, mean and deviation of the control, and its share, as a study measured them."""
-    spreads: dict[str, dict[str, float]] = report.get("spreads") or {}
+    spreads = report.spreads
     if not spreads:
-        raise OptionError(f"study {report['name']!r} has not measured a round yet; give --units and --std")
+        raise OptionError(f"study {report.name!r} has not measured a round yet; give --units and --std")
     name = next(iter(spreads)) if metric is None else metric
     if name not in spreads:
-        raise OptionError(f"study {report['name']!r} has no metric {name!r}; it measures {', '.join(spreads)}")
+        raise OptionError(f"study {report.name!r} has no metric {name!r}; it measures {', '.join(spreads)}")
     return spreads[name]
 
 

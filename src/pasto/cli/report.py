@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pasto.cli.connection import api_options, open_api
 from pasto.cli.output import echo, print_json
 from pasto.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from pasto.report.records import Report, WhatIfAnswer
 
 
 @click.command(
@@ -74,22 +77,35 @@ def report(
             "--html is only for the report itself, not for a what-if question; leave out --html, or use --json"
         )
     with open_api(store, url, key) as api:
-        answer: dict[str, Any] = api.what_if(name, **what_if) if what_if else api.report(name)
+        if what_if:
+            _print_what_if(api.what_if(name, **what_if), as_json)
+            return
+        study_report = api.report(name)
     if html is not None:
-        _write(html, answer)
+        _write(html, study_report)
     if as_json:
-        print_json(answer)
-    elif what_if:
-        from pasto.report.text import render_what_if
+        from pasto.report.records import write_report
 
-        echo(render_what_if(answer), nl=False)
+        print_json(write_report(study_report))
     elif html is None:
         from pasto.report.text import render_text
 
-        echo(render_text(answer), nl=False)
+        echo(render_text(study_report), nl=False)
 
 
-def _write(file: Path, report: dict[str, Any]) -> None:
+def _print_what_if(answer: WhatIfAnswer, as_json: bool) -> None:
+    """Print the answer to a what-if question as text, or as JSON."""
+    if as_json:
+        from pasto.report.records import write_report
+
+        print_json(write_report(answer))
+    else:
+        from pasto.report.text import render_what_if
+
+        echo(render_what_if(answer), nl=False)
+
+
+def _write(file: Path, report: Report) -> None:
     from pasto.report.html import render_html
 
     try:

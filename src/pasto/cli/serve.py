@@ -57,7 +57,7 @@ def serve(**given: str | None) -> None:
 
     running = ServiceProcess(settings, pages=lambda service: Dashboard(service).routes)
     start_logging(settings.log_level, settings.log_format)
-    running.serve(lambda: echo(f"pasto is serving {settings.place} on {running.url}"))
+    running.serve(lambda: echo(f"pasto is serving {settings.store_label} on {running.url}"))
     if running.is_busy:  # all data is written; a thread that still computes would delay the end of the process
         logging.shutdown()
         sys.stdout.flush()

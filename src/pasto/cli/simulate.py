@@ -34,7 +34,7 @@ PAPER_ROUNDS, PAPER_RUNS = 1_000, 100
     epilog="""\b
 Examples:
   pasto simulate synthetic-b --noise 0.5 --parallel 10
-  pasto simulate example-a --learner pasto --rounds 10000 --runs 200
+  pasto simulate example-a --learner algorithm1 --rounds 10000 --runs 200
   pasto simulate means.csv --maximize x --keep "y >= 0" --noise x=1
 """,
 )
@@ -44,13 +44,13 @@ Examples:
     default="thompson",
     show_default=True,
     metavar="NAME",
-    help="thompson, pasto (the paper's Algorithm 1) or scgd.",
+    help="thompson, algorithm1 (the paper's Algorithm 1) or scgd.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Rounds in each run; by default {THOMPSON_ROUNDS}, and {PAPER_ROUNDS} for pasto and scgd.",
+    help=f"Rounds in each run; by default {THOMPSON_ROUNDS}, and {PAPER_ROUNDS} for algorithm1 and scgd.",
 )
 @click.option(
     "--parallel",
@@ -64,7 +64,7 @@ Examples:
     "--runs",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Independent runs; by default {THOMPSON_RUNS}, and {PAPER_RUNS} for pasto and scgd.",
+    help=f"Independent runs; by default {THOMPSON_RUNS}, and {PAPER_RUNS} for algorithm1 and scgd.",
 )
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), metavar="N", help="Random seed.")
 @click.option(
@@ -78,13 +78,13 @@ Examples:
     "--step-size",
     type=float,
     metavar="X",
-    help="For pasto and scgd: step size γ. Default: the paper's 0.1 divided by the number of candidates.",
+    help="For algorithm1 and scgd: step size γ. Default: the paper's 0.1 divided by the number of candidates.",
 )
 @click.option(
     "--exploration",
     type=float,
     metavar="X",
-    help="For thompson: share of traffic spread evenly over all candidates; default 0.01. For pasto and scgd: "
+    help="For thompson: share of traffic spread evenly over all candidates; default 0.01. For algorithm1 and scgd: "
     "ε_t = X / √(t + 10); default: the paper's constant 0.1.",
 )
 @click.option("--maximize", multiple=True, metavar="METRIC", help="For a file: as in `pasto solve`.")
@@ -93,7 +93,7 @@ Examples:
     "--keep",
     multiple=True,
     metavar="GUARDRAIL",
-    help="For a file: as in `pasto solve`. The learners pasto and scgd need a penalty.",
+    help="For a file: as in `pasto solve`. The learners algorithm1 and scgd need a penalty.",
 )
 @click.option("--name-column", metavar="COLUMN", help="For a file: the column with the candidates' names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
@@ -204,7 +204,7 @@ def simulate(
         screen.print(f"The best blend reaches f = {format_number(best)}, {alone}.")
     if held is not None:
         screen.print(
-            "Hard guardrails held: in how many of the runs the answer truly meets them. f does not charge for a miss.",
+            "Hard guardrails held: share of runs whose answer truly meets them. f has no penalty for a violation.",
             style="dim",
         )
     if gains is not None:

@@ -181,5 +181,5 @@ def erase_unit(
     unit. Afterwards `pasto study replay` reports identical policies except for deleted units.
     """
     with open_api(store, url, key, folder) as api:
-        deleted = api.forget(study, unit, who=current_user(), reason=reason)
+        deleted = api.erase_unit(study, unit, who=current_user(), reason=reason)
     echo(f"deleted {deleted['events']:,} events in {len(deleted['rounds']):,} rounds", err=True)

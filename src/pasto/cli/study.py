@@ -18,6 +18,7 @@ from pasto.cli.output import console, echo, print_facts, print_json, print_table
 from pasto.cli.study_check import check
 from pasto.errors import InputError, OptionError
 from pasto.report.guardrail_text import verdict_text
+from pasto.report.records import read_verdict
 from pasto.report.replay_text import describe_exceptions
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
@@ -350,7 +351,7 @@ def _print_study(document: dict[str, Any], as_json: bool) -> None:
         return
     screen = console()
     screen.print(f"{document['name']}: {document['state']}", style="bold")
-    for sentence in verdict_text(document["confirmation"]) if document.get("confirmation") else ():
+    for sentence in verdict_text(read_verdict(document["confirmation"])) if document.get("confirmation") else ():
         screen.print(f"  {sentence}")
     print_facts(screen, _facts(document))
     shares = document.get("policy", {}).get("shares", [])

@@ -1,4 +1,4 @@
-"""What can be done from a page: create a study, take it through its life, replay it."""
+"""Actions of the dashboard: forms that create, edit, change and replay a study."""
 
 from __future__ import annotations
 
@@ -14,37 +14,42 @@ from pasto.dashboard.renderer import redirect, render_page
 from pasto.dashboard.sessions import Session, Sessions
 from pasto.errors import PastoError, StudyFileError
 from pasto.report.replay_text import describe_exceptions
-from pasto.service.http.body import content_type
+from pasto.service.http.body import parse_content_type
 from pasto.service.http.request import HttpRequest
-from pasto.service.http.responses import ApiError, HttpResponse, explained
-from pasto.service.http.studies import replayed
+from pasto.service.http.responses import ApiError, HttpResponse, error_response
+from pasto.service.http.studies import ask_replay
 from pasto.service.lifecycle import check_draft
 from pasto.service.rounds.data_check import RESOLUTIONS
 from pasto.service.study_file import EXAMPLE, read_document
 
-FIELDS = 50
-"""Fields that a form has at most."""
+MAX_FORM_FIELDS = 50
 
 
 async def read_form(call: HttpRequest) -> dict[str, str]:
-    """A form's fields; line ends are as on Unix."""
-    sent = content_type(call.headers)
-    if sent != "application/x-www-form-urlencoded":
-        raise ApiError(415, "unsupported_type", f"a form of these pages was expected, got {sent[:60]!r}", rest=True)
+    """Return the fields of a form, with Unix line ends."""
+    media_type = parse_content_type(call.headers)
+    if media_type != "application/x-www-form-urlencoded":
+        raise ApiError(
+            415, "unsupported_type", f"the body must be a form of the dashboard, got {media_type[:60]!r}", rest=True
+        )
     body = await call.body()
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS, errors="strict", encoding="utf-8"
+            body.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=MAX_FORM_FIELDS,
+            errors="strict",
+            encoding="utf-8",
         )
     except ValueError:
-        raise ApiError(400, "bad_request", "the form cannot be read; load the page again and repeat") from None
+        raise ApiError(400, "bad_request", "the form cannot be read; reload the page and repeat") from None
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
-def kind_of(text: str) -> str:
-    """Which form a pasted study file has.
+def detect_format(text: str) -> str:
+    """Return the format of a pasted study file.
 
-    >>> kind_of('{"name": "feed"}'), kind_of("name: feed"), kind_of('name = "feed"')
+    >>> detect_format('{"name": "feed"}'), detect_format("name: feed"), detect_format('name = "feed"')
     ('json', 'yaml', 'toml')
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
@@ -55,73 +60,70 @@ def kind_of(text: str) -> str:
     return "toml" if first.startswith("[") or (equals > 0 and (colon < 0 or equals < colon)) else "yaml"
 
 
-KINDS = ("yaml", "json", "toml")
-
-
 class Actions:
-    """Forms that change something; every one of them carries the visitor's token."""
+    """Forms that change something; each contains the token of the session."""
 
-    def __init__(self, visitors: Sessions, views: Pages) -> None:
-        self._visitors = visitors
-        self._views = views
+    def __init__(self, sessions: Sessions, pages: Pages) -> None:
+        self._sessions = sessions
+        self._pages = pages
 
-    async def blank(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The form for a new study, filled with an example."""
-        self._check_may(visitor)
-        return self._form(visitor, EXAMPLE, {})
+    async def show_new_form(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Show the form for a new study, filled with an example."""
+        self._require_admin(session)
+        return self._render_form(session, EXAMPLE, {})
 
-    async def create(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """Create a study, or show what is wrong with its file by field."""
+    async def create(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Create a study, or show the problems of its file by field."""
 
         def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
-            return call.service.create(document, who=visitor.name, reason=reason)
+            return call.service.create(document, who=session.name, reason=reason)
 
-        return await self._save(call, visitor, save)
+        return await self._save(call, session, save)
 
-    async def draft(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """The form for a draft's file, filled with what it is now."""
-        self._check_may(visitor)
+    async def show_edit_form(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Show the form for a draft, filled with its file."""
+        self._require_admin(session)
         name = call.path("name")
-        shown = await call.run(lambda: call.service.show(name))
-        check_draft(name, shown["state"], "edit")
+        study = await call.run(lambda: call.service.show(name))
+        check_draft(name, study["state"], "edit")
         text = yaml.safe_dump(
-            shown["document"], sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+            study["document"], sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
         )
-        return self._form(visitor, text, {}, editing=name)
+        return self._render_form(session, text, {}, editing=name)
 
-    async def edit(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """Put a file in the place of a draft's, or show what is wrong with it by field."""
+    async def edit(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Replace the file of a draft, or show the problems of the new file by field."""
         name = call.path("name")
 
         def save(document: dict[str, Any], reason: str) -> dict[str, Any]:
-            return call.service.edit(name, document, who=visitor.name, reason=reason)
+            return call.service.edit(name, document, who=session.name, reason=reason)
 
-        return await self._save(call, visitor, save, editing=name)
+        return await self._save(call, session, save, editing=name)
 
     async def _save(
         self,
         call: HttpRequest,
-        visitor: Session,
+        session: Session,
         save: Callable[[dict[str, Any], str], dict[str, Any]],
         editing: str = "",
     ) -> HttpResponse:
-        form = await self._form_of(call, visitor)
+        form = await self._read_form(call, session)
         text, reason = form.get("text", ""), form.get("reason", "")
-        kind: Any = kind_of(text)
+        file_format: Any = detect_format(text)
         try:
-            saved = await call.run(lambda: save(read_document(text, kind), reason))
+            saved = await call.run(lambda: save(read_document(text, file_format), reason))
         except StudyFileError as error:
-            return self._form(visitor, text, error.problems, reason, status=422, editing=editing)
+            return self._render_form(session, text, error.problems, reason, status=422, editing=editing)
         except PastoError as error:
-            told = explained(error, call.settings.retry_after)
-            status = 400 if told is None else told.status
-            return self._form(visitor, text, {"": str(error)}, reason, status=status, editing=editing)
+            response = error_response(error, call.settings.retry_after)
+            status = 400 if response is None else response.status
+            return self._render_form(session, text, {"": str(error)}, reason, status=status, editing=editing)
         return redirect(f"/studies/{quote(str(saved['name']), safe='')}")
 
-    async def change(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """One step in a study's life, or why not."""
+    async def change(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Change the state of a study, or show why that is not possible."""
         name = call.path("name")
-        form = await self._form_of(call, visitor)
+        form = await self._read_form(call, session)
         action, reason = form.get("action", ""), form.get("reason", "")
         options: dict[str, Any] = {}
         if action == "pause" and "hold" in form:
@@ -131,52 +133,52 @@ class Actions:
 
         def work() -> None:
             if action == "close":
-                call.service.close_round(name, who=visitor.name, reason=reason)
+                call.service.close_round(name, who=session.name, reason=reason)
             elif action == "delete":
-                call.service.delete(name, who=visitor.name, reason=reason)
+                call.service.delete(name, who=session.name, reason=reason)
             elif action in RESOLUTIONS:
                 number = int(form["round"]) if form.get("round", "").isdecimal() else 0
-                call.service.resolve_round(name, number, action, who=visitor.name, reason=reason)
+                call.service.resolve_round(name, number, action, who=session.name, reason=reason)
             else:
-                call.service.change(name, action, who=visitor.name, reason=reason, **options)
+                call.service.change(name, action, who=session.name, reason=reason, **options)
 
         try:
             await call.run(work)
         except PastoError as error:
-            told = explained(error, call.settings.retry_after)
-            if told is None or told.status == 404:
+            response = error_response(error, call.settings.retry_after)
+            if response is None or response.status == 404:
                 raise
-            return await self._views.shown(call, visitor, name, str(error), told.status)
+            return await self._pages.render_study(call, session, name, str(error), response.status)
         return redirect("/" if action == "delete" else f"/studies/{quote(name, safe='')}")
 
-    async def replay(self, call: HttpRequest, visitor: Session) -> HttpResponse:
-        """Compute every policy again, and say whether each is the same; whoever may look may ask for it."""
+    async def replay(self, call: HttpRequest, session: Session) -> HttpResponse:
+        """Replay a study and show the result; everyone who may read studies may do this."""
         name = call.path("name")
         form = await read_form(call)
-        self._visitors.check_form(call, visitor, form.get("token", ""))
+        self._sessions.check_form(call, session, form.get("token", ""))
         try:
-            told = json.loads((await replayed(call, name)).body)
-        except ApiError as refused:
-            if refused.code != "too_busy":
+            result = json.loads((await ask_replay(call, name)).body)
+        except ApiError as error:
+            if error.code != "overloaded":
                 raise
-            return render_page("parts/replay.html", {"busy": True, "told": None})
+            return render_page("parts/replay.html", {"busy": True, "result": None})
         return render_page(
-            "parts/replay.html", {"busy": False, "told": told, "exceptions": list(describe_exceptions(told))}
+            "parts/replay.html", {"busy": False, "result": result, "exceptions": list(describe_exceptions(result))}
         )
 
-    async def _form_of(self, call: HttpRequest, visitor: Session) -> dict[str, str]:
+    async def _read_form(self, call: HttpRequest, session: Session) -> dict[str, str]:
         form = await read_form(call)
-        self._visitors.check_form(call, visitor, form.get("token", ""))
-        self._check_may(visitor)
+        self._sessions.check_form(call, session, form.get("token", ""))
+        self._require_admin(session)
         return form
 
-    def _check_may(self, visitor: Session) -> None:
-        if not visitor.may_act:
-            raise ApiError(403, "forbidden", "this needs a key with the scope admin; log out, and in again with one")
+    def _require_admin(self, session: Session) -> None:
+        if not session.may_change:
+            raise ApiError(403, "forbidden", "a key with the scope admin is needed; log out, and log in with one")
 
-    def _form(
+    def _render_form(
         self,
-        visitor: Session,
+        session: Session,
         text: str,
         problems: dict[str, str] | Any,
         reason: str = "",
@@ -184,7 +186,7 @@ class Actions:
         editing: str = "",
     ) -> HttpResponse:
         values = {
-            **self._views.frame(visitor),
+            **self._pages.frame(session),
             "text": text,
             "problems": dict(problems),
             "reason": reason,

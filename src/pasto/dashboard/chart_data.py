@@ -22,7 +22,7 @@ from pasto.service.close_record import CloseRecord, RecordedRound
 from pasto.service.policy_cache import StudySnapshot
 from pasto.service.reports.lift_report import aimed_quantities, finite
 from pasto.service.study_file import GuardrailSpec, StudySpec
-from pasto.service.study_file.quantities import floor_basis, quantities
+from pasto.service.study_file.quantities import build_quantities, find_stop_basis
 from pasto.store import Store
 from pasto_sdk.policy_document import BUCKET_TOTAL
 
@@ -217,7 +217,7 @@ def build_policy_series(served: Sequence[PolicySample]) -> dict[str, Any]:
 
 def build_metric_series(spec: StudySpec, seen: Sequence[RoundSample]) -> list[dict[str, Any]]:
     """The goal's metrics and every guardrail's, each in the unit it is judged in."""
-    known = quantities(spec)
+    known = build_quantities(spec)
     rails = {rail.metric: rail for rail in spec.guardrails}
     goals = [name for name in aimed_quantities(spec) if name not in rails]
     found = [_line(spec, known[name], name, None, seen) for name in goals if name in known]
@@ -250,7 +250,7 @@ def _line(
             "floor": rail.stop_at.number if same and rail.stop_at.relative == rail.at.relative else None,
             "limit": rail.at.written(),
             "floor_written": rail.stop_at.written(),
-            "judged": basis_text(floor_basis(spec, rail) or "control"),
+            "judged": basis_text(find_stop_basis(spec, rail) or "control"),
         }
     return found
 

@@ -1,4 +1,4 @@
-"""The dashboard's table of routes, and what is done around every page alike."""
+"""Routes of the dashboard, with the session check and the error page that they share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pasto.service.http.routes import Route
 from pasto.service.http.worker_pools import PoolName
 from pasto.service.service import Service
 
-Work = Callable[[HttpRequest, Session], Awaitable[HttpResponse]]
+PageFunction = Callable[[HttpRequest, Session], Awaitable[HttpResponse]]
 STUDY = "/studies/{name}"
 
 
 class Dashboard:
-    """Pages over one service, as routes for its application.
+    """Dashboard of a service, as routes for its application.
 
     >>> from pasto.store import open_store
     >>> service = Service(open_store("memory:"))
@@ -33,111 +33,121 @@ class Dashboard:
     """
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
-        self.visitors = Sessions(service.store, clock)
-        views = Pages(service, self.visitors, clock)
-        deeds = Actions(self.visitors, views)
+        self.sessions = Sessions(service.store, clock)
+        pages = Pages(service, self.sessions, clock)
+        actions = Actions(self.sessions, pages)
         self.routes = (
-            self._shown("/", "List every study.", views.studies),
-            self._shown("/parts/studies", "The list again.", views.listed),
-            self._shown("/new", "Write a new study.", deeds.blank),
-            self._told("/new", "Create a study.", deeds.create),
-            self._shown(STUDY, "One study.", views.study),
-            self._shown(f"{STUDY}/edit", "Change a draft's file.", deeds.draft),
-            self._told(f"{STUDY}/edit", "Save a draft's file.", deeds.edit),
-            self._shown(f"{STUDY}/head", "How a study stands.", views.head),
-            self._shown(f"{STUDY}/actions", "What can be done to a study.", views.actions),
-            self._shown(f"{STUDY}/answer", "The answer so far, and the books.", views.answer),
-            self._shown(f"{STUDY}/report.html", "The report as one file.", views.report),
-            self._shown(f"{STUDY}/log", "Who did what.", views.log),
-            self._shown(f"{STUDY}/series", "What its pictures are drawn from.", views.series),
-            self._shown(f"{STUDY}/tradeoff", "What other limits would buy.", views.tradeoff),
-            self._told(f"{STUDY}/replay", "Compute every policy again.", deeds.replay),
-            self._told(
-                f"{STUDY}/change", "Start, pause, resume, confirm, deploy, archive.", deeds.change, pool="changes"
+            self._get("/", "List all studies.", pages.studies),
+            self._get("/parts/studies", "Refresh the list of studies.", pages.study_list),
+            self._get("/new", "Show the form for a new study.", actions.show_new_form),
+            self._post("/new", "Create a study.", actions.create),
+            self._get(STUDY, "Show a study.", pages.study),
+            self._get(f"{STUDY}/edit", "Show the form for a draft.", actions.show_edit_form),
+            self._post(f"{STUDY}/edit", "Save a draft.", actions.edit),
+            self._get(f"{STUDY}/head", "Refresh the state of a study.", pages.head),
+            self._get(f"{STUDY}/actions", "Refresh the actions on a study.", pages.actions),
+            self._get(f"{STUDY}/answer", "Refresh the blend and the data quality.", pages.answer),
+            self._get(f"{STUDY}/report.html", "Download the report.", pages.report),
+            self._get(f"{STUDY}/log", "Refresh the audit log.", pages.log),
+            self._get(f"{STUDY}/series", "Get the data of the charts.", pages.series),
+            self._get(f"{STUDY}/tradeoff", "Get the trade-off curve.", pages.tradeoff),
+            self._post(f"{STUDY}/replay", "Replay a study.", actions.replay),
+            self._post(f"{STUDY}/change", "Change a study.", actions.change, pool="changes"),
+            Route("GET", "/login", (), "Show the login form.", self._login_page, errors=_error_page),
+            Route("POST", "/login", (), "Log in with a key.", self._log_in, errors=_error_page),
+            Route("POST", "/logout", (), "Log out.", self._log_out, errors=_error_page),
+            Route("GET", "/static/{file}", (), "Get a static file.", serve_static, errors=_error_page),
+            Route(
+                "GET",
+                "/static/vendor/{file}",
+                (),
+                "Get a static file of a third party.",
+                serve_static,
+                errors=_error_page,
             ),
-            Route("GET", "/login", (), "Ask for a key.", self._login_page, errors=_told),
-            Route("POST", "/login", (), "Log in with a key.", self._log_in, errors=_told),
-            Route("POST", "/logout", (), "Log out.", self._log_out, errors=_told),
-            Route("GET", "/static/{file}", (), "A file of the pages.", serve_static, errors=_told),
-            Route("GET", "/static/vendor/{file}", (), "A file of others.", serve_static, errors=_told),
         )
 
-    def _shown(self, path: str, summary: str, work: Work) -> Route:
-        return Route("GET", path, (), summary, self._around(work), errors=_told)
+    def _get(self, path: str, summary: str, page: PageFunction) -> Route:
+        return Route("GET", path, (), summary, self._with_session(page), errors=_error_page)
 
-    def _told(self, path: str, summary: str, work: Work, pool: PoolName = "general") -> Route:
-        return Route("POST", path, (), summary, self._around(work), errors=_told, pool=pool)
+    def _post(self, path: str, summary: str, page: PageFunction, pool: PoolName = "general") -> Route:
+        return Route("POST", path, (), summary, self._with_session(page), errors=_error_page, pool=pool)
 
-    def _around(self, work: Work) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+    def _with_session(self, page: PageFunction) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
         async def endpoint(call: HttpRequest) -> HttpResponse:
-            visitor = await self.visitors.meet(call)
-            if not visitor.may_read:
-                return _to_login(call, visitor)
-            found = await work(call, visitor)
-            return found._replace(headers=found.headers + set_cookie(call, visitor)) if visitor.fresh else found
+            session = await self.sessions.get_session(call)
+            if not session.may_read:
+                return _to_login(call, session)
+            response = await page(call, session)
+            if not session.is_new:
+                return response
+            return response._replace(headers=response.headers + set_cookie(call, session))
 
         return endpoint
 
     async def _login_page(self, call: HttpRequest) -> HttpResponse:
-        visitor = await self.visitors.meet(call)
-        if visitor.may_read:
+        session = await self.sessions.get_session(call)
+        if session.may_read:
             return redirect("/")
-        return self._asking(call, visitor, _inside(call.query("next").get("next", "/")))
+        return self._login_form(call, session, _local_path(call.query("next").get("next", "/")))
 
     async def _log_in(self, call: HttpRequest) -> HttpResponse:
-        visitor = await self.visitors.meet(call)
+        session = await self.sessions.get_session(call)
         form = await read_form(call)
-        self.visitors.check_form(call, visitor, form.get("token", ""))
-        goal = _inside(form.get("next", "/"))
-        if visitor.open:
-            return redirect(goal)
-        entered = self.visitors.log_in(call, form.get("key", ""))
-        if entered is None:
-            return self._asking(call, visitor, goal, "This key is not valid here, or may not look at studies.")
-        return redirect(goal, set_cookie(call, entered))
+        self.sessions.check_form(call, session, form.get("token", ""))
+        next_path = _local_path(form.get("next", "/"))
+        if session.is_open:
+            return redirect(next_path)
+        login = self.sessions.log_in(call, form.get("key", ""))
+        if login is None:
+            return self._login_form(call, session, next_path, "This key is not valid, or may not read studies.")
+        return redirect(next_path, set_cookie(call, login))
 
     async def _log_out(self, call: HttpRequest) -> HttpResponse:
-        visitor = await self.visitors.meet(call)
-        self.visitors.check_form(call, visitor, (await read_form(call)).get("token", ""))
-        await self.visitors.log_out(call, visitor)
+        session = await self.sessions.get_session(call)
+        self.sessions.check_form(call, session, (await read_form(call)).get("token", ""))
+        await self.sessions.log_out(call, session)
         return redirect("/login", clear_cookie(call))
 
-    def _asking(self, call: HttpRequest, visitor: Session, goal: str, problem: str = "") -> HttpResponse:
+    def _login_form(self, call: HttpRequest, session: Session, next_path: str, problem: str = "") -> HttpResponse:
         values: dict[str, Any] = {
-            "visitor": visitor,
-            "token": self.visitors.token(visitor),
-            "next": goal,
+            "session": session,
+            "token": self.sessions.form_token(session),
+            "next": next_path,
             "problem": problem,
         }
         return render_page(
-            "login.html", values, 403 if problem else 200, set_cookie(call, visitor) if visitor.fresh else ()
+            "login.html", values, 403 if problem else 200, set_cookie(call, session) if session.is_new else ()
         )
 
 
-def _to_login(call: HttpRequest, visitor: Session) -> HttpResponse:
-    """Whoever is a stranger logs in first; a part of a page asks its page to go there."""
+def _to_login(call: HttpRequest, session: Session) -> HttpResponse:
+    """Redirect to the login; for a part of a page, make the page redirect."""
     if call.header(b"hx-request") or call.scope["method"] != "GET":
         return HttpResponse(401, b"", ((b"hx-redirect", b"/login"), (b"cache-control", b"no-store")))
-    found = redirect("/login?next=" + quote(call.scope["path"], safe="/"))
-    return found._replace(headers=found.headers + set_cookie(call, visitor)) if visitor.fresh else found
+    response = redirect("/login?next=" + quote(call.scope["path"], safe="/"))
+    return response._replace(headers=response.headers + set_cookie(call, session)) if session.is_new else response
 
 
-def _inside(path: str) -> str:
-    """Where to go after a login: somewhere on this site, or to the front.
+def _local_path(path: str) -> str:
+    """Return a path on this site to go to after the login, or the front page.
 
-    >>> _inside("/studies/feed"), _inside("//evil.example/"), _inside("https://evil.example/")
+    >>> _local_path("/studies/feed"), _local_path("//evil.example/"), _local_path("https://evil.example/")
     ('/studies/feed', '/', '/')
     """
-    good = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
-    return quote(path, safe="/") if good else "/"
+    is_local = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
+    return quote(path, safe="/") if is_local else "/"
 
 
-def _told(found: HttpResponse) -> HttpResponse:
-    """An error as a page."""
-    if not found.body:
-        return found
-    error = json.loads(found.body)["error"]
-    kept = tuple(each for each in found.headers if each[0] in (b"retry-after", b"connection"))
+def _error_page(response: HttpResponse) -> HttpResponse:
+    """Convert an error response to a page."""
+    if not response.body:
+        return response
+    error = json.loads(response.body)["error"]
+    headers = tuple(header for header in response.headers if header[0] in (b"retry-after", b"connection"))
     return render_page(
-        "error.html", {"status": found.status, "error": error, "visitor": None, "token": ""}, found.status, kept
+        "error.html",
+        {"status": response.status, "error": error, "session": None, "token": ""},
+        response.status,
+        headers,
     )

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: a signed cookie that every node can read, and the token of its forms."""
+"""Sessions of the dashboard: a signed cookie that every node can verify, and a token for its forms."""
 
 from __future__ import annotations
 
@@ -17,50 +17,49 @@ from pasto.service.http.responses import ApiError, Headers
 from pasto.store import KeyRow, Store
 
 COOKIE = "pasto_session"
-LIFETIME = 12 * 3600.0
+LOGIN_SECONDS = 12 * 3600.0
 """Seconds that a login lasts."""
-STRANGER = re.compile(r"[A-Za-z0-9_-]{43}")
-"""The cookie of whoever has not logged in: 256 random bits."""
-LOGIN = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43}))\.([0-9a-f]{64})")
-"""The cookie of a login: a key's public prefix, when it ends, 256 random bits, and the signature."""
+ANONYMOUS_COOKIE = re.compile(r"[A-Za-z0-9_-]{43}")
+"""Cookie of a visitor who is not logged in: 256 random bits."""
+LOGIN_COOKIE = re.compile(r"(([0-9a-f]{12})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43}))\.([0-9a-f]{64})")
+"""Cookie of a login: the key's public prefix, the expiry, 256 random bits, and the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Whoever asks for a page."""
+    """Session of a visitor."""
 
-    session: str
-    """The cookie's value; new where none came."""
-    fresh: bool
+    cookie: str
+    """Value of the cookie; a new one if the request has none."""
+    is_new: bool
     """Whether the cookie has to be set."""
     key: KeyRow | None
-    """The key they logged in with; None for strangers, and where nobody needs one."""
-    open: bool
-    """Whether nobody needs a key here."""
+    """Key of the login; None without a login, and if the service needs no keys."""
+    is_open: bool
+    """Whether the service needs no keys."""
 
     @property
     def may_read(self) -> bool:
-        """Whether they may look at studies."""
-        return self.open or (self.key is not None and is_permitted(self.key, ("read",)))
+        """True if the visitor may read studies."""
+        return self.is_open or (self.key is not None and is_permitted(self.key, ("read",)))
 
     @property
-    def may_act(self) -> bool:
-        """Whether they may change studies."""
-        return self.open or (self.key is not None and "admin" in self.key.scopes)
+    def may_change(self) -> bool:
+        """True if the visitor may change studies."""
+        return self.is_open or (self.key is not None and "admin" in self.key.scopes)
 
     @property
     def name(self) -> str:
-        """As the audit log names them."""
-        return LOCAL if self.open else identify_caller(self.key)
+        """Name of the visitor in the audit log."""
+        return LOCAL if self.is_open else identify_caller(self.key)
 
 
 class Sessions:
-    """Logins that every node of a service understands.
+    """Sessions that are valid on every node of a service.
 
-    The cookie holds the key's prefix, its expiry and a random number, signed with the installation's own secret, which
-    no backup holds. At every request the key is looked up, so one that is revoked or expires ends its logins with it,
-    and so are the sessions that were ended by logging out. The form token is a keyed hash of the cookie, so a page of
-    another site, which can read neither, cannot make one.
+    The cookie holds the key's prefix, the expiry and a random number, signed with the secret of the installation.
+    Backups do not contain this secret. Each request checks that the key is valid and that the session was not ended by
+    logging out. The form token is a keyed hash of the cookie, so that other sites cannot forge a form.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
@@ -68,86 +67,86 @@ class Sessions:
         self._clock = clock
         self._secret = store.read_session_secret().encode()
 
-    async def meet(self, call: HttpRequest) -> Session:
-        """Return who sent a request; a host that is not ours is refused if nobody needs a key."""
-        guard = call.context.guard
+    async def get_session(self, call: HttpRequest) -> Session:
+        """Return the session of a request; raise `ApiError` for a foreign host if no keys are needed."""
+        guard = call.context.authenticator
         is_open = guard.open
         if is_open:
             guard.admit(call.headers, ("admin",))
-        sent = _cookie(call.header(b"cookie") or "")
-        key = None if is_open else await self._key(call, sent)
-        if key is None and LOGIN.fullmatch(sent):  # it ended, or was never ours
-            sent = ""
-        return Session(sent or secrets.token_urlsafe(32), not sent, key, is_open)
+        cookie = _read_cookie(call.header(b"cookie") or "")
+        key = None if is_open else await self._login_key(call, cookie)
+        if key is None and LOGIN_COOKIE.fullmatch(cookie):  # expired, ended or forged
+            cookie = ""
+        return Session(cookie or secrets.token_urlsafe(32), not cookie, key, is_open)
 
-    def token(self, visitor: Session) -> str:
-        """What every form of this visitor carries."""
-        return self._sign("form", visitor.session)
+    def form_token(self, session: Session) -> str:
+        """Return the token that the forms of this session contain."""
+        return self._sign("form", session.cookie)
 
-    def check_form(self, call: HttpRequest, visitor: Session, token: str) -> None:
-        """Refuse a form that is not one of ours."""
+    def check_form(self, call: HttpRequest, session: Session, token: str) -> None:
+        """Raise `ApiError` for a form that was not rendered for this session."""
         site = call.header(b"sec-fetch-site")
         origin, host = call.header(b"origin"), call.header(b"host") or ""
-        foreign = site not in (None, "same-origin", "none") or (
+        is_foreign = site not in (None, "same-origin", "none") or (
             origin is not None and origin.lower().partition("://")[2] != host.lower()
         )
-        if foreign or visitor.fresh or not hmac.compare_digest(token.encode(), self.token(visitor).encode()):
+        if is_foreign or session.is_new or not hmac.compare_digest(token.encode(), self.form_token(session).encode()):
             raise ApiError(
-                403, "forged_form", "this form is out of date or was not made here; load the page again and repeat"
+                403, "forged_form", "this form is too old or was not made by this service; reload the page and repeat"
             )
 
     def log_in(self, call: HttpRequest, text: str) -> Session | None:
-        """A new cookie for whoever shows a key; None where the key does not let anyone look."""
+        """Return a new session for a key; None if the key is not valid or may not read studies."""
         key = call.context.keys.check(text.strip())
         if key is None or not is_permitted(key, ("read",)):
             return None
-        content = f"{key.prefix}.{int(self._clock() + LIFETIME)}.{secrets.token_urlsafe(32)}"
+        content = f"{key.prefix}.{int(self._clock() + LOGIN_SECONDS)}.{secrets.token_urlsafe(32)}"
         return Session(f"{content}.{self._sign('login', content)}", True, key, False)
 
-    async def log_out(self, call: HttpRequest, visitor: Session) -> None:
-        """End a visitor's login on every node; its cookie opens nothing any more."""
-        if visitor.key is None or (login := LOGIN.fullmatch(visitor.session)) is None:
+    async def log_out(self, call: HttpRequest, session: Session) -> None:
+        """End a login on every node."""
+        if session.key is None or (login := LOGIN_COOKIE.fullmatch(session.cookie)) is None:
             return
         _, prefix, until, number, _ = login.groups()
         await call.run(lambda: self._store.end_session(prefix, int(until), number, self._clock()))
 
-    async def _key(self, call: HttpRequest, sent: str) -> KeyRow | None:
-        """Return the key of a login's cookie if both are valid and nobody logged out."""
-        if (login := LOGIN.fullmatch(sent)) is None:
+    async def _login_key(self, call: HttpRequest, cookie: str) -> KeyRow | None:
+        """Return the key of a login cookie, if both are valid and the session was not ended."""
+        if (login := LOGIN_COOKIE.fullmatch(cookie)) is None:
             return None
         content, prefix, until, number, signature = login.groups()
         key = call.context.keys.valid(prefix)
-        same = hmac.compare_digest(signature, self._sign("login", content))
-        if key is None or not same or self._clock() >= int(until):
+        is_signed = hmac.compare_digest(signature, self._sign("login", content))
+        if key is None or not is_signed or self._clock() >= int(until):
             return None
-        ended = await call.run(lambda: self._store.is_session_ended(prefix, int(until), number))
-        return None if ended else key
+        is_ended = await call.run(lambda: self._store.is_session_ended(prefix, int(until), number))
+        return None if is_ended else key
 
     def _sign(self, purpose: str, text: str) -> str:
-        """Return a keyed hash that only this installation can make."""
+        """Return a keyed hash that only this installation can compute."""
         return hmac.new(self._secret, f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
 
 
-def set_cookie(call: HttpRequest, visitor: Session) -> Headers:
-    """The header that sets a visitor's cookie; only encrypted connections carry it where the request came by one."""
-    return _set(call, visitor.session)
+def set_cookie(call: HttpRequest, session: Session) -> Headers:
+    """Return the header that sets a session's cookie; it is Secure if the request came over HTTPS."""
+    return _cookie_header(call, session.cookie)
 
 
 def clear_cookie(call: HttpRequest) -> Headers:
-    """The header that takes the cookie back."""
-    return _set(call, "gone; Max-Age=0")
+    """Return the header that deletes the cookie."""
+    return _cookie_header(call, "gone; Max-Age=0")
 
 
-def _set(call: HttpRequest, value: str) -> Headers:
+def _cookie_header(call: HttpRequest, value: str) -> Headers:
     secure = call.scope.get("scheme") == "https" or call.header(b"x-forwarded-proto") == "https"
     text = f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
     return ((b"set-cookie", text.encode()),)
 
 
-def _cookie(header: str) -> str:
-    """The first cookie of ours that is well formed."""
+def _read_cookie(header: str) -> str:
+    """Return the first well-formed session cookie."""
     for part in header.split(";"):
         name, _, value = part.strip().partition("=")
-        if name == COOKIE and (STRANGER.fullmatch(value) or LOGIN.fullmatch(value)):
+        if name == COOKIE and (ANONYMOUS_COOKIE.fullmatch(value) or LOGIN_COOKIE.fullmatch(value)):
             return value
     return ""

@@ -60,7 +60,7 @@ def build_checks(
     margin_factor = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2 * claims))
     best = truth.best()
     goal = next(iter(truth.application.measures))
-    ahead = truth.lift(goal, blend, truth.alone(best.gain.candidate))
+    ahead = truth.lift(goal, blend, truth.single_shares(best.gain.candidate))
     checks = [
         Check(
             f"the blend's true {goal} beats that of the best single setting, {best.names[best.gain.candidate]}",
@@ -73,7 +73,7 @@ def build_checks(
         held = limit.allows(figure.value - limit.sign * margin_factor * figure.error)
         checks.append(Check(f"the blend's true {metric} stays {limit}", held, _format_lift(figure, margin_factor)))
     for lift in lifts:
-        shares = blend if lift.target == "probabilistic" or single is None else truth.alone(single)
+        shares = blend if lift.target == "probabilistic" or single is None else truth.single_shares(single)
         figure = truth.lift(lift.metric, shares)
         low, high = figure.value - margin_factor * figure.error, figure.value + margin_factor * figure.error
         checks.append(

@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Any, Protocol
 
 from pasto.errors import StoreError
+from pasto.report.records import Report
 from pasto.service.http_client import HttpStudyApi
 from pasto.store import Store
 from pasto.store import open_store as open_store_at
@@ -50,7 +51,7 @@ class Environment(Protocol):
     def show(self, study: str) -> dict[str, Any]:
         """Return the state of a study."""
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         """Return the report of a study."""
 
     @contextmanager
@@ -130,7 +131,7 @@ class ServiceEnvironment:
         """Return the state of a study."""
         return self._api.show(study)
 
-    def report(self, study: str) -> dict[str, Any]:
+    def report(self, study: str) -> Report:
         """Return the report of a study."""
         return self._api.report(study)
 

@@ -16,10 +16,11 @@ from pasto.demo.users import SimulatedUsers
 from pasto.inference.lift import Lift, LiftTarget, estimate_lifts
 from pasto.inference.round_data import MeasuredRound, record_rounds
 from pasto.metrics import measure
+from pasto.report.records import Report, write_report
 from pasto.service.round_history import shares
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import quantities
-from pasto.sim.application import USERS, Application, Conditions, KnownMeans, known_means
+from pasto.service.study_file.quantities import build_quantities
+from pasto.sim.application import SIMULATED_USERS, Conditions, KnownMeans, SimulatedApplication, known_means
 from pasto.store import Store
 
 ARMS = {"single": "best single", "blend": "probabilistic"}
@@ -49,7 +50,7 @@ def confirm_blend(store: Store, spec: StudySpec, *, confidence: float, together:
     record = record_rounds([MeasuredRound(row.version, served, cells)])
     present = {arm for arm, _ in served}
     targets = [LiftTarget(name, arm) for arm, name in ARMS.items() if arm in present]
-    metrics = quantities(spec)
+    metrics = build_quantities(spec)
     confidence_each = 1.0 - (1.0 - confidence) / (len(targets) * len(metrics) if together else 1)
     return estimate_lifts(record, metrics, targets, confidence=confidence_each, sequential=False)
 
@@ -70,7 +71,7 @@ class DemoPlan:
     """Users in each round of learning."""
     confirming: int = 30_000
     """Users in the confirmation."""
-    truth: int = USERS
+    truth: int = SIMULATED_USERS
     """Users that are simulated under every candidate, for the truth."""
 
 
@@ -130,7 +131,7 @@ class DemoResult:
     standings: tuple[TrueLifts, ...]
     """True lifts of the baseline, the best single setting, the blend, and the best possible blend."""
     checks: tuple[Check, ...]
-    report: Mapping[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     """Report of the service."""
 
     @property
@@ -139,7 +140,7 @@ class DemoResult:
         return all(check.held for check in self.checks)
 
 
-def study_file(application: Application, **fields: Any) -> dict[str, Any]:
+def study_file(application: SimulatedApplication, **fields: Any) -> dict[str, Any]:
     """Return the study file of an application, with rounds that the demonstration closes itself.
 
     `fields` replace those of the file.
@@ -154,7 +155,7 @@ def study_file(application: Application, **fields: Any) -> dict[str, Any]:
     }
 
 
-def limits(application: Application) -> dict[str, Limit]:
+def limits(application: SimulatedApplication) -> dict[str, Limit]:
     """Return the lifts over the baseline that the guardrails allow, by metric.
 
     >>> from pasto.sim import shop
@@ -166,7 +167,7 @@ def limits(application: Application) -> dict[str, Limit]:
 
 
 def run_demo(
-    application: Application,
+    application: SimulatedApplication,
     environment: Environment,
     *,
     plan: DemoPlan | None = None,
@@ -205,7 +206,7 @@ def _update(
 ) -> DemoUpdate:
     name = users.application.name
     document = environment.show(name)
-    blend = document.get("frozen") or environment.report(name).get("blend")
+    blend = document.get("frozen") or write_report(environment.report(name))["blend"]
     return DemoUpdate(
         phase=phase,
         round=round,
@@ -220,13 +221,13 @@ def _update(
 
 
 def _result(
-    application: Application,
+    application: SimulatedApplication,
     seed: int,
     users: SimulatedUsers,
     frozen: Mapping[str, Any],
     lifts: tuple[Lift, ...],
     truth: KnownMeans,
-    service_report: Mapping[str, Any],
+    service_report: Report,
 ) -> DemoResult:
     names = application.candidates.names
     shares = _blend_array(application, frozen["probabilities"])
@@ -234,8 +235,8 @@ def _result(
     single = names.index(frozen["single"]) if confirmed_single else None
     best = truth.best()
     ways = (
-        ("baseline", names[application.baseline], truth.alone(application.baseline)),
-        ("best single", names[best.gain.candidate], truth.alone(best.gain.candidate)),
+        ("baseline", names[application.baseline], truth.single_shares(application.baseline)),
+        ("best single", names[best.gain.candidate], truth.single_shares(best.gain.candidate)),
         ("the blend", "", shares),
         ("best possible", "", np.array(best.probabilities)),
     )
@@ -260,11 +261,11 @@ def _result(
 def _true_lead(truth: KnownMeans, probabilities: Mapping[str, float]) -> float:
     application = truth.application
     goal = next(iter(application.measures))
-    single = truth.alone(truth.best().gain.candidate)
+    single = truth.single_shares(truth.best().gain.candidate)
     return truth.lift(goal, _blend_array(application, probabilities), single).value
 
 
-def _blend_array(application: Application, probabilities: Mapping[str, float]) -> FloatArray:
+def _blend_array(application: SimulatedApplication, probabilities: Mapping[str, float]) -> FloatArray:
     """Return the shares of a blend in the order of the candidates."""
     shares = np.array([probabilities.get(name, 0.0) for name in application.candidates.names])
     return np.asarray(shares / shares.sum())

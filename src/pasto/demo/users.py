@@ -9,7 +9,7 @@ import numpy as np
 
 from pasto.arrays import FloatArray
 from pasto.errors import StoreError
-from pasto.sim.application import Application, Conditions
+from pasto.sim.application import Conditions, SimulatedApplication
 from pasto_sdk import Client
 from pasto_sdk.decision import Decision
 
@@ -23,7 +23,7 @@ FLUSH_SECONDS = 60.0
 class SimulatedUsers:
     """Users who visit in each round; the seed determines who they are and what they do."""
 
-    application: Application
+    application: SimulatedApplication
     seed: int
     conditions: Conditions = field(default_factory=Conditions)
     user_count: int = 0
@@ -70,7 +70,7 @@ class SimulatedUsers:
             raise StoreError(f"a user was not drawn from the policy: {unexpected!r}")
         chosen = np.array([decision.candidate for decision in decisions], dtype=np.intp)
         visits = self.application.visit(chosen, rng, self.conditions.mood(round))
-        late, lost = self.conditions.fates(len(visits.unit), rng)
+        late, lost = self.conditions.draw_delays(len(visits.unit), rng)
         rows = zip(visits.unit.tolist(), visits.fields.tolist(), late.tolist(), lost.tolist(), strict=True)
         for unit, row, is_late, is_lost in rows:
             fields: dict[str, int] = dict(zip(self.application.columns, row, strict=True))

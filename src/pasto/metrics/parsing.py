@@ -133,7 +133,7 @@ def _read_column(problems: ProblemList, path: str, name: str, fields: Mapping[st
     if aggregate == "last" and "by" not in fields:
         problems.add(
             within(path, "by"),
-            "is missing; aggregate: last needs the event's field that says which is the latest (such as your own "
+            "is missing; aggregate: last needs the event's field by which events are ordered (such as your own "
             "timestamp), because events may arrive in any order",
         )
     if aggregate != "last" and "by" in fields:

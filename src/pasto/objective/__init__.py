@@ -1,4 +1,4 @@
-"""What a team wants: a goal to raise and guardrails to keep, as a concave f with its gradient."""
+"""Objectives: a goal to raise and guardrails to keep, as a concave f with its gradient."""
 
 from pasto.objective.goals import LinearGoal, Ratio, RatioGoal, UtilityGoal, ratio
 from pasto.objective.guardrails import Guardrail

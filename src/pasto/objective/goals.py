@@ -1,7 +1,6 @@
-"""What is raised: a weighted sum of metrics, a ratio of two, or any concave utility.
+"""Goals: a weighted sum of metrics, a ratio of two, or any concave utility.
 
-Each answers the same two questions over an array of metric vectors (..., metrics): its value (...) and its gradient
-(..., metrics).
+Each has a value (...) and a gradient (..., metrics) over an array of metric vectors (..., metrics).
 """
 
 from __future__ import annotations
@@ -17,36 +16,36 @@ from pasto.errors import ObjectiveError
 
 
 class Goal(Protocol):
-    """A concave (or, for a ratio, quasi-concave) function of the metric vector."""
+    """Concave (or, for a ratio, quasi-concave) function of the metric vector."""
 
     def value(self, metrics: FloatArray) -> FloatArray:
-        """The goal at each metric vector."""
+        """Return the goal at each metric vector."""
         ...
 
     def gradient(self, metrics: FloatArray) -> FloatArray:
-        """Its gradient at each metric vector."""
+        """Return its gradient at each metric vector."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearGoal:
-    """row · y + offset."""
+    """Linear goal: row · y + offset."""
 
     row: FloatArray
     offset: float = 0.0
 
     def value(self, metrics: FloatArray) -> FloatArray:
-        """The weighted sum."""
+        """Return the weighted sum."""
         return np.asarray(np.einsum("...m,m->...", metrics, self.row) + self.offset)
 
     def gradient(self, metrics: FloatArray) -> FloatArray:
-        """The weights, everywhere."""
+        """Return the weights, which are the same everywhere."""
         return np.broadcast_to(self.row, metrics.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatioGoal:
-    """scale · (numerator · y) / (denominator · y) + offset, for a positive denominator."""
+    """Ratio as a goal: scale · (numerator · y) / (denominator · y) + offset, for a positive denominator."""
 
     numerator: FloatArray
     denominator: FloatArray
@@ -54,11 +53,11 @@ class RatioGoal:
     offset: float = 0.0
 
     def value(self, metrics: FloatArray) -> FloatArray:
-        """The ratio of the blended halves."""
+        """Return the ratio of the blended halves."""
         return np.asarray(self.scale * (metrics @ self.numerator) / (metrics @ self.denominator) + self.offset)
 
     def gradient(self, metrics: FloatArray) -> FloatArray:
-        """(N' − (N/D) D') / D."""
+        """Return (N' − (N/D) D') / D."""
         bottom = metrics @ self.denominator
         level = (metrics @ self.numerator) / bottom
         return np.asarray(self.scale * (self.numerator - level[..., None] * self.denominator) / bottom[..., None])
@@ -66,21 +65,21 @@ class RatioGoal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UtilityGoal:
-    """A concave function of some of the metrics, given with its gradient."""
+    """Concave function of some of the metrics, with its gradient."""
 
     function: Callable[[FloatArray], FloatArray]
     derivative: Callable[[FloatArray], FloatArray]
     over: Mapping[str, tuple[float, float]]
-    """The metrics it reads, in its own order, each with the range it was checked on."""
+    """Metrics that it reads, in its own order, each with the range on which it was checked."""
     columns: tuple[int, ...]
-    """Where those metrics stand in the objective's order."""
+    """Places of those metrics in the objective's order."""
 
     def value(self, metrics: FloatArray) -> FloatArray:
-        """The function at its own columns."""
+        """Return the function at its own columns."""
         return np.asarray(self.function(metrics[..., list(self.columns)]), dtype=float)
 
     def gradient(self, metrics: FloatArray) -> FloatArray:
-        """The derivative, put back into the objective's columns."""
+        """Return the derivative in the objective's columns."""
         full = np.zeros(metrics.shape)
         full[..., list(self.columns)] = self.derivative(metrics[..., list(self.columns)])
         return full
@@ -93,8 +92,8 @@ def check_utility(
 ) -> None:
     """Refuse a function that is not vectorised, not concave, or not the antiderivative of its gradient.
 
-    Looks at 512 random pairs of points in the box `over`; a fault smaller than about a millionth of the function's
-    own range there goes unseen.
+    512 random pairs of points in the box `over` are checked. A fault smaller than about a millionth of the function's
+    own range is not found.
     """
     names = tuple(over)
     low, high = (np.array([float(over[name][side]) for name in names]) for side in (0, 1))
@@ -103,23 +102,24 @@ def check_utility(
             f"over= needs a finite range (low, high) with low < high for each metric, got {dict(over)!r}"
         )
     rng = np.random.default_rng(0)
-    one, two = (low + (high - low) * rng.uniform(size=(512, len(names))) for _ in range(2))
-    values, _ = _evaluate(function, derivative, one, names)
-    others, _ = _evaluate(function, derivative, two, names)
-    middles, _ = _evaluate(function, derivative, (one + two) / 2, names)
+    first, second = (low + (high - low) * rng.uniform(size=(512, len(names))) for _ in range(2))
+    values, _ = _evaluate(function, derivative, first, names)
+    others, _ = _evaluate(function, derivative, second, names)
+    middles, _ = _evaluate(function, derivative, (first + second) / 2, names)
     scale = float(np.ptp(np.concatenate([values, others]))) or 1.0
     worst = int(np.argmax((values + others) / 2 - middles))
     if (values[worst] + others[worst]) / 2 > middles[worst] + 1e-6 * scale:
         raise ObjectiveError(
-            f"the utility is not concave: halfway between {_point(names, one[worst])} and {_point(names, two[worst])} "
-            f"it is {middles[worst]:.6g}, below the mean {(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO "
-            "can only promise the best blend of a concave one"
+            f"the utility is not concave: halfway between {_format_point(names, first[worst])} and "
+            f"{_format_point(names, second[worst])} it is {middles[worst]:.6g}, below the mean "
+            f"{(values[worst] + others[worst]) / 2:.6g} of its ends; PASTO can only promise the best blend of a "
+            "concave one"
         )
     steps = 1e-6 * (high - low)
     for column, name in enumerate(names):
         shift = np.zeros(len(names))
         shift[column] = steps[column]
-        inside = np.clip(one, low + steps, high - steps)
+        inside = np.clip(first, low + steps, high - steps)
         above, _ = _evaluate(function, derivative, inside + shift, names)
         below, _ = _evaluate(function, derivative, inside - shift, names)
         _, claimed = _evaluate(function, derivative, inside, names)
@@ -129,7 +129,7 @@ def check_utility(
         if np.count_nonzero(wrong) > 5:  # a kink may make a point or two differ
             worst = int(np.argmax(error))
             raise ObjectiveError(
-                f"the gradient is wrong in {name!r}: at {_point(names, inside[worst])} it says "
+                f"the gradient is wrong in {name!r}: at {_format_point(names, inside[worst])} it is "
                 f"{claimed[worst, column]:.6g}, but the utility's slope there is {measured[worst]:.6g}"
             )
 
@@ -150,19 +150,19 @@ def _evaluate(
     broken = ~(np.isfinite(values) & np.isfinite(slopes).all(axis=-1))
     if broken.any():
         raise ObjectiveError(
-            f"the utility or its gradient is not finite at {_point(names, points[broken][0])}; narrow the ranges in "
-            "over="
+            f"the utility or its gradient is not finite at {_format_point(names, points[broken][0])}; narrow the "
+            "ranges in over="
         )
     return values, slopes
 
 
-def _point(names: tuple[str, ...], values: FloatArray) -> str:
+def _format_point(names: tuple[str, ...], values: FloatArray) -> str:
     return "(" + ", ".join(f"{name}={value:.4g}" for name, value in zip(names, values, strict=True)) + ")"
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """N/D: a metric that is shown as a ratio and measured as its numerator and denominator per unit.
+    """Ratio N/D of two metrics, each of which is measured per unit.
 
     A blend's ratio is the ratio of the blended halves, never the blend of the ratios: at 50/50, like rates of 1/10
     and 6/100 make 7/110 = 0.0636, not 0.080. So a guardrail N/D ≥ c enters the optimisation as N − cD ≥ 0, which is

@@ -1,4 +1,4 @@
-"""A guardrail as the user states it: which metric, which side, where, and how firmly."""
+"""Guardrail of an objective: a metric, a side, a threshold and a penalty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
 @dataclass(frozen=True, slots=True)
 class Guardrail:
-    """Keep a metric at least (or at most) somewhere; soft where it has a penalty, hard where it has none.
+    """Limit on one side of a metric; soft if it has a penalty, hard if it has none.
 
     >>> Guardrail.parse("like_rate", at_least="-2%", penalty=5.0)
     Guardrail(metric='like_rate', at=-2.0, lower=True, penalty=5.0, relative=True)
@@ -22,7 +22,7 @@ class Guardrail:
 
     metric: str | Ratio
     at: float
-    """The target (soft) or limit (hard): in the metric's units, or in percent over the baseline where relative."""
+    """Target (soft) or limit (hard): in the metric's units, or in percent over the baseline if relative."""
     lower: bool
     """True for at_least, False for at_most."""
     penalty: float | None
@@ -38,14 +38,14 @@ class Guardrail:
         at_most: float | str | None = None,
         penalty: float | None = None,
     ) -> Guardrail:
-        """Check what a caller of `keep` wrote and make it a guardrail."""
+        """Return the guardrail of the arguments of `keep`, or raise ObjectiveError."""
         label = metric.name if isinstance(metric, Ratio) else metric
         if not isinstance(label, str) or not label:
             raise ObjectiveError(f"keep needs a metric's name or a ratio, got {metric!r}")
         given = at_least if at_least is not None else at_most
         if given is None or (at_least is not None and at_most is not None):
             raise ObjectiveError(f"keep({label!r}) needs either at_least= or at_most=, and one of them only")
-        at, relative = _threshold(given, label)
+        at, relative = _read_threshold(given, label)
         if penalty is not None and not (_is_number(penalty) and 0 < penalty < math.inf):
             raise ObjectiveError(
                 f"keep({label!r}) got penalty={penalty!r}; a penalty is a positive number, and leaving it out makes "
@@ -55,7 +55,7 @@ class Guardrail:
 
     @property
     def label(self) -> str:
-        """The name people see."""
+        """Name of the metric or ratio."""
         return self.metric.name if isinstance(self.metric, Ratio) else self.metric
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def likely_percentage(number: float) -> str:
     return f"{percent:+.4g}%" if percent else "0%"
 
 
-def _threshold(given: float | str, label: str) -> tuple[float, bool]:
+def _read_threshold(given: float | str, label: str) -> tuple[float, bool]:
     """Read 0.03 as absolute and "-2%" as relative to the baseline."""
     if isinstance(given, str):
         match = _PERCENT.fullmatch(given)

@@ -1,8 +1,8 @@
-"""The normal form of an objective: a goal and rows of linear guardrails over the metric vector.
+"""Normal form of an objective: a goal and rows of linear guardrails over the metric vector.
 
-Absolute and relative thresholds, at_least and at_most, plain metrics and ratios all become rows · y ≥ at here, so
-nothing above this file needs to tell them apart. Sums over metrics go through einsum, not BLAS: a metric vector's value
-is then the same bit for bit however many are evaluated beside it.
+Absolute and relative thresholds, at_least and at_most, plain metrics and ratios all become rows · y ≥ at here, so that
+no other module has to distinguish them. Sums over metrics use einsum, not BLAS: the value of a metric vector is then
+the same bit for bit, however many vectors are evaluated with it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pasto.errors import UnsupportedError
 from pasto.objective.goals import Goal
 
 TOLERANCE = 1e-9
-"""The largest miss that still counts as met, as a part of a guardrail's largest slack over the candidates."""
+"""Largest miss that still counts as met, as a part of a guardrail's largest slack over the candidates."""
 ROUNDING = 1e-12
-"""The largest miss that counts as rounding, as a part of the terms that are subtracted to form the slack."""
+"""Largest miss that counts as rounding, as a part of the terms that are subtracted to form the slack."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormalForm:
-    """f(y) = goal(y) − Σ λ_g min(0, rows_g · y − at_g)² over soft g, and −∞ where a hard g is missed."""
+    """Objective f(y) = goal(y) − Σ λ_g min(0, rows_g · y − at_g)² over soft g, and −∞ if a hard g is missed."""
 
     goal: Goal
     names: tuple[str, ...]
-    """The guardrails' names, one a row."""
+    """Names of the guardrails, one a row."""
     rows: FloatArray
     """(guardrails, metrics)."""
     at: FloatArray
@@ -36,19 +36,19 @@ class NormalForm:
     penalties: FloatArray
     """(guardrails,): λ, infinite for a hard guardrail."""
     relief: FloatArray
-    """(guardrails, metrics): relief · y (or 1 where the row is zero) is what one unit of relaxing adds to the slack."""
+    """(guardrails, metrics): relief · y (or 1 if the row is zero) is the slack that one unit of relaxing adds."""
 
     @property
     def hard(self) -> NDArray[np.bool_]:
-        """Which guardrails are hard, one a row."""
+        """Mask of the hard guardrails, one a row."""
         return np.isinf(self.penalties)
 
     def slack(self, metrics: FloatArray) -> FloatArray:
-        """rows · y − at, (..., guardrails): negative where a guardrail is missed."""
+        """Return rows · y − at, (..., guardrails): negative if a guardrail is missed."""
         return np.asarray(np.einsum("...m,gm->...g", metrics, self.rows) - self.at)
 
     def smooth(self, metrics: FloatArray) -> FloatArray:
-        """The goal less the soft penalties, (...), with no regard to hard guardrails."""
+        """Return the goal less the soft penalties, (...), without the hard guardrails."""
         value = self.goal.value(metrics)
         soft = ~self.hard
         if soft.any():
@@ -78,11 +78,11 @@ class NormalForm:
         return np.asarray((slack >= -allowed).all(axis=-1))
 
     def value(self, metrics: FloatArray, tolerances: FloatArray | None = None) -> FloatArray:
-        """f(y), (...)."""
+        """Return f(y), (...)."""
         return np.where(self.met(metrics, tolerances), self.smooth(metrics), -np.inf)
 
     def gradient(self, metrics: FloatArray) -> FloatArray:
-        """∇f(y), (..., metrics), for an objective without hard guardrails."""
+        """Return ∇f(y), (..., metrics), for an objective without hard guardrails."""
         if self.hard.any():
             names = [name for name, hard in zip(self.names, self.hard, strict=True) if hard]
             raise UnsupportedError(
@@ -95,7 +95,7 @@ class NormalForm:
         return np.asarray(slope)
 
     def prices(self, metrics: FloatArray, duals: FloatArray) -> dict[str, float]:
-        """What relaxing each guardrail by one unit buys: duals for hard ones, 2λ(c − y)₊ for soft ones."""
+        """Return the gain of relaxing each guardrail by one unit: duals for hard ones, 2λ(c − y)₊ for soft ones."""
         breach = np.minimum(0.0, self.slack(metrics))
         soft = np.where(self.hard, 0.0, self.penalties)
         marginal = np.where(self.hard, duals, -2.0 * soft * breach)
@@ -103,7 +103,7 @@ class NormalForm:
         return {name: float(price) for name, price in zip(self.names, marginal * exchange + 0.0, strict=True)}
 
     def shortfalls(self, metrics: FloatArray, tolerances: FloatArray | None = None) -> dict[str, float]:
-        """By how much each missed guardrail is missed, in its own units."""
+        """Return the shortfall of each missed guardrail, in its own units."""
         slack = self.slack(metrics)
         exchange = np.where(self.relief.any(axis=1), self.relief @ metrics, 1.0)
         allowed = self._allowed(metrics) if tolerances is None else tolerances
@@ -114,5 +114,5 @@ class NormalForm:
         }
 
     def _allowed(self, metrics: FloatArray) -> FloatArray:
-        """Return the tolerances (..., guardrails) where no candidates give the scale."""
+        """Return the tolerances (..., guardrails) if no candidates give the scale."""
         return np.asarray(TOLERANCE * (np.abs(metrics) @ np.abs(self.rows).T + np.abs(self.at)))

@@ -1,4 +1,4 @@
-"""The objective a team states: what to raise, what to keep."""
+"""Objective that a team states: a goal and guardrails, as a concave function of the metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto.objective.normal_form import NormalForm
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """A concave function over named metrics, with its gradient."""
+    """Concave function over named metrics, with its gradient."""
 
     function: Callable[[FloatArray], FloatArray]
     derivative: Callable[[FloatArray], FloatArray]
@@ -27,7 +27,7 @@ class Utility:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A concave f of the metric vector, built by `maximize`, `minimize` or `utility` and then `keep`.
+    """Concave function f of the metric vector, built by `maximize`, `minimize` or `utility` and then `keep`.
 
     >>> import pasto
     >>> objective = pasto.maximize("watch_time").keep("like_rate", at_least=0.03, penalty=5.0).keep("load", at_most=9)
@@ -40,9 +40,9 @@ class Objective:
     """
 
     target: Mapping[str, float] | Ratio | Utility
-    """What is raised: weights by metric, a ratio, or a utility."""
+    """Goal: weights by metric, a ratio, or a utility."""
     sign: float = 1.0
-    """−1 where the target is minimised."""
+    """−1 if the target is minimised."""
     guardrails: tuple[Guardrail, ...] = ()
 
     def keep(
@@ -71,7 +71,7 @@ class Objective:
             if guardrail.at <= low if guardrail.lower else guardrail.at >= high:
                 meant = "+2%" if not guardrail.lower else "-2%" if guardrail.at > 0 else likely_percentage(guardrail.at)
                 raise ObjectiveError(
-                    f"keep({guardrail.label!r}) got the threshold {guardrail.at:g}, and over= says that "
+                    f"keep({guardrail.label!r}) got the threshold {guardrail.at:g}, and in over= "
                     f"{guardrail.label!r} lies from {low:g} to {high:g}, so the guardrail cannot fail; for a change "
                     f"against the baseline write '{meant}'"
                 )
@@ -84,17 +84,17 @@ class Objective:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that must be measured, in the order every array of means uses."""
+        """Metrics that must be measured, in the order of every array of means."""
         names: dict[str, None] = {}
-        sources: list[str | Ratio] = [*self.shown, *(guardrail.metric for guardrail in self.guardrails)]
+        sources: list[str | Ratio] = [*self.goal_metrics, *(guardrail.metric for guardrail in self.guardrails)]
         for source in sources:
             for name in (source.numerator, source.denominator) if isinstance(source, Ratio) else (source,):
                 names[name] = None
         return tuple(names)
 
     @property
-    def shown(self) -> tuple[str | Ratio, ...]:
-        """The goal's own metrics, as people name them."""
+    def goal_metrics(self) -> tuple[str | Ratio, ...]:
+        """Metrics and ratios of the goal."""
         match self.target:
             case Ratio():
                 return (self.target,)
@@ -105,18 +105,18 @@ class Objective:
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
-        """Every ratio among goal and guardrails, once."""
-        found = [*self.shown, *(guardrail.metric for guardrail in self.guardrails)]
-        return tuple(dict.fromkeys(source for source in found if isinstance(source, Ratio)))
+        """Ratios of the goal and the guardrails, each once."""
+        sources = [*self.goal_metrics, *(guardrail.metric for guardrail in self.guardrails)]
+        return tuple(dict.fromkeys(source for source in sources if isinstance(source, Ratio)))
 
     @property
     def relative(self) -> bool:
-        """Whether any threshold is a percentage, so that a baseline is needed."""
+        """Some threshold is a percentage, so a baseline is needed."""
         return any(guardrail.relative for guardrail in self.guardrails)
 
     @property
     def relative_metrics(self) -> tuple[str, ...]:
-        """The metrics of relative guardrails, and of the goal if there are any: it is then counted in percent too.
+        """Metrics of relative guardrails, and of the goal if there are any: it is then counted in percent, too.
 
         >>> import pasto
         >>> pasto.maximize("watch").keep("likes", at_least="-2%").keep("margin", at_least=0).relative_metrics
@@ -124,7 +124,7 @@ class Objective:
         """
         if not self.relative:
             return ()
-        goal = () if isinstance(self.target, Utility) else self.shown
+        goal = () if isinstance(self.target, Utility) else self.goal_metrics
         sources = [*goal, *(guardrail.metric for guardrail in self.guardrails if guardrail.relative)]
         names: dict[str, None] = {}
         for source in sources:
@@ -134,13 +134,13 @@ class Objective:
 
     @property
     def hard(self) -> tuple[str, ...]:
-        """The names of the hard guardrails."""
+        """Names of the hard guardrails."""
         names = self.names
         return tuple(name for name, rail in zip(names, self.guardrails, strict=True) if rail.penalty is None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The guardrails' names: the metric's, with the side added where a metric is kept on both."""
+        """Names of the guardrails: the metric's, with the side added if a metric is kept on both."""
         labels = [rail.label for rail in self.guardrails]
         return tuple(
             rail.label if labels.count(rail.label) == 1 else f"{rail.label} ({'at least' if rail.lower else 'at most'})"
@@ -148,7 +148,7 @@ class Objective:
         )
 
     def form(self, baseline: Sequence[float] | FloatArray | None = None) -> NormalForm:
-        """The normal form over raw metrics; relative thresholds need the baseline's metric vector."""
+        """Return the normal form over raw metrics; relative thresholds need the baseline's metric vector."""
         reference = None if baseline is None else np.asarray(baseline, dtype=float)
         if self.relative and reference is None:
             percent = next(rail for rail in self.guardrails if rail.relative)
@@ -158,14 +158,14 @@ class Objective:
             )
         rows, at, relief = [], [], []
         for rail in self.guardrails:
-            row, limit, exchange = self._row(rail, reference)
+            row, limit, exchange = self._guardrail_row(rail, reference)
             side = 1.0 if rail.lower else -1.0
             rows.append(side * row)
             at.append(side * limit)
             relief.append(exchange)
         width = len(self.metrics)
         return NormalForm(
-            goal=self._goal(reference if self.relative else None),
+            goal=self._build_goal(reference if self.relative else None),
             names=self.names,
             rows=np.array(rows, dtype=float).reshape(-1, width),
             at=np.array(at, dtype=float),
@@ -186,22 +186,22 @@ class Objective:
         return dict(zip(self.metrics, rows, strict=True))
 
     def value(self, metrics: Any, baseline: Sequence[float] | None = None) -> FloatArray:
-        """f at each metric vector, (..., metrics) → (...); −∞ where a hard guardrail is missed."""
-        return self.form(baseline).value(self._vectors(metrics))
+        """Return f at each metric vector, (..., metrics) → (...); −∞ if a hard guardrail is missed."""
+        return self.form(baseline).value(self._check_vectors(metrics))
 
     def gradient(self, metrics: Any, baseline: Sequence[float] | None = None) -> FloatArray:
-        """∇f at each metric vector, (..., metrics) → (..., metrics); needs soft guardrails only.
+        """Return ∇f at each metric vector, (..., metrics) → (..., metrics); needs soft guardrails only.
 
         >>> import pasto
         >>> pasto.maximize("x").keep("y", at_least=0, penalty=5.0).gradient([[1.0, -2.0], [1.0, 2.0]])
         array([[ 1., 20.],
                [ 1.,  0.]])
         """
-        return self.form(baseline).gradient(self._vectors(metrics))
+        return self.form(baseline).gradient(self._check_vectors(metrics))
 
     @property
     def goal_label(self) -> str:
-        """What f counts, with a minus sign if it is minimised.
+        """Unit of f, with a minus sign if it is minimised.
 
         >>> import pasto
         >>> pasto.maximize("watch").goal_label, pasto.minimize("cost").goal_label
@@ -209,16 +209,20 @@ class Objective:
         >>> pasto.minimize({"cost": 1, "load": 0.5}).goal_label
         '-(1 cost + 0.5 load)'
         """
-        aim = self._aim() if not isinstance(self.target, Utility) else self._aim().removeprefix("a ")
+        aim = (
+            self._describe_target()
+            if not isinstance(self.target, Utility)
+            else self._describe_target().removeprefix("a ")
+        )
         if self.sign > 0:
             return aim
         return f"-({aim})" if " " in aim else f"-{aim}"
 
     def __str__(self) -> str:
         verb = "maximize" if self.sign > 0 else "minimize"
-        return ", ".join([f"{verb} {self._aim()}", *(f"keep {rail}" for rail in self.guardrails)])
+        return ", ".join([f"{verb} {self._describe_target()}", *(f"keep {rail}" for rail in self.guardrails)])
 
-    def _aim(self) -> str:
+    def _describe_target(self) -> str:
         match self.target:
             case Ratio():
                 return self.target.name
@@ -230,7 +234,7 @@ class Objective:
                 terms = [f"{'-' if weight < 0 else '+'} {abs(weight):g} {name}" for name, weight in weights.items()]
                 return " ".join(terms).removeprefix("+ ")
 
-    def _vectors(self, metrics: Any) -> FloatArray:
+    def _check_vectors(self, metrics: Any) -> FloatArray:
         vectors = np.asarray(metrics, dtype=float)
         if vectors.shape[-1:] != (len(self.metrics),):
             raise ObjectiveError(
@@ -238,50 +242,53 @@ class Objective:
             )
         return vectors
 
-    def _unit(self, metric: str) -> FloatArray:
-        """The row that picks one metric out of the vector."""
+    def _unit_row(self, metric: str) -> FloatArray:
+        """Return the row that picks one metric out of the vector."""
         row = np.zeros(len(self.metrics))
         row[self.metrics.index(metric)] = 1.0
         return row
 
-    def _row(self, rail: Guardrail, reference: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
-        """One guardrail as row · y against a limit, and what a unit of relaxing adds to its slack."""
+    def _guardrail_row(self, rail: Guardrail, reference: FloatArray | None) -> tuple[FloatArray, float, FloatArray]:
+        """Return a guardrail as row · y against a limit, and the slack that a unit of relaxing adds."""
         if isinstance(rail.metric, Ratio):
-            top, bottom = self._unit(rail.metric.numerator), self._unit(rail.metric.denominator)
+            top, bottom = self._unit_row(rail.metric.numerator), self._unit_row(rail.metric.denominator)
             if not rail.relative:
                 return top - rail.at * bottom, 0.0, bottom
             assert reference is not None  # noqa: S101 -- `form` has refused a missing baseline
-            over, under = self._positive(top, reference, rail.label), self._positive(bottom, reference, rail.label)
+            over, under = (
+                self._baseline_level(top, reference, rail.label),
+                self._baseline_level(bottom, reference, rail.label),
+            )
             level = (1.0 + rail.at / 100.0) * over / under
             return 100.0 * (top - level * bottom) / over, 0.0, bottom / under
-        row = self._unit(rail.metric)
+        row = self._unit_row(rail.metric)
         if not rail.relative:
             return row, rail.at, np.zeros_like(row)
         assert reference is not None  # noqa: S101 -- as above
-        return 100.0 * row / self._positive(row, reference, rail.label), 100.0 + rail.at, np.zeros_like(row)
+        return 100.0 * row / self._baseline_level(row, reference, rail.label), 100.0 + rail.at, np.zeros_like(row)
 
-    def _goal(self, reference: FloatArray | None) -> Goal:
-        """The goal over the raw vector, in percent over the baseline where one is given."""
+    def _build_goal(self, reference: FloatArray | None) -> Goal:
+        """Return the goal over the raw vector, in percent over the baseline if one is given."""
         match self.target:
             case Utility(function, derivative, over):
                 return UtilityGoal(function, derivative, over, tuple(self.metrics.index(name) for name in over))
             case Ratio(numerator, denominator, name):
-                top, bottom = self._unit(numerator), self._unit(denominator)
+                top, bottom = self._unit_row(numerator), self._unit_row(denominator)
                 if reference is None:
                     return RatioGoal(self.sign * top, bottom)
-                level = self._positive(top, reference, name) / self._positive(bottom, reference, name)
+                level = self._baseline_level(top, reference, name) / self._baseline_level(bottom, reference, name)
                 return RatioGoal(self.sign * top, bottom, 100.0 / level, -100.0 * self.sign)
             case weights:
                 row, offset = np.zeros(len(self.metrics)), 0.0
                 for name, weight in weights.items():
-                    unit, factor = self._unit(name), self.sign * weight
+                    unit, factor = self._unit_row(name), self.sign * weight
                     if reference is not None:
-                        factor *= 100.0 / self._positive(unit, reference, name)
+                        factor *= 100.0 / self._baseline_level(unit, reference, name)
                         offset -= 100.0 * self.sign * weight
                     row += factor * unit
                 return LinearGoal(row, offset)
 
-    def _positive(self, row: FloatArray, reference: FloatArray, name: str) -> float:
+    def _baseline_level(self, row: FloatArray, reference: FloatArray, name: str) -> float:
         level = float(row @ reference)
         if not level > 0:
             raise ObjectiveError(
@@ -312,7 +319,7 @@ def maximize(goal: str | Ratio | Mapping[str, float]) -> Objective:
     >>> print(pasto.maximize({"watch_time": 1, "comments": 0.3}).keep("like_rate", at_least=0.03))
     maximize 1 watch_time + 0.3 comments, keep like_rate >= 0.03
     """
-    return Objective(_target(goal))
+    return Objective(_check_goal(goal))
 
 
 def minimize(goal: str | Ratio | Mapping[str, float]) -> Objective:
@@ -323,7 +330,7 @@ def minimize(goal: str | Ratio | Mapping[str, float]) -> Objective:
     >>> blend.probabilities, blend.metrics, blend.value
     ((0.25, 0.75), {'cost': 1.5, 'sales': 6.0}, -1.5)
     """
-    return Objective(_target(goal), sign=-1.0)
+    return Objective(_check_goal(goal), sign=-1.0)
 
 
 def utility(
@@ -351,7 +358,7 @@ def utility(
     return Objective(Utility(value, gradient, {name: (float(low), float(high)) for name, (low, high) in over.items()}))
 
 
-def _target(goal: str | Ratio | Mapping[str, float]) -> Mapping[str, float] | Ratio:
+def _check_goal(goal: str | Ratio | Mapping[str, float]) -> Mapping[str, float] | Ratio:
     if isinstance(goal, Ratio):
         return goal
     if isinstance(goal, str) and goal:

@@ -1,4 +1,4 @@
-"""Objectives as people type them: "y >= 0", "like_rate >= -2%, penalty=5", "likes/views", "comments=0.3"."""
+"""Parser of objectives as people type them: "y >= 0", "like_rate >= -2%, penalty=5", "likes/views", "comments=0.3"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEIGHTED = re.compile(rf"\s*(?P<metric>[^<>=]+?)\s*(?:=\s*(?P<weight>{_NUMBER})
 
 
 class ParsedGuardrail(TypedDict):
-    """The arguments of `Objective.keep`, by name."""
+    """Arguments of `Objective.keep`, by name."""
 
     metric: str | Ratio
     at_least: NotRequired[float | str]
@@ -41,7 +41,7 @@ def parse_keep(text: str) -> ParsedGuardrail:
     """
     match = _KEEP.fullmatch(text)
     if match is None:
-        raise ObjectiveError(f"cannot read the guardrail {text!r}: {_cure(text)}")
+        raise ObjectiveError(f"cannot read the guardrail {text!r}: {_suggest_text(text)}")
     at = match["at"] if match["at"].endswith("%") else float(match["at"])
     arguments = ParsedGuardrail(metric=parse_metric(match["metric"]))
     if match["side"] in (">=", "≥"):
@@ -68,20 +68,20 @@ def parse_metric(text: str) -> str | Ratio:
 def parse_objective(
     *, maximize: Sequence[str] = (), minimize: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> Objective:
-    """Read a whole objective: goals to raise and to lower, each with a weight where one is given, and guardrails.
+    """Read a whole objective: goals to raise and to lower, each with its weight if it has one, and guardrails.
 
     >>> print(parse_objective(maximize=["watch_time", "comments=0.3"], minimize=["load=2"], keep=["likes >= 3"]))
     maximize 1 watch_time + 0.3 comments - 2 load, keep likes >= 3
     >>> print(parse_objective(minimize=["cost/sales"]))
     minimize cost/sales
     """
-    objective = _goal([_weighted(text) for text in maximize], [_weighted(text) for text in minimize])
+    objective = _build_goal([_read_weighted(text) for text in maximize], [_read_weighted(text) for text in minimize])
     for text in keep:
         objective = objective.keep(**parse_keep(text))
     return objective
 
 
-def _goal(raised: list[tuple[str | Ratio, float]], lowered: list[tuple[str | Ratio, float]]) -> Objective:
+def _build_goal(raised: list[tuple[str | Ratio, float]], lowered: list[tuple[str | Ratio, float]]) -> Objective:
     if not raised and not lowered:
         raise ObjectiveError("no goal was given; name at least one metric to maximize or to minimize")
     goals = [*raised, *((metric, -weight) for metric, weight in lowered)]
@@ -103,8 +103,8 @@ def _goal(raised: list[tuple[str | Ratio, float]], lowered: list[tuple[str | Rat
     return minimize({metric: -weight for metric, weight in weights.items()})
 
 
-def _weighted(text: str) -> tuple[str | Ratio, float]:
-    """A goal and its weight, 1 where none is given."""
+def _read_weighted(text: str) -> tuple[str | Ratio, float]:
+    """Return a goal and its weight, 1 if none is given."""
     match = _WEIGHTED.fullmatch(text)
     if match is None:
         raise ObjectiveError(
@@ -118,8 +118,8 @@ def _weighted(text: str) -> tuple[str | Ratio, float]:
     return parse_metric(match["metric"]), weight
 
 
-def _cure(text: str) -> str:
-    """What to write instead."""
+def _suggest_text(text: str) -> str:
+    """Return a hint at the text to write instead."""
     if not re.search(r"[<>=≤≥]", text):
         return "it has no threshold; write it in quotes, as in 'like_rate >= 0.03', so that the shell keeps the >"
     if len(re.findall(r">=|<=|≥|≤", text)) > 1:

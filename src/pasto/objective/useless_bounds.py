@@ -1,4 +1,4 @@
-"""Guardrails below zero on metrics that never are: they cannot fail, and a percentage was probably meant."""
+"""Useless bounds: guardrails below zero on metrics that are never negative, so that they cannot fail."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def warn_useless_bounds(objective: Objective, values: FloatArray, where: str, *,
     """Warn of guardrails at less than a negative number whose metric is negative nowhere in values (metrics, n).
 
     >>> import numpy as np, pasto
-    >>> kept = pasto.maximize("watch").keep("likes", at_least=-0.02)
-    >>> with warnings.catch_warnings(record=True) as found:
+    >>> objective = pasto.maximize("watch").keep("likes", at_least=-0.02)
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warn_useless_bounds(kept, np.array([[30.0, 33.0], [0.03, 0.02]]), "among the candidates")
-    >>> print(found[0].message)
+    ...     warn_useless_bounds(objective, np.array([[30.0, 33.0], [0.03, 0.02]]), "among the candidates")
+    >>> print(caught[0].message)
     keep('likes', at_least=-0.02) cannot fail: likes is never negative among the candidates. For a change ... '-2%'
     """
     for rail in objective.guardrails:

@@ -1,4 +1,4 @@
-"""From a distribution and means to the answer that people read."""
+"""Blend summary: from a distribution over candidates and their means to the answer that people read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summarize_blend(
     others: Mapping[str, FloatArray] | None = None,
     active: NDArray[np.bool_] | None = None,
 ) -> Blend:
-    """Say what a distribution over candidates does, given means (metrics, candidates) in the objective's order.
+    """Return the blend of a distribution over candidates, given means (metrics, candidates) in the objective's order.
 
     baseline is a candidate's index; others are further metrics (candidates,) to show; without duals (guardrails,) the
     prices of hard guardrails are left out. The best single candidate is one of the active ones.
@@ -51,25 +51,25 @@ def summarize_form(
     others: Mapping[str, FloatArray],
     active: NDArray[np.bool_] | None = None,
 ) -> Blend:
-    """The same, for an objective whose form is at hand."""
+    """Return the blend for an objective whose normal form is given."""
     blended = means @ probabilities
-    shown = _shown(blended, objective)
+    metrics = _name_metrics(blended, objective)
     lifts: dict[str, float] = {}
-    shown |= {name: float(row @ probabilities) for name, row in others.items()}
+    metrics |= {name: float(row @ probabilities) for name, row in others.items()}
     if baseline is not None:
-        before = _shown(means[:, baseline], objective)
+        before = _name_metrics(means[:, baseline], objective)
         before |= {name: float(row[baseline]) for name, row in others.items()}
-        lifts = {name: 100.0 * (shown[name] / level - 1.0) for name, level in before.items() if level > 0.0}
+        lifts = {name: 100.0 * (metrics[name] / level - 1.0) for name, level in before.items() if level > 0.0}
     prices = form.prices(blended, np.zeros(len(form.at)) if duals is None else duals)
     if duals is None:
         prices = {name: price for (name, price), hard in zip(prices.items(), form.hard, strict=True) if not hard}
     value = float(form.smooth(blended))
     tolerances = form.tolerances(means)
-    best_single, best_single_value, gain = _singles(form, means, blended, value, tolerances, active)
+    best_single, best_single_value, gain = _find_best_single(form, means, blended, value, tolerances, active)
     return Blend(
         probabilities=tuple(probabilities.tolist()),
         value=value,
-        metrics=shown,
+        metrics=metrics,
         prices=prices,
         support=tuple(np.flatnonzero(probabilities).tolist()),
         names=tuple(names),
@@ -84,16 +84,16 @@ def summarize_form(
     )
 
 
-def violation(slack: FloatArray) -> FloatArray:
-    """How badly each candidate misses hard guardrails, (guardrails, candidates) → (candidates,).
+def measure_violation(slack: FloatArray) -> FloatArray:
+    """Return how far each candidate misses hard guardrails, (guardrails, candidates) → (candidates,).
 
     The sum of squared shortfalls, each in units of its guardrail's spread over the candidates, so that no guardrail
-    counts more for being written in small units.
+    counts more because it is written in small units.
     """
     return np.asarray((np.minimum(slack / spreads(slack)[:, None], 0.0) ** 2).sum(axis=0))
 
 
-def _singles(
+def _find_best_single(
     form: NormalForm,
     means: FloatArray,
     blended: FloatArray,
@@ -101,7 +101,7 @@ def _singles(
     tolerances: FloatArray,
     active: NDArray[np.bool_] | None,
 ) -> tuple[int | None, float | None, Gain]:
-    """The best single candidate, and what the blend gains over it or over the least-violating one."""
+    """Return the best single candidate, its value, and the blend's gain over it or over the least-violating one."""
     columns = means.T
     values = form.value(columns, tolerances)
     values = values if active is None else np.where(active, values, -np.inf)
@@ -110,7 +110,7 @@ def _singles(
     if values[best] > -np.inf:
         only = float(values[best])
         return best, only, Gain(best, value - only, goal - float(form.goal.value(columns[best])))
-    misses = violation(form.slack(columns).T[form.hard])
+    misses = measure_violation(form.slack(columns).T[form.hard])
     misses = misses if active is None else np.where(active, misses, np.inf)
     least = int(np.argmax(np.where(misses <= misses.min(), form.smooth(columns), -np.inf)))
     missed = form.shortfalls(columns[least], tolerances)
@@ -119,9 +119,9 @@ def _singles(
     return None, None, Gain(least, None, goal - float(form.goal.value(columns[least])), violations)
 
 
-def _shown(vector: FloatArray, objective: Objective) -> dict[str, float]:
-    """Raw metrics and ratios, by name."""
-    shown = dict(zip(objective.metrics, vector.tolist(), strict=True))
+def _name_metrics(vector: FloatArray, objective: Objective) -> dict[str, float]:
+    """Return raw metrics and ratios, by name."""
+    metrics = dict(zip(objective.metrics, vector.tolist(), strict=True))
     for ratio in objective.ratios:
-        shown[ratio.name] = shown[ratio.numerator] / shown[ratio.denominator]
-    return shown
+        metrics[ratio.name] = metrics[ratio.numerator] / metrics[ratio.denominator]
+    return metrics

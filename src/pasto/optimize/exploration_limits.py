@@ -1,4 +1,4 @@
-"""What a policy may do on live traffic: caps, small entries, and a loss budget for every guardrail."""
+"""Exploration limits on live traffic: largest shares, shares of new candidates, and loss budgets of guardrails."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pasto.objective import NormalForm
 
 @dataclass(frozen=True, slots=True)
 class ExplorationLimits:
-    """How far exploration may go.
+    """Limits of exploration.
 
-    >>> ExplorationLimits(max_share=0.3, loss_budget={"like_rate": 1.0}).guarded
+    >>> ExplorationLimits(max_share=0.3, loss_budget={"like_rate": 1.0}).has_limits
     True
     """
 
     confidence: float = 0.95
-    """With which the answer meets each hard guardrail, and the served policy each budget."""
+    """The confidence with which the answer meets each hard guardrail, and the served policy each budget."""
     max_share: float | None = None
-    """The largest share of any candidate but the baseline."""
+    """The largest share of any candidate except the baseline."""
     new_candidate_share: float | None = None
-    """The largest share of a candidate that nobody has measured yet."""
+    """The largest share of a candidate that was never measured."""
     loss_budget: Mapping[str, float] = field(default_factory=dict)
-    """By how much the served policy may miss a guardrail while it learns, in the guardrail's own units."""
+    """The amount by which the served policy may miss a guardrail while it learns, in the guardrail's own units."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -42,82 +42,81 @@ class ExplorationLimits:
                 raise OptionError(f"the loss_budget of {name!r} is a loss of 0 or more, in its own units, got {loss!r}")
 
     @property
-    def guarded(self) -> bool:
-        """Whether any limit is set."""
+    def has_limits(self) -> bool:
+        """True if any limit is set."""
         return self.max_share is not None or self.new_candidate_share is not None or bool(self.loss_budget)
 
 
 def cap_shares(shares: FloatArray, most: FloatArray, refuge: FloatArray) -> FloatArray:
-    """Shares cut down to their limits; what is cut off goes to the others as far as they may take it, then to refuge.
+    """Return shares cut to their limits; the rest goes to the others within their limits, then to the refuge.
 
     >>> import numpy as np
     >>> cap_shares(np.array([0.7, 0.2, 0.1]), np.array([0.5, 0.5, 1.0]), np.array([0.0, 0.0, 1.0])).round(3)
     array([0.5 , 0.333, 0.167])
     """
-    kept = np.minimum(shares, most)
+    capped = np.minimum(shares, most)
     for _ in range(len(shares)):
-        room = most - kept
-        missing = 1.0 - kept.sum()
-        takers = (room > 1e-15) & (shares > 0)
+        free = most - capped
+        missing = 1.0 - capped.sum()
+        takers = (free > 1e-15) & (shares > 0)
         if missing <= 1e-15 or not takers.any():
             break
-        kept = np.minimum(kept + np.where(takers, missing * shares / shares[takers].sum(), 0.0), most)
-    return np.asarray(kept + max(0.0, 1.0 - kept.sum()) * refuge)
+        capped = np.minimum(capped + np.where(takers, missing * shares / shares[takers].sum(), 0.0), most)
+    return np.asarray(capped + max(0.0, 1.0 - capped.sum()) * refuge)
 
 
 def lower_bounds(
-    form: NormalForm, belief: Posterior, shares: FloatArray, offsets: FloatArray, baseline: int | None, z: float
+    form: NormalForm, posterior: Posterior, shares: FloatArray, offsets: FloatArray, baseline: int | None, z: float
 ) -> FloatArray:
-    """What each guardrail's slack is at least, z deviations below its mean, (guardrails,)."""
-    mean = form.rows @ (belief.mean @ shares) - form.at
+    """Return a lower bound of each guardrail's slack, z deviations below its mean, (guardrails,)."""
+    mean = form.rows @ (posterior.mean @ shares) - form.at
     spreads = np.empty(len(mean))
     for place, row in enumerate(form.rows):
         weights = shares.copy()
         if baseline is not None:
             weights[baseline] -= offsets[place]
-        spreads[place] = belief.spread(row, weights)
+        spreads[place] = posterior.spread(row, weights)
     return np.asarray(mean - z * spreads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShareBounds:
-    """Whether policies keep every budget, with the stated confidence for all budgets together."""
+    """Test of policies against the loss budgets, with the stated confidence for all budgets together."""
 
     form: NormalForm
-    belief: Posterior
+    posterior: Posterior
     offsets: FloatArray
     baseline: int | None
     limits: ExplorationLimits
 
     def holds(self, shares: FloatArray) -> bool:
-        """Whether the lower bound of every budgeted guardrail is within its loss."""
+        """Return whether the lower bound of every budgeted guardrail is within its loss."""
         form = self.form
-        known = [place for place, name in enumerate(form.names) if name in self.limits.loss_budget]
-        losses = np.array([self.limits.loss_budget[form.names[place]] for place in known])
-        units = np.where(form.relief.any(axis=1), form.relief @ (self.belief.mean @ shares), 1.0)[known]
-        allowed = losses * units + form.tolerances(self.belief.mean)[known]
-        return bool((self.lower(shares)[known] >= -allowed).all())
+        budgeted = [place for place, name in enumerate(form.names) if name in self.limits.loss_budget]
+        losses = np.array([self.limits.loss_budget[form.names[place]] for place in budgeted])
+        units = np.where(form.relief.any(axis=1), form.relief @ (self.posterior.mean @ shares), 1.0)[budgeted]
+        allowed = losses * units + form.tolerances(self.posterior.mean)[budgeted]
+        return bool((self.lower(shares)[budgeted] >= -allowed).all())
 
     def lower(self, shares: FloatArray) -> FloatArray:
-        """What each guardrail's slack is at least."""
+        """Return a lower bound of each guardrail's slack."""
         z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.loss_budget), 1)))
-        return lower_bounds(self.form, self.belief, shares, self.offsets, self.baseline, z)
+        return lower_bounds(self.form, self.posterior, shares, self.offsets, self.baseline, z)
 
-    def ballast(self) -> FloatArray:
-        """The candidate that leaves most room above the guardrail it has least room above, for sure, as a policy."""
+    def safest_candidate(self) -> FloatArray:
+        """Return the safest candidate as a policy: the lower bound of its tightest guardrail is the largest."""
         z = float(ndtri(1.0 - (1.0 - self.limits.confidence) / max(len(self.limits.loss_budget), 1)))
-        slack = self.form.rows @ self.belief.mean - self.form.at[:, None]
-        room = slack - z * np.sqrt(self.belief.variances(self.form.rows))
+        slack = self.form.rows @ self.posterior.mean - self.form.at[:, None]
+        free = slack - z * np.sqrt(self.posterior.variances(self.form.rows))
         steps = np.maximum(np.ptp(slack, axis=1, keepdims=True), 1e-300)
-        return np.asarray(np.arange(slack.shape[1]) == np.argmax((room / steps).min(axis=0)), dtype=float)
+        return np.asarray(np.arange(slack.shape[1]) == np.argmax((free / steps).min(axis=0)), dtype=float)
 
 
 def limit_to_budget(shares: FloatArray, refuges: Sequence[FloatArray], bounds: ShareBounds) -> FloatArray:
-    """The policy nearest to shares that keeps every budget, by mixing in the refuge that leaves most of shares.
+    """Return the policy nearest to shares within every budget: the mixture with the refuge that keeps most of shares.
 
-    The first refuge is home: it is served where nothing else keeps the budgets. The lower bound of a guardrail is
-    concave along the way from a refuge to shares, so the mixtures that keep a budget are a stretch that begins at the
-    refuge.
+    The first refuge is served if nothing else is within the budgets. The lower bound of a guardrail is concave between
+    a refuge and shares, so the mixtures within a budget are an interval that begins at the refuge.
     """
     if bounds.holds(shares):
         return shares

@@ -1,4 +1,4 @@
-"""`pasto.solve`: from known means and an objective to the best blend."""
+"""Exact solve, `pasto.solve`: from known means and an objective to the best blend."""
 
 from __future__ import annotations
 
@@ -68,15 +68,16 @@ class MeansInput:
         return checked
 
     def index(self, candidate: int | str) -> int:
-        """Where a candidate stands, by its name or its index."""
+        """Return the index of a candidate, given by its name or its index."""
         if isinstance(candidate, str):
             if candidate in self.names:
                 return self.names.index(candidate)
         elif not isinstance(candidate, bool) and 0 <= candidate < len(self.names):
             return int(candidate)
-        shown = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
+        listed = ", ".join(self.names[:5]) + (", …" if len(self.names) > 5 else "")
         raise OptionError(
-            f"baseline={candidate!r} is no candidate; name one of {shown}, or its index from 0 to {len(self.names) - 1}"
+            f"baseline={candidate!r} is not a candidate; name one of {listed}, or its index from 0 to "
+            f"{len(self.names) - 1}"
         )
 
     def _check_ratios(self, objective: Objective) -> None:
@@ -114,9 +115,9 @@ def _from_table(
             f"{', '.join(map(repr, columns)) or 'nothing'}{_transposed(table, objective)}"
         )
     if names is None or isinstance(names, str):
-        found = table.row_names(names, MeansError, apart_from=objective.metrics)
-        columns = {name: values for name, values in columns.items() if name != found.column}
-        names = found.names
+        row_names = table.row_names(names, MeansError, apart_from=objective.metrics)
+        columns = {name: values for name, values in columns.items() if name != row_names.column}
+        names = row_names.names
     others = [name for name in columns if name not in objective.metrics and not is_text(columns[name])]
     metrics = (*objective.metrics, *others)
     rows = [_numbers(columns[name], f"the means of {name!r}") for name in metrics]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pasto.formatting import format_confidence, format_lift, format_number, format_percent
+from pasto.report.records import (
+    CertificateRecord,
+    ConfirmationVerdict,
+    ConfirmedGuardrail,
+    ContradictionReport,
+    GuardrailReport,
+    MeasuredInterval,
+)
+
+if TYPE_CHECKING:
+    from pasto.objective import Guardrail, Objective
 
 SIDE_TEXT = {"at_least": "at least", "at_most": "at most"}
 BASIS_TEXT = {"control": "against the control", "days": "over whole days"}
-"""What a guardrail's floor is judged against."""
+"""Basis that a guardrail's floor is judged on."""
 OWN_UNITS_TEXT = {
     "control": (
         "A floor in a metric's own units is judged against the control: as a share of the control of the same rounds, "
@@ -22,10 +33,11 @@ OWN_UNITS_TEXT = {
         "day only a crash counts: beyond the floor by more than a factor of two."
     ),
 }
+NEGLIGIBLE_PRICE = 1e-9
 
 
 def basis_text(judged: str, allowed: float | None = None) -> str:
-    """Return what a floor is judged against, with the change against the control that it allows now.
+    """Return the basis that a floor is judged on, with the change against the control that it allows now.
 
     >>> basis_text("days"), basis_text("control", -0.0483)
     ('over whole days', 'against the control, -4.83% allowed')
@@ -33,40 +45,38 @@ def basis_text(judged: str, allowed: float | None = None) -> str:
     return BASIS_TEXT[judged] if allowed is None else f"{BASIS_TEXT[judged]}, {format_lift(allowed)} allowed"
 
 
-def own_units_text(guardrails: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return how floors in a metric's own units are judged, a sentence for each way that occurs.
-
-    >>> own_units_text([{"floor": "-5%", "judged": "control"}])
-    ()
-    """
-    bases = dict.fromkeys(rail["judged"] for rail in guardrails if not isinstance(rail["floor"], str))
+def own_units_text(guardrails: Sequence[GuardrailReport]) -> tuple[str, ...]:
+    """Return how floors in a metric's own units are judged, a sentence for each basis that occurs."""
+    bases = dict.fromkeys(guardrail.judged for guardrail in guardrails if not isinstance(guardrail.floor, str))
     return tuple(OWN_UNITS_TEXT[basis] for basis in bases)
 
 
-def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> str:
+def certificate_text(certificate: CertificateRecord, feasible: bool = True) -> str:
     """Return how surely the hard guardrails hold: each by itself, and all together if there are several.
 
-    >>> certificate = {"confidence": 0.95, "certified": True, "hard": ["a", "b"], "joint_lower_bound": 0.9345}
-    >>> print(certificate_text(certificate))
+    >>> holds = {"a": 0.97, "b": 0.9645}
+    >>> print(certificate_text(CertificateRecord(0.95, True, holds, hard=("a", "b"), joint_lower_bound=0.9345)))
     Certified: each hard guardrail holds with 95% confidence, each by itself. Both together hold with at least 93.4%.
-    >>> certificate_text({"confidence": 0.95, "certified": True, "hard": []})
+    >>> certificate_text(CertificateRecord(0.95, True, {}, hard=()))
     ''
     """
-    hard = certificate.get("hard")
+    hard = certificate.hard
     if hard is not None and not hard:
         return ""
-    if understated := certificate.get("understated_errors"):
+    if certificate.understated_errors:
         return (
-            f"Not certified: standard errors are too small ({understated_text(understated)}). Rounds scatter more than "
-            "the errors allow: several rows of one unit, or rounds that shift together, are the usual causes."
+            f"Not certified: standard errors are too small ({understated_text(certificate.understated_errors)}). "
+            "Rounds scatter more than the errors allow: several rows of one unit, or rounds that shift together, are "
+            "the usual causes."
         )
-    confidence, several = format_confidence(certificate["confidence"]), hard is None or len(hard) > 1
     if not feasible:
         return "Not certified yet: no blend is known to meet every hard guardrail."
-    if not several:
-        holds = "holds" if certificate["certified"] else "does not yet hold"
-        return f"{_verdict(certificate)}: the hard guardrail {holds} with {confidence} confidence."
-    if certificate["certified"]:
+    confidence = format_confidence(certificate.confidence)
+    if hard is not None and len(hard) == 1:
+        if certificate.certified:
+            return f"Certified: the hard guardrail holds with {confidence} confidence."
+        return f"Not certified yet: the hard guardrail does not yet hold with {confidence} confidence."
+    if certificate.certified:
         text = f"Certified: each hard guardrail holds with {confidence} confidence, each by itself."
     else:
         text = f"Not certified yet: not each hard guardrail holds with {confidence} confidence."
@@ -74,7 +84,7 @@ def certificate_text(certificate: Mapping[str, Any], feasible: bool = True) -> s
 
 
 def understated_text(factors: Mapping[str, float]) -> str:
-    """Return by which factor the standard errors of each metric are too small.
+    """Return the factor by which the standard errors of each metric are too small.
 
     >>> understated_text({"revenue": 2.14, "likes": 1.6})
     'revenue by a factor of 2.1, likes by a factor of 1.6'
@@ -82,69 +92,114 @@ def understated_text(factors: Mapping[str, float]) -> str:
     return ", ".join(f"{metric} by a factor of {factor:.1f}" for metric, factor in factors.items())
 
 
-def _verdict(certificate: Mapping[str, Any]) -> str:
-    return "Certified" if certificate["certified"] else "Not certified yet"
-
-
-def _joint_text(certificate: Mapping[str, Any]) -> str:
-    bound, hard = certificate.get("joint_lower_bound"), certificate.get("hard") or ()
+def _joint_text(certificate: CertificateRecord) -> str:
+    bound, hard = certificate.joint_lower_bound, certificate.hard or ()
     if bound is None:
         return ""
     number = "Both" if len(hard) == 2 else f"All {len(hard)}"
     return f" {number} together hold with at least {math.floor(1000.0 * bound) / 10.0:.1f}%."
 
 
-def contradiction_text(contradiction: Mapping[str, Any]) -> str:
+def price_text(
+    guardrail: Guardrail,
+    objective: Objective,
+    price: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    confidence: float | None = None,
+) -> str:
+    """Return the gain in the goal if a guardrail is relaxed by a step that suits its threshold.
+
+    >>> import pasto
+    >>> objective = pasto.maximize("watch").keep("likes", at_least="-2%")
+    >>> price_text(objective.guardrails[0], objective, 0.5, 0.41, 0.62, confidence=0.95)
+    'relaxing likes by one percentage point buys 0.5% of watch (0.41% to 0.62% with 95% probability)'
+    """
+    if price is None:
+        return f"the price of {guardrail.label} is not known"
+    if abs(price) < NEGLIGIBLE_PRICE and not high:
+        return f"relaxing {guardrail.label} buys nothing"
+    step, size = _price_step(guardrail, objective)
+    unit = "%" if objective.relative else ""
+    verb = "buys" if objective.sign > 0 else "saves"
+    gain = f"{format_number(price * size)}{unit} {_goal_text(objective)}"
+    text = f"relaxing {guardrail.label} by {step} {verb} {gain}"
+    if low is None or high is None or confidence is None:
+        return text
+    ends = f"{format_number(low * size)}{unit} to {format_number(high * size)}{unit}"
+    return f"{text} ({ends} with {format_confidence(confidence)} probability)"
+
+
+def _price_step(guardrail: Guardrail, objective: Objective) -> tuple[str, float]:
+    """Return a step in words and as a number: one unit, or a hundredth of a small threshold."""
+    if guardrail.relative:
+        return "one percentage point", 1.0
+    size = abs(guardrail.at)
+    if objective.relative or size >= 1 or size == 0:
+        return "one unit", 1.0
+    step = 10.0 ** (math.floor(math.log10(size)) - 1)
+    return f"{step:g}", step
+
+
+def _goal_text(objective: Objective) -> str:
+    if len(objective.goal_metrics) != 1:
+        return "of the goal"
+    (goal,) = objective.goal_metrics
+    name = goal if isinstance(goal, str) else goal.name
+    return f"of {name}" if objective.relative else name
+
+
+def contradiction_text(contradiction: ContradictionReport) -> str:
     """Return the warning that a certificate and a measured lift disagree.
 
-    >>> print(contradiction_text({"guardrail": "like_rate", "phase": "learning", "side": "at_least", "at": "-2%",
-    ...                           "holds": 0.971, "relative": True,
-    ...                           "measured": {"value": -0.051, "low": -0.068, "high": -0.032}}))
+    >>> measured = MeasuredInterval(-0.051, -0.068, -0.032)
+    >>> print(contradiction_text(ContradictionReport("like_rate", "like_rate", "learning", "at_least", "-2%", 0.971,
+    ...                                              measured, relative=True)))
     The certificate of like_rate and its measured lift disagree: it is certified at least -2% with 97.1%, and the blend
     measured -5.10% (-6.80% to -3.20%) against the control while learning; do not deploy before a confirmation.
     """
-    relative, interval = contradiction["relative"], contradiction["measured"]
-    value, low, high = ((format_lift if relative else format_number)(interval[end]) for end in _ENDS)
-    phase, limit = contradiction["phase"], f"{SIDE_TEXT[contradiction['side']]} {contradiction['at']}"
+    relative, phase = contradiction.relative, contradiction.phase
+    value, low, high = _format_ends(contradiction.measured, relative)
+    limit = f"{SIDE_TEXT[contradiction.side]} {contradiction.at}"
     advice = "do not deploy this blend" if phase == "confirming" else "do not deploy before a confirmation"
     return (
-        f"The certificate of {contradiction['guardrail']} and its measured {'lift' if relative else 'level'} disagree: "
-        f"it is certified {limit} with {format_percent(contradiction['holds'])}, and the blend measured {value} "
+        f"The certificate of {contradiction.guardrail} and its measured {'lift' if relative else 'level'} disagree: "
+        f"it is certified {limit} with {format_percent(contradiction.holds)}, and the blend measured {value} "
         f"({low} to {high}){' against the control' if relative else ''} while {phase}; {advice}."
     )
 
 
-def verdict_text(verdict: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a confirmation has shown, a sentence each: the goal, the guardrails that hold, those not shown to.
+def verdict_text(verdict: ConfirmationVerdict) -> tuple[str, ...]:
+    """Return the result of a confirmation, a sentence each: the goal, the guardrails that hold, and the others.
 
-    >>> rail = {"side": "at_least", "at": "-2%", "kind": "hard", "relative": True, "floor": "-5%"}
-    >>> goal = {"name": "watch_time", "relative": True, "state": "unclear",
-    ...         "measured": {"value": 0.3, "low": -0.131, "high": 0.87}}
-    >>> rails = [{**rail, "name": "like_rate", "state": "unmeasured", "measured": None, "clear_of_floor": False}]
-    >>> for sentence in verdict_text({"state": "inconclusive", "balanced": True, "goal": goal, "guardrails": rails}):
+    >>> from pasto.report.records import GoalVerdict
+    >>> goal = GoalVerdict("watch_time", True, MeasuredInterval(0.3, -0.131, 0.87), "unclear")
+    >>> likes = ConfirmedGuardrail("like_rate", "at_least", "-2%", "hard", True, None, "unmeasured", "-5%", False)
+    >>> for sentence in verdict_text(ConfirmationVerdict("inconclusive", True, goal, (likes,))):
     ...     print(sentence)
     The confirmation is inconclusive.
     It was not shown that watch_time improved (+30.00%, -13.10% to +87.00%).
     Shown to hold: no guardrail.
     Not shown to hold: like_rate at least -2% (not measured).
     """
-    state, goal, rails = verdict["state"], verdict["goal"], verdict["guardrails"]
-    if state == "missing":
-        found = ["The blend was not confirmed: its lift was never measured on fresh traffic."]
+    goal = verdict.goal
+    if verdict.state == "missing":
+        sentences = ["The blend was not confirmed: its lift was never measured on fresh traffic."]
     else:
-        words = {"confirmed": "The blend is confirmed", "failed": "The confirmation failed"}
-        found = [f"{words.get(state, 'The confirmation is inconclusive')}."]
-        if not verdict["balanced"]:
-            found.append("Units did not arrive where they were sent, so nothing can be claimed.")
-        ends = "" if goal["measured"] is None else f" ({_ends_text(goal)})"
-        found.append(f"{_GOAL_TEXT[goal['state']].format(goal['name'])}{ends}.")
-    if rails:
-        holding = [rail for rail in rails if rail["state"] == "holds"]
-        others = [rail for rail in rails if rail["state"] != "holds"]
-        found.append(f"Shown to hold: {_rails_text(holding) or 'no guardrail'}.")
+        opening = {"confirmed": "The blend is confirmed", "failed": "The confirmation failed"}
+        sentences = [f"{opening.get(verdict.state, 'The confirmation is inconclusive')}."]
+        if not verdict.balanced:
+            sentences.append("Units did not arrive where they were sent, so nothing can be claimed.")
+        interval = "" if goal.measured is None else f" ({_interval_text(goal.measured, goal.relative)})"
+        sentences.append(f"{_GOAL_TEXT[goal.state].format(goal.name)}{interval}.")
+    if verdict.guardrails:
+        holding = [guardrail for guardrail in verdict.guardrails if guardrail.state == "holds"]
+        others = [guardrail for guardrail in verdict.guardrails if guardrail.state != "holds"]
+        sentences.append(f"Shown to hold: {_guardrails_text(holding) or 'no guardrail'}.")
         if others:
-            found.append(f"Not shown to hold: {_rails_text(others)}.")
-    return tuple(found)
+            sentences.append(f"Not shown to hold: {_guardrails_text(others)}.")
+    return tuple(sentences)
 
 
 _GOAL_TEXT = {
@@ -155,23 +210,26 @@ _GOAL_TEXT = {
 }
 
 
-def _rails_text(rails: Sequence[Mapping[str, Any]]) -> str:
+def _guardrails_text(guardrails: Sequence[ConfirmedGuardrail]) -> str:
     return ", ".join(
-        f"{rail['name'].split(' (')[0]} {SIDE_TEXT[rail['side']]} {rail['at']} ({_state_text(rail)})" for rail in rails
+        f"{guardrail.name.split(' (')[0]} {SIDE_TEXT[guardrail.side]} {guardrail.at} ({_state_text(guardrail)})"
+        for guardrail in guardrails
     )
 
 
-def _state_text(rail: Mapping[str, Any]) -> str:
-    if rail["measured"] is None:
+def _state_text(guardrail: ConfirmedGuardrail) -> str:
+    if guardrail.measured is None:
         return "not measured"
-    floor = "clear of" if rail["clear_of_floor"] else "it may be beyond"
-    words = {"holds": "", "broken": "; it is broken", "unclear": f"; {floor} its floor {rail['floor']}"}
-    return f"{_ends_text(rail)}{words[rail['state']]}"
+    floor = "clear of" if guardrail.clear_of_floor else "it may be beyond"
+    endings = {"holds": "", "broken": "; it is broken", "unclear": f"; {floor} its floor {guardrail.floor}"}
+    return f"{_interval_text(guardrail.measured, guardrail.relative)}{endings[guardrail.state]}"
 
 
-def _ends_text(part: Mapping[str, Any]) -> str:
-    value, low, high = ((format_lift if part["relative"] else format_number)(part["measured"][end]) for end in _ENDS)
+def _interval_text(measured: MeasuredInterval, relative: bool) -> str:
+    value, low, high = _format_ends(measured, relative)
     return f"{value}, {low} to {high}"
 
 
-_ENDS = ("value", "low", "high")
+def _format_ends(measured: MeasuredInterval, relative: bool) -> tuple[str, str, str]:
+    format_end = format_lift if relative else format_number
+    return format_end(measured.value), format_end(measured.low), format_end(measured.high)

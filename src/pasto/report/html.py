@@ -1,15 +1,16 @@
-"""A report as one HTML page: no script, no link, nothing to fetch; readable by someone who was not there."""
+"""HTML form of a report: one page without scripts, links or files, which a person outside the team can read."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from pasto.errors import MissingExtraError, PastoWarning
 from pasto.report.charts import draw_chart
+from pasto.report.records import Report
 from pasto.report.sections import ReportSection, build_sections
+from pasto.report.text import is_numeric_cell
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -20,57 +21,57 @@ th { font-weight: 600; } .number { text-align: right; } svg { max-width: 100%; h
 .wide { overflow-x: auto; } footer { margin-top: 3rem; color: #666; font-size: .85rem; }
 @media (prefers-color-scheme: dark) { body { background: #fff; } }
 """
-WORDS = (
+GLOSSARY = (
     "A lift compares units of the same rounds: those served the candidates with those held on the baseline, the "
     "control. An interval says between which numbers the true lift lies with the stated confidence. A guardrail is a "
     "metric that must hold; beyond its floor the breaker pulls traffic by itself."
 )
 
 
-def render_html(report: Mapping[str, Any]) -> str:
-    """The whole report as one page.
+def render_html(report: Report) -> str:
+    """Return the whole report as one page.
 
-    >>> report = {"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "5 < 6 & nothing else."}
-    >>> page = render_html(report)
+    >>> page = render_html(Report("feed", "draft", 0, 0, "5 < 6 & nothing else."))
     >>> "<p>5 &lt; 6 &amp; nothing else.</p>" in page, "<script" in page
     (True, False)
     """
-    parts = build_sections(report)
-    title = escape(f"Report on {report['name']}")
-    drawings = _drawings(parts, report)
-    body = "\n".join(_section(section, drawings, first=not place) for place, section in enumerate(parts))
+    sections = build_sections(report)
+    title = escape(f"Report on {report.name}")
+    drawings = _draw_charts(sections, report)
+    body = "\n".join(_render_section(section, drawings, is_first=not place) for place, section in enumerate(sections))
     return (
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style></head>\n<body>\n{body}\n<footer><p>{escape(WORDS)}</p></footer>\n</body></html>\n"
+        f"<style>{STYLE}</style></head>\n<body>\n{body}\n<footer><p>{escape(GLOSSARY)}</p></footer>\n</body></html>\n"
     )
 
 
-def _drawings(parts: Sequence[ReportSection], report: Mapping[str, Any]) -> dict[str, str]:
+def _draw_charts(sections: Sequence[ReportSection], report: Report) -> dict[str, str]:
     """Return the drawings of the sections by name; none, with a warning, if the library for them is not installed."""
-    names = [section.drawing for section in parts if section.drawing is not None]
+    names = [section.drawing for section in sections if section.drawing is not None]
     try:
         return {name: draw_chart(name, report) or "" for name in names}
     except MissingExtraError as missing:
-        # Who makes the page can install it. Who reads the page cannot.
+        # The person who makes the page can install the library; a reader of the page cannot.
         warnings.warn(f"the page has no figures: {missing}", PastoWarning, stacklevel=3)
         return {}
 
 
-def _section(section: ReportSection, drawings: Mapping[str, str], *, first: bool) -> str:
-    rank = "h1" if first else "h2"
-    lines = [f"<{rank}>{escape(section.title)}</{rank}>", *(f"<p>{escape(words)}</p>" for words in section.words)]
+def _render_section(section: ReportSection, drawings: Mapping[str, str], *, is_first: bool) -> str:
+    heading = "h1" if is_first else "h2"
+    lines = [f"<{heading}>{escape(section.title)}</{heading}>"]
+    lines += [f"<p>{escape(sentence)}</p>" for sentence in section.sentences]
     if section.rows:
-        lines.append(_table(section.header, section.rows))
+        lines.append(_render_table(section.header, section.rows))
     if section.drawing is not None and section.drawing in drawings:
         lines.append(drawings[section.drawing])
     return "\n".join(lines)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    numeric = [all(not row[k] or row[k].lstrip("+-")[:1].isdigit() for row in rows) for k in range(len(header))]
-    kinds = [' class="number"' if one else "" for one in numeric]
+def _render_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    is_numeric = [all(map(is_numeric_cell, column)) for column in zip(*rows, strict=True)]
+    kinds = [' class="number"' if numeric else "" for numeric in is_numeric]
 
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}{k}>{escape(c)}</{tag}>" for c, k in zip(cells, kinds, strict=True)) + "</tr>"

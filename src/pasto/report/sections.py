@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pasto.formatting import (
     format_confidence,
@@ -23,12 +23,30 @@ from pasto.report.guardrail_text import (
     understated_text,
     verdict_text,
 )
+from pasto.report.records import (
+    AccountingReport,
+    BlendRecord,
+    ClosedRoundRecord,
+    ConfirmationReport,
+    GuardrailReport,
+    HeldRoundRecord,
+    IntervalEstimate,
+    LearningReport,
+    LiftRecord,
+    QualityReport,
+    Report,
+    SampleRatioReport,
+    SenderLine,
+    SourceProblem,
+    TradeoffReport,
+    WinnerReport,
+)
 from pasto.report.sender_text import departure_text
 
-Table = Sequence[Sequence[str]]
-SHOWN = 20
-"""Candidates that a table lists, those with the most units."""
-SHOWN_BLENDS = 5
+Row = tuple[str, ...]
+MAX_ROWS = 20
+"""Candidates or rounds that a table lists."""
+MAX_BLENDS = 5
 """Blends that the table of the trade-off lists."""
 
 
@@ -37,374 +55,384 @@ class ReportSection:
     """One part of a report."""
 
     title: str
-    words: tuple[str, ...] = ()
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
+    sentences: tuple[str, ...] = ()
+    header: Row = ()
+    rows: tuple[Row, ...] = ()
     drawing: str | None = None
-    """Which of the report's drawings belongs here."""
+    """Name of the drawing that belongs here."""
 
 
-def build_sections(report: Mapping[str, Any]) -> tuple[ReportSection, ...]:
-    """The parts of a report, those that have something to say.
+def build_sections(report: Report) -> tuple[ReportSection, ...]:
+    """Return the sections of a report that have content.
 
-    >>> said = {"name": "feed", "state": "draft", "round": 0, "version": 0, "claims": "Nothing was measured yet."}
-    >>> [(section.title, section.words) for section in build_sections(said)]
+    >>> report = Report("feed", "draft", 0, 0, "Nothing was measured yet.")
+    >>> [(section.title, section.sentences) for section in build_sections(report)]
     [('feed: draft', ('Nothing was measured yet.',))]
     """
     return tuple(_sections(report))
 
 
-def _sections(report: Mapping[str, Any]) -> Iterator[ReportSection]:
-    yield _opening(report)
-    if source := report.get("source_problem"):
-        message = source["message"].rstrip(".")
-        yield ReportSection("Source", (f"Round {source['round']} cannot be measured: {message}.", _UNMEASURED))
-    breaker = report.get("breaker") or {}
-    if breaker.get("tripped"):
-        yield ReportSection("Breaker", (f"Tripped: {breaker['tripped']['reason']}", _REARM))
-    if report.get("held"):
-        yield _held(report["held"])
-    if (confirmation := report.get("confirmation")) and confirmation.get("lifts"):
-        yield from _confirmation(confirmation, report.get("claims"))
-    learning = report.get("learning") or {}
-    if learning.get("lifts"):
-        rounds = learning["rounds"]
-        compared = (
-            f"Against the control of the same rounds, {format_count(len(rounds), 'round')}, each interval with "
-            f"{format_confidence(learning['confidence'])} confidence at any look. The blend and the best "
-            "single candidate were chosen on these rounds and look better here than they are; a confirmation measures "
-            "them without this bias."
-        )
-        words = (compared, *adjusted_words(learning["lifts"]), *bounded_words(learning["lifts"]))
-        yield ReportSection("Lift while learning", words, *lift_table(learning["lifts"]), drawing="lifts")
-        if learning.get("winner"):
-            yield ReportSection("Single candidates", (_winner(learning["winner"]),))
-    if report.get("blend") or report.get("frozen"):
-        yield _blend(report)
-    if report.get("guardrails"):
-        yield _guardrails(report["guardrails"])
-    if report.get("prices"):
-        yield ReportSection("Prices", tuple(price["words"] for price in report["prices"]))
-    if (report.get("trade_off") or {}).get("blends"):
-        yield _trade_off(report["trade_off"])
-    if report.get("quality"):
-        yield _quality(report["quality"])
-    for label, lines in (("key", "keys"), ("source", "sources")):
-        if (report.get("accounting") or {}).get(lines):
-            yield _senders(label, report["accounting"][lines])
-    if (report.get("accounting") or {}).get("candidates"):
-        yield _books(report["accounting"])
-    if report.get("history"):
-        yield _rounds(report["history"])
+def _sections(report: Report) -> Iterator[ReportSection]:
+    yield _opening_section(report)
+    if report.source_problem is not None:
+        yield _source_section(report.source_problem)
+    if report.breaker.tripped is not None:
+        yield ReportSection("Breaker", (f"Tripped: {report.breaker.tripped.reason}", _REARM_TEXT))
+    if report.held:
+        yield _held_section(report.held)
+    if report.confirmation is not None and report.confirmation.lifts:
+        yield from _confirmation_sections(report.confirmation, report.claims)
+    if report.learning is not None and report.learning.lifts:
+        yield from _learning_sections(report.learning)
+    if report.answer is not None:
+        yield _blend_section(report.answer, is_frozen=report.frozen is not None)
+    if report.guardrails:
+        yield _guardrail_section(report.guardrails)
+    if report.prices:
+        yield ReportSection("Prices", tuple(price.words for price in report.prices))
+    if report.trade_off is not None and report.trade_off.blends:
+        yield _tradeoff_section(report.trade_off)
+    if report.quality is not None:
+        yield quality_section(report.quality)
+    if report.accounting is not None:
+        yield from _accounting_sections(report.accounting)
+    if report.history:
+        yield _rounds_section(report.history)
 
 
-_UNMEASURED = "The round stays open and its policy is served until the source can be read; closing is tried again."
-_REARM = "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts anew."
+_UNMEASURED_TEXT = "The round stays open and its policy is served until the source can be read; closing is tried again."
+_REARM_TEXT = (
+    "Everyone is served what the study held. Only `resume` with a reason re-arms it; evidence then starts from zero."
+)
 
 
-def _opening(report: Mapping[str, Any]) -> ReportSection:
-    words = [report["claims"]] if report.get("claims") else []
-    words += [contradiction["text"] for contradiction in report.get("contradictions") or ()]
-    if report.get("problem"):
-        words.append(f"No answer yet: {report['problem']}.")
-    where = f", round {report['round']} under policy {report['version']}" if report.get("round") else ""
-    return ReportSection(f"{report['name']}: {report['state']}{where}", tuple(words))
+def _opening_section(report: Report) -> ReportSection:
+    sentences = [report.claims] if report.claims else []
+    sentences += [contradiction.text for contradiction in report.contradictions]
+    if report.problem:
+        sentences.append(f"No answer yet: {report.problem}.")
+    position = f", round {report.round} under policy {report.version}" if report.round else ""
+    return ReportSection(f"{report.name}: {report.state}{position}", tuple(sentences))
 
 
-def _held(held: Sequence[Mapping[str, Any]]) -> ReportSection:
-    words = (
+def _source_section(problem: SourceProblem) -> ReportSection:
+    message = problem.message.rstrip(".")
+    return ReportSection("Source", (f"Round {problem.round} cannot be measured: {message}.", _UNMEASURED_TEXT))
+
+
+def _held_section(held: Sequence[HeldRoundRecord]) -> ReportSection:
+    sentence = (
         "These rounds are not learned, because events seem to be missing. A round is learned once they are there. "
-        "Otherwise decide with `pasto round resolve`, as `learn` or `discard`.",
+        "Otherwise decide with `pasto round resolve`, as `learn` or `discard`."
     )
     rows = tuple(
         (
-            str(one["round"]),
-            finding["column"] or "any metric",
-            f"{finding['units']:,}",
-            format_number(finding["expected"]) if finding["expected"] else "",
-            format_number(finding["seen"]),
-            format_p_value(finding["p_value"]),
-            one["resolution"] or "to be decided",
+            str(record.round),
+            finding.column or "any metric",
+            f"{finding.units:,}",
+            format_number(finding.expected) if finding.expected else "",
+            format_number(finding.seen),
+            format_p_value(finding.p_value),
+            record.resolution or "to be decided",
         )
-        for one in held
-        for finding in one["findings"]
+        for record in held
+        for finding in record.findings
     )
-    return ReportSection("Rounds held back", words, ("round", "metric", "units", "expected", "came", "p", ""), rows)
+    header = ("round", "metric", "units", "expected", "came", "p", "")
+    return ReportSection("Rounds held back", (sentence,), header, rows)
 
 
-def lift_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return a row for each target and metric: relative and absolute lift, and the lift by other methods."""
-    adjusted, bounded = any(lift.get("adjusted") for lift in lifts), any(map(_has_bounds, lifts))
+# Lifts
+
+
+def _learning_sections(learning: LearningReport) -> Iterator[ReportSection]:
+    compared = (
+        f"Against the control of the same rounds, {format_count(len(learning.rounds), 'round')}, each interval with "
+        f"{format_confidence(learning.confidence)} confidence at any look. The blend and the best single candidate "
+        "were chosen on these rounds and look better here than they are; a confirmation measures them without this "
+        "bias."
+    )
+    sentences = (compared, *adjustment_sentences(learning.lifts), *range_sentences(learning.lifts))
+    yield ReportSection("Lift while learning", sentences, *lift_table(learning.lifts), drawing="lifts")
+    if learning.winner is not None:
+        yield ReportSection("Single candidates", (_winner_text(learning.winner),))
+
+
+def lift_table(lifts: Sequence[LiftRecord]) -> tuple[Row, tuple[Row, ...]]:
+    """Return header and rows: relative and absolute lift of each target and metric, and the lift by other methods."""
+    has_adjusted = any(lift.adjusted is not None for lift in lifts)
+    has_range = any(map(_has_range_interval, lifts))
     rows = []
     for lift in lifts:
-        row = [lift["target"], lift["metric"], interval_text(lift["relative"], percent=True)]
-        other = lift.get("adjusted")
-        if adjusted:
-            row += (
-                [interval_text(other["relative"], percent=True), format_percent(other["variance_reduced_by"], 0)]
-                if other
-                else ["", ""]
-            )
-        if bounded:
-            row.append(_by_range(lift))
-        row += [interval_text(lift["absolute"]), format_number(lift["level"]), format_number(lift["control"])]
-        row.append({"up": "rose", "down": "fell", "unclear": "not clear"}[(other or lift)["told"]])
+        row = [lift.target, lift.metric, _interval_text(lift.relative, percent=True)]
+        if has_adjusted:
+            row += _adjusted_cells(lift)
+        if has_range:
+            row.append(_range_cell(lift))
+        row += [_interval_text(lift.absolute), format_number(lift.level), format_number(lift.control)]
+        row.append(_DIRECTION_TEXT[lift.best.told])
         rows.append(tuple(row))
-    more = [*(("adjusted", "variance reduced by") if adjusted else ()), *(("by its range",) if bounded else ())]
-    return ("", "metric", "relative", *more, "absolute", "level", "control", ""), tuple(rows)
+    adjusted_header = ("adjusted", "variance reduced by") if has_adjusted else ()
+    range_header = ("by its range",) if has_range else ()
+    return ("", "metric", "relative", *adjusted_header, *range_header, "absolute", "level", "control", ""), tuple(rows)
 
 
-def _by_range(lift: Mapping[str, Any]) -> str:
-    if not _has_bounds(lift):
+_DIRECTION_TEXT = {"up": "rose", "down": "fell", "unclear": "not clear"}
+
+
+def _adjusted_cells(lift: LiftRecord) -> list[str]:
+    if lift.adjusted is None:
+        return ["", ""]
+    reduction = format_percent(lift.adjusted.variance_reduced_by, 0)
+    return [_interval_text(lift.adjusted.relative, percent=True), reduction]
+
+
+def _range_cell(lift: LiftRecord) -> str:
+    if lift.bounded is None or not _has_range_interval(lift):
         return ""
-    bounded = lift["bounded"]
-    return (
-        interval_text(bounded["absolute"])
-        if bounded["relative"] is None
-        else interval_text(bounded["relative"], percent=True)
-    )
+    return _interval_text(lift.bounded.estimate, percent=lift.bounded.relative is not None)
 
 
-def _has_bounds(lift: Mapping[str, Any]) -> bool:
+def _has_range_interval(lift: LiftRecord) -> bool:
     """Return whether the interval by the metric's range has both of its ends."""
-    bounded = lift.get("bounded") or {"relative": None, "absolute": {"low": None, "high": None}}
-    estimate = bounded["absolute"] if bounded["relative"] is None else bounded["relative"]
-    return estimate["low"] is not None and estimate["high"] is not None
+    return lift.bounded is not None and lift.bounded.estimate.is_bounded
 
 
-def bounded_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return a sentence about lifts by a metric's range; nothing if there are none.
+def range_sentences(lifts: Sequence[LiftRecord]) -> tuple[str, ...]:
+    """Return a sentence about intervals by a metric's range; nothing if there are none.
 
-    >>> bounded_words([{"metric": "likes", "bounded": None}])
+    >>> range_sentences([])
     ()
     """
-    if not any(map(_has_bounds, lifts)):
+    if not any(map(_has_range_interval, lifts)):
         return ()
     return ("An interval by a metric's range holds for few units too, and for any distribution within the range.",)
 
 
-def adjusted_words(lifts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return a sentence about the variance that covariates removed; nothing if no metric is adjusted.
-
-    >>> adjusted_words([{"metric": "likes", "adjusted": {"variance_reduced_by": 0.434}}, {"metric": "watch"}])
-    ('Adjusted by what units did before they were assigned, variance is reduced by 43% in likes.',)
-    """
-    found: dict[str, list[float]] = {}
+def adjustment_sentences(lifts: Sequence[LiftRecord]) -> tuple[str, ...]:
+    """Return a sentence about the variance that covariates removed; nothing if no metric is adjusted."""
+    reductions: dict[str, list[float]] = {}
     for lift in lifts:
-        if lift.get("adjusted"):
-            found.setdefault(lift["metric"], []).append(lift["adjusted"]["variance_reduced_by"] or 0.0)
+        if lift.adjusted is not None:
+            reductions.setdefault(lift.metric, []).append(lift.adjusted.variance_reduced_by or 0.0)
     parts = []
-    for metric, reductions in found.items():
-        least, most = format_percent(min(reductions), 0), format_percent(max(reductions), 0)
+    for metric, shares in reductions.items():
+        least, most = format_percent(min(shares), 0), format_percent(max(shares), 0)
         parts.append(f"{least if least == most else f'{least} to {most}'} in {metric}")
     if not parts:
         return ()
     return (f"Adjusted by what units did before they were assigned, variance is reduced by {', '.join(parts)}.",)
 
 
-def _confirmation(confirmation: Mapping[str, Any], opening: str | None) -> Iterator[ReportSection]:
-    when = "at the horizon that was set" if not confirmation["sequential"] else "at any look"
-    units = ", ".join(f"{arm} {count:,.0f}" for arm, count in confirmation["units"].items())
-    words = [
+def _winner_text(winner: WinnerReport) -> str:
+    if winner.winner is not None:
+        return f"{winner.winner} beats the control and every other candidate in {winner.metric}, guardrails aside."
+    if winner.beat_the_control:
+        names = ", ".join(winner.beat_the_control[:MAX_ROWS])
+        return (
+            f"In {winner.metric} these beat the control, all claims together: {names}. None beats all the others yet."
+        )
+    return (
+        f"{winner.best_looking} has the highest measured {winner.metric}, but no candidate is yet shown to differ from "
+        "the control, all claims together."
+    )
+
+
+def _confirmation_sections(confirmation: ConfirmationReport, opening: str) -> Iterator[ReportSection]:
+    look = "at any look" if confirmation.sequential else "at the horizon that was set"
+    units = ", ".join(f"{arm} {count:,}" for arm, count in confirmation.units.items())
+    sentences = [
         # The report opens with the confirmation's claims if there is one; they need not be read twice.
-        *([confirmation["claims"]] if confirmation["claims"] != opening else []),
-        *((" ".join(verdict_text(confirmation["verdict"])),) if confirmation.get("verdict") else ()),
+        *([confirmation.claims] if confirmation.claims != opening else []),
+        " ".join(verdict_text(confirmation.verdict)),
         f"Units stay in their arm and count once: {units}. Intervals hold with "
-        f"{format_confidence(confirmation['confidence'])} confidence {when}.",
-        *adjusted_words(confirmation["lifts"]),
+        f"{format_confidence(confirmation.confidence)} confidence {look}.",
+        *adjustment_sentences(confirmation.lifts),
     ]
-    if confirmation.get("note"):
-        words.append(confirmation["note"])
-    yield ReportSection("Confirmation", tuple(words), *arm_table(confirmation["lifts"]), drawing="confirmation")
-    if confirmation.get("predicted"):
+    if confirmation.note:
+        sentences.append(confirmation.note)
+    table = arm_table(confirmation.lifts)
+    yield ReportSection("Confirmation", tuple(sentences), *table, drawing="confirmation")
+    if confirmation.predicted:
         rows = tuple(
             (
-                one["target"],
-                one["metric"],
-                format_lift(one["predicted"]),
-                interval_text(one["realised"], percent=True),
-                "as predicted" if one["inside"] else "outside" if one["inside"] is not None else "",
+                prediction.target,
+                prediction.metric,
+                format_lift(prediction.predicted),
+                _interval_text(prediction.realised, percent=True),
+                {True: "as predicted", False: "outside", None: ""}[prediction.inside],
             )
-            for one in confirmation["predicted"]
+            for prediction in confirmation.predicted
         )
-        yield ReportSection(
-            "Predicted and realised",
-            ("What the frozen answer promised on the rounds it was learned from, beside what new units showed.",),
-            ("", "metric", "predicted", "realised", ""),
-            rows,
-        )
+        sentence = "What the frozen answer promised on the rounds it was learned from, and what new units showed."
+        yield ReportSection("Predicted and realised", (sentence,), ("", "metric", "predicted", "realised", ""), rows)
 
 
-def arm_table(lifts: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Arms down, metrics across, relative lifts with their intervals; beside them the adjusted ones."""
+def arm_table(lifts: Sequence[LiftRecord]) -> tuple[Row, tuple[Row, ...]]:
+    """Return header and rows: arms down, metrics across, relative lifts with their intervals and the adjusted ones."""
     cells = {}
     for lift in lifts:
-        cells[lift["target"], lift["metric"]] = interval_text(lift["relative"], percent=True)
-        if lift.get("adjusted"):
-            cells[lift["target"], f"{lift['metric']}, adjusted"] = interval_text(
-                lift["adjusted"]["relative"], percent=True
-            )
+        cells[lift.target, lift.metric] = _interval_text(lift.relative, percent=True)
+        if lift.adjusted is not None:
+            cells[lift.target, f"{lift.metric}, adjusted"] = _interval_text(lift.adjusted.relative, percent=True)
     metrics = list(dict.fromkeys(metric for _, metric in cells))
     targets = list(dict.fromkeys(target for target, _ in cells))
     return ("", *metrics), tuple((target, *(cells[target, metric] for metric in metrics)) for target in targets)
 
 
-def _winner(winner: Mapping[str, Any]) -> str:
-    metric = winner["metric"]
-    if winner["winner"] is not None:
-        return f"{winner['winner']} beats the control and every other candidate in {metric}, guardrails aside."
-    if winner["beat_the_control"]:
-        some = ", ".join(winner["beat_the_control"][:SHOWN])
-        return f"In {metric} these beat the control, all claims together: {some}. None beats all the others yet."
-    return (
-        f"{winner['best_looking']} has the highest measured {metric}, but no candidate is yet shown to differ from the "
-        "control, all claims together."
-    )
+# The blend and its guardrails
 
 
-def _trade_off(trade_off: Mapping[str, Any]) -> ReportSection:
-    blends = sorted(trade_off["blends"], key=lambda point: (point["x"], point["y"]))
-    picked = {round(place * (len(blends) - 1) / (SHOWN_BLENDS - 1)) for place in range(SHOWN_BLENDS)}
-    points = [("the answer", trade_off["answer"])] if trade_off.get("answer") else []
-    points += [("a blend", blends[place]) for place in sorted(picked)]
-    points += [(single["name"], single) for single in trade_off["singles"][:SHOWN]]
-    more = len(trade_off["singles"]) - SHOWN
-    words = [
-        f"{trade_off['x']} and {trade_off['y']} as expected now, for the answer, for blends that reach the most of "
-        f"{trade_off['x']} at a level of {trade_off['y']}, and for single candidates."
-    ]
-    if more > 0:
-        words.append(f"{more} more single candidates are in the JSON.")
-    rows = dict.fromkeys((name, format_number(point["x"]), format_number(point["y"])) for name, point in points)
-    return ReportSection(
-        "Trade-off", tuple(words), ("", trade_off["x"], trade_off["y"]), tuple(rows), drawing="trade_off"
-    )
+def _blend_section(answer: BlendRecord, *, is_frozen: bool) -> ReportSection:
+    sentences = ["Frozen, and served as it is."] if is_frozen else []
+    if answer.certificate is not None and (text := certificate_text(answer.certificate, answer.feasible)):
+        sentences.append(text)
+    if answer.outlook is not None:
+        sentences.append(f"Advice: {answer.outlook.advice}.")
+    shares = sorted(answer.probabilities.items(), key=lambda item: -item[1])
+    rows = tuple((name, format_percent(share)) for name, share in shares[:MAX_ROWS])
+    return ReportSection("The blend", tuple(sentences), ("candidate", "share"), rows)
 
 
-def _blend(report: Mapping[str, Any]) -> ReportSection:
-    answer = report.get("frozen") or report["blend"]
-    rows = sorted(answer["probabilities"].items(), key=lambda part: -part[1])
-    words = []
-    if report.get("frozen"):
-        words.append("Frozen, and served as it is.")
-    if answer.get("certificate") and (sure := certificate_text(answer["certificate"], answer.get("feasible", True))):
-        words.append(sure)
-    if answer.get("outlook"):
-        words.append(f"Advice: {answer['outlook']['advice']}.")
-    return ReportSection(
-        "The blend", tuple(words), ("candidate", "share"), tuple((n, format_percent(p)) for n, p in rows[:SHOWN])
-    )
-
-
-def _guardrails(rails: Sequence[Mapping[str, Any]]) -> ReportSection:
-    rows = []
-    for rail in rails:
-        kind = "hard" if rail["kind"] == "hard" else f"soft, penalty {rail['penalty']:g}"
-        rows.append(
-            (
-                rail["name"],
-                f"{SIDE_TEXT[rail['side']]} {rail['at']} ({kind})",
-                str(rail["floor"]),
-                basis_text(rail["judged"], rail["allowed"]),
-                "" if rail["holds"] is None else format_percent(rail["holds"]),
-                rail["state"] or "",
-                format_p_value(rail["p_value"]),
-            )
+def _guardrail_section(guardrails: Sequence[GuardrailReport]) -> ReportSection:
+    rows = tuple(
+        (
+            guardrail.name,
+            f"{SIDE_TEXT[guardrail.side]} {guardrail.at} ({_kind_text(guardrail)})",
+            str(guardrail.floor),
+            basis_text(guardrail.judged, guardrail.allowed),
+            "" if guardrail.holds is None else format_percent(guardrail.holds),
+            guardrail.state or "",
+            format_p_value(guardrail.p_value),
         )
+        for guardrail in guardrails
+    )
     header = ("guardrail", "kept", "floor", "floor judged", "blend holds it with", "breaker", "p")
-    return ReportSection("Guardrails", own_units_text(rails), header, tuple(rows))
+    return ReportSection("Guardrails", own_units_text(guardrails), header, rows)
 
 
-def _quality(told: Mapping[str, Any]) -> ReportSection:
-    rows = [("units measured", f"{told['units']:,}"), ("events", f"{told['events']:,}")]
-    ratio = told.get("sample_ratio")
-    if ratio is not None:
-        suspect = ratio["suspect"]
-        said = "as it should be"
-        if suspect is not None:
-            said = f"wrong: {suspect['arm']} / {suspect['candidate'] or 'all candidates'}"
-        rows.append(("sample ratio", f"{said} (p = {format_p_value(ratio['p_value'])})"))
-    rows += [("sender departs", departure_text(one)) for one in told.get("departures", ())]
-    if "understated_errors" in told:
-        factors = told["understated_errors"]
-        said = f"too small: {understated_text(factors)}; nothing is certified" if factors else "as rounds scatter"
-        rows.append(("standard errors", said))
-    late = told["late"]
-    rows.append(("came too late to be learned", _part(late["events"], late["share"])))
-    if told.get("duplicates") is not None:
-        rows.append(("sent again and counted once", f"{told['duplicates']:,} since the service started"))
-    for column, cut in told["clipped"].items():
-        if cut["units"]:
-            rows.append((f"cut to its range: {column}", _part(cut["units"], cut["share"])))
-    rejected = told.get("rejected") or {"events": 0, "reasons": ()}
-    rows.append(("events rejected by the service", f"{rejected['events']:,}"))
-    rows += [("", f"{one['events']:,}: {one['reason']}") for one in rejected["reasons"]]
-    for label, key in (
-        ("decided and never logged", "gap"),
-        ("numbers missing from senders", "missing"),
-        ("metric events of nobody exposed", "uncredited"),
-        ("fallbacks and overrides, left out", "excluded"),
-    ):
-        rows.append((label, f"{told[key]:,}"))
+def _kind_text(guardrail: GuardrailReport) -> str:
+    return "hard" if guardrail.penalty is None else f"soft, penalty {guardrail.penalty:g}"
+
+
+def _tradeoff_section(trade_off: TradeoffReport) -> ReportSection:
+    blends = sorted(trade_off.blends, key=lambda point: (point.x, point.y))
+    chosen = {round(place * (len(blends) - 1) / (MAX_BLENDS - 1)) for place in range(MAX_BLENDS)}
+    points = [] if trade_off.answer is None else [("the answer", trade_off.answer.x, trade_off.answer.y)]
+    points += [("a blend", blends[place].x, blends[place].y) for place in sorted(chosen)]
+    points += [(single.name, single.x, single.y) for single in trade_off.singles[:MAX_ROWS]]
+    sentences = [
+        f"{trade_off.x} and {trade_off.y} as expected now, for the answer, for blends that reach the most of "
+        f"{trade_off.x} at a level of {trade_off.y}, and for single candidates."
+    ]
+    more = len(trade_off.singles) - MAX_ROWS
+    if more > 0:
+        sentences.append(f"{more} more single candidates are in the JSON.")
+    rows = dict.fromkeys((name, format_number(x), format_number(y)) for name, x, y in points)
+    header = ("", trade_off.x, trade_off.y)
+    return ReportSection("Trade-off", tuple(sentences), header, tuple(rows), drawing="trade_off")
+
+
+# Data quality, event counts and rounds
+
+
+def quality_section(quality: QualityReport) -> ReportSection:
+    """Return the section about the quality of the data."""
+    rows = [("units measured", f"{quality.units:,}"), ("events", f"{quality.events:,}")]
+    if quality.sample_ratio is not None:
+        rows.append(("sample ratio", _sample_ratio_text(quality.sample_ratio)))
+    rows += [("sender departs", departure_text(departure)) for departure in quality.departures]
+    errors = "as rounds scatter"
+    if quality.understated_errors:
+        errors = f"too small: {understated_text(quality.understated_errors)}; nothing is certified"
+    rows.append(("standard errors", errors))
+    rows.append(("came too late to be learned", _share_text(quality.late.events, quality.late.share)))
+    if quality.duplicates is not None:
+        rows.append(("sent again and counted once", f"{quality.duplicates:,} since the service started"))
+    rows += [
+        (f"cut to its range: {column}", _share_text(clipped.units, clipped.share))
+        for column, clipped in quality.clipped.items()
+        if clipped.units
+    ]
+    rows.append(("events rejected by the service", f"{quality.rejected.events:,}"))
+    rows += [("", f"{reason.events:,}: {reason.reason}") for reason in quality.rejected.reasons]
+    rows += [
+        ("decided and never logged", f"{quality.gap:,}"),
+        ("numbers missing from senders", f"{quality.missing:,}"),
+        ("metric events without an exposure", f"{quality.uncredited:,}"),
+        ("fallbacks and overrides, left out", f"{quality.excluded:,}"),
+    ]
     return ReportSection("Quality of the data", (), ("", ""), tuple(rows))
 
 
-def _senders(kind: str, lines: Sequence[Mapping[str, Any]]) -> ReportSection:
-    columns = list(dict.fromkeys(column for line in lines for column in line["means"]))
+def _sample_ratio_text(ratio: SampleRatioReport) -> str:
+    text = "as it should be"
+    if ratio.suspect is not None:
+        text = f"wrong: {ratio.suspect.arm} / {ratio.suspect.candidate or 'all candidates'}"
+    return f"{text} (p = {format_p_value(ratio.p_value)})"
+
+
+def _accounting_sections(accounting: AccountingReport) -> Iterator[ReportSection]:
+    for kind, lines in (("key", accounting.keys), ("source", accounting.sources)):
+        if lines:
+            yield _sender_section(kind, lines)
+    if accounting.candidates:
+        yield _candidate_section(accounting)
+
+
+def _sender_section(kind: str, lines: Sequence[SenderLine]) -> ReportSection:
+    columns = list(dict.fromkeys(column for line in lines for column in line.means))
     rows = []
     for line in lines:
-        name = line["sender"] or "none"
-        name = f"{line['name']} ({name})" if line["name"] else name
-        counts = (f"{line[key]:,}" for key in ("units", "exposures", "metrics", "rejected"))
-        means = (format_number(line["means"][column]) if column in line["means"] else "" for column in columns)
-        rows.append((f"{name}, departs" if line["departs"] else name, *counts, *means))
+        name = line.sender or "none"
+        name = f"{line.name} ({name})" if line.name else name
+        counts = (f"{count:,}" for count in (line.units, line.exposures, line.metrics, line.rejected))
+        means = (format_number(line.means[column]) if column in line.means else "" for column in columns)
+        rows.append((f"{name}, departs" if line.departs else name, *counts, *means))
     header = (kind, "units learned", "exposures", "events", "rejected", *(f"mean {column}" for column in columns))
     return ReportSection(f"Senders by {kind}", (), header, tuple(rows))
 
 
-def _books(accounting: Mapping[str, Any]) -> ReportSection:
-    lost: dict[str, dict[str, int]] = {}
-    for version in accounting["versions"]:
-        for line in version["candidates"]:
-            known = lost.setdefault(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
-            for key in known:
-                known[key] += line[key]
-    lines = sorted(accounting["candidates"], key=lambda line: -line["logged"])
+def _candidate_section(accounting: AccountingReport) -> ReportSection:
+    assigned: Counter[str | None] = Counter()
+    dropped: Counter[str | None] = Counter()
+    gaps: Counter[str | None] = Counter()
+    for line in (line for version in accounting.versions for line in version.candidates):
+        assigned[line.name] += line.assigned
+        dropped[line.name] += line.dropped
+        gaps[line.name] += line.gap
+    candidates = sorted(accounting.candidates, key=lambda candidate: -candidate.logged)
     rows = []
-    for line in lines[:SHOWN]:
-        sent = lost.get(line["name"], {"assigned": 0, "dropped": 0, "gap": 0})
-        counts = (line["logged"], line["excluded"], sent["assigned"], sent["dropped"], sent["gap"])
-        rows.append((line["name"] or "unknown", *(f"{count:,}" for count in counts)))
-    more = len(lines) - SHOWN
-    words = (f"The {SHOWN} candidates with the most exposures; {more} more are in the JSON.",) if more > 0 else ()
+    for candidate in candidates[:MAX_ROWS]:
+        name = candidate.name
+        counts = (candidate.logged, candidate.excluded, assigned[name], dropped[name], gaps[name])
+        rows.append((name or "unknown", *(f"{count:,}" for count in counts)))
+    latest = format_count(len(accounting.versions), "policy", "policies")
+    sentences = [f"* as senders that number their events say, for the latest {latest}"]
+    more = len(candidates) - MAX_ROWS
+    if more > 0:
+        sentences.insert(0, f"The {MAX_ROWS} candidates with the most exposures; {more} more are in the JSON.")
     header = ("candidate", "exposures", "left out", "decided*", "dropped*", "gap*")
-    latest = format_count(len(accounting["versions"]), "policy", "policies")
-    note = f"* as senders that number their events say, for the latest {latest}"
-    return ReportSection("Exposures by candidate", (*words, note), header, tuple(rows))
+    return ReportSection("Exposures by candidate", tuple(sentences), header, tuple(rows))
 
 
-def _rounds(history: Sequence[Mapping[str, Any]]) -> ReportSection:
+def _rounds_section(history: Sequence[ClosedRoundRecord]) -> ReportSection:
     rows = tuple(
         (
-            str(one["round"]),
-            str(one["version"]),
-            one["state"],
-            f"{one['units']:,}",
-            "; ".join(one["problems"]) or ("" if one["state"] == one["next_state"] else f"then {one['next_state']}"),
+            str(close.round),
+            str(close.version),
+            close.state,
+            f"{close.units:,}",
+            "; ".join(close.problems) or ("" if close.state == close.next_state else f"then {close.next_state}"),
         )
-        for one in reversed(history[-SHOWN:])
+        for close in reversed(history[-MAX_ROWS:])
     )
     return ReportSection("Latest rounds", (), ("round", "policy", "state", "units learned from", ""), rows)
 
 
-def interval_text(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
-    """Return a number with the ends of its interval.
-
-    >>> interval_text({"value": 0.0344, "low": 0.0215, "high": 0.0477}, percent=True)
-    '+3.44% (+2.15% to +4.77%)'
-    """
-    return format_interval(estimate["value"], estimate["low"], estimate["high"], percent=percent)
+def _interval_text(estimate: IntervalEstimate, *, percent: bool = False) -> str:
+    return format_interval(estimate.value, estimate.low, estimate.high, percent=percent)
 
 
-def _part(count: int, share: float | None) -> str:
+def _share_text(count: int, share: float | None) -> str:
     return f"{count:,}" if share is None else f"{count:,} ({format_percent(share, 2)})"

@@ -1,36 +1,38 @@
-"""What can be asked of a running system, whether it runs in this process or behind an address."""
+"""Protocol of the control plane, implemented by the service in this process and by the HTTP client."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from pasto.report.records import Report, WhatIfAnswer
+
 
 class StudyApi(Protocol):
-    """The control plane in plain values: the service itself answers it, and so does `Remote` over HTTP."""
+    """Control plane of studies and keys in JSON values; `Service` and `HttpStudyApi` implement it."""
 
     def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
-        """Take in a study file; the study is then a draft."""
+        """Create a study from a study file; it starts as a draft."""
         ...
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created."""
+        """Check a study file and its source tables without creating a study."""
         ...
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
-        """Put another study file in the place of a draft's."""
+        """Replace the study file of a draft."""
         ...
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Delete a draft, which frees its name."""
+        """Delete a draft and free its name."""
         ...
 
     def studies(self) -> list[dict[str, Any]]:
-        """Every study in a few words."""
+        """List all studies."""
         ...
 
     def show(self, name: str) -> dict[str, Any]:
-        """One study as it stands."""
+        """Return a study."""
         ...
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
@@ -38,23 +40,23 @@ class StudyApi(Protocol):
         ...
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Close the open round now."""
+        """Close the open round."""
         ...
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
-        """Decide about a round that is held back for lack of events: "learn" it as it is, or "discard" it."""
+        """Decide about a round that is held back because events are missing: "learn" or "discard"."""
         ...
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Closed rounds in order."""
+        """List closed rounds, oldest first."""
         ...
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what, and why."""
+        """List entries of the audit log, oldest first."""
         ...
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The answer so far, and the books."""
+    def report(self, name: str) -> Report:
+        """Return the report of a study."""
         ...
 
     def what_if(
@@ -66,40 +68,40 @@ class StudyApi(Protocol):
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Another question, answered from what was learned."""
+    ) -> WhatIfAnswer:
+        """Return the best blend for another objective, guardrail or set of candidates."""
         ...
 
     def replay(self, name: str) -> dict[str, Any]:
-        """Compute every policy again from the log, and compare."""
+        """Recompute all policies from the event log and compare them."""
         ...
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
-        """Move learned rounds' events to the archive, and delete archived ones that are old."""
+        """Archive the events of learned rounds, and delete old archived events."""
         ...
 
-    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Delete all that is kept of a unit."""
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Erase the events of a unit."""
         ...
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
-        """Make a key; the only time it is shown."""
+        """Create a key; only this result contains its secret."""
         ...
 
     def keys(self) -> list[dict[str, Any]]:
-        """Every key by its prefix, never the key itself."""
+        """List all keys without their secrets."""
         ...
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
-        """Stop a key from working."""
+        """Revoke a key."""
         ...
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
-        """Make a successor of a key, which itself goes on for `grace` seconds."""
+        """Create a key's successor; the old key stays valid for `grace` seconds."""
         ...
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Return who created, rotated and revoked keys, in order."""
+        """List entries of the audit log of keys, oldest first."""
         ...

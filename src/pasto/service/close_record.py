@@ -389,6 +389,10 @@ def _read_totals(document: Mapping[str, Any]) -> SenderTotals:
         units=tuple(saved["units"]),
         sums=tuple(tuple(map(tuple, cell)) for cell in saved["sums"]),
         level=tuple(map(tuple, saved["level"])),
+        # Records of earlier releases have no recent sums.
+        recent_units=tuple(saved.get("recent_units", ())),
+        recent_sums=tuple(tuple(map(tuple, cell)) for cell in saved.get("recent_sums", ())),
+        recent_level=tuple(map(tuple, saved.get("recent_level", ()))),
         departure=departure,
     )
     return SenderTotals(document["units"], tuple(document["sums"]), evidence, document["departed"])

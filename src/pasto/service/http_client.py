@@ -1,4 +1,4 @@
-"""The control plane of a service somewhere else, over HTTP."""
+"""HTTP client of the control plane of a running service."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from pasto.errors import (
     TextError,
     UnknownStudyError,
 )
+from pasto.report.records import Report, WhatIfAnswer, read_report, read_what_if
 
-PATIENCE = 60.0
-"""Seconds to wait for an answer; a replay may take minutes."""
-REPLAY_PATIENCE = 3600.0
+TIMEOUT_SECONDS = 60.0
+"""Seconds to wait for a response."""
+SCAN_TIMEOUT_SECONDS = 3600.0
+"""Seconds to wait for a response to a request that reads all events, such as a replay."""
 
 
 class UnknownKeyError(OptionError):
-    """The service knows no such key."""
+    """Error of a request for a key that does not exist."""
 
 
 ERRORS: dict[str, type[PastoError]] = {
@@ -44,18 +46,18 @@ ERRORS: dict[str, type[PastoError]] = {
     "unknown_study": UnknownStudyError,
     "wrong_state": LifecycleError,
 }
-"""What the service's error codes mean here; any other is a BadInput below 500 and a StoreError from there."""
+"""Exceptions by error code. Other codes are an `InputError` if the status is below 500, else a `StoreError`."""
 
 
-class _Straight(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which could carry the key to a stranger."""
+class _NoRedirectHandler(urllib.request.HTTPRedirectHandler):
+    """Handler that follows no redirects, because a redirect could send the key to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Refuse."""
+        """Return None, so that the redirect is an error."""
 
 
 class HttpStudyApi:
-    """A running service by its address: the same questions, the same answers, the same errors.
+    """Client of a running service with the methods, results and errors of `StudyApi`.
 
     >>> HttpStudyApi("http://127.0.0.1:8300/").url
     'http://127.0.0.1:8300'
@@ -63,65 +65,69 @@ class HttpStudyApi:
 
     def __init__(self, url: str, key: str | None = None) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
-            raise OptionError(f"a service's address looks like http://127.0.0.1:8300, got {url!r}")
+            raise OptionError(f"the address of a service must be a URL such as http://127.0.0.1:8300, got {url!r}")
         self.url = url.rstrip("/")
         self._key = key
-        # An empty ProxyHandler keeps loopback traffic out of a proxy that the environment names.
+        # An empty ProxyHandler makes requests to loopback ignore the proxy of the environment.
         local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
         proxy = [urllib.request.ProxyHandler({})] if local else []
-        self._opener = urllib.request.build_opener(_Straight, *proxy)
+        self._opener = urllib.request.build_opener(_NoRedirectHandler, *proxy)
 
     def create(self, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
-        """Take in a study file."""
-        return self._ask("POST", "/v1/studies" + _reason(reason), dict(document), who=who)
+        """Create a study from a study file."""
+        return self._request("POST", "/v1/studies" + _reason_query(reason), dict(document), who=who)
 
     def edit(self, name: str, document: Mapping[str, Any], *, who: str, reason: str = "") -> dict[str, Any]:
-        """Put another study file in the place of a draft's."""
-        return self._ask("PUT", _path(name) + _reason(reason), dict(document), who=who)
+        """Replace the study file of a draft."""
+        return self._request("PUT", _study_path(name) + _reason_query(reason), dict(document), who=who)
 
     def delete(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
         """Delete a draft."""
-        return self._ask("DELETE", _path(name) + _reason(reason), who=who)
+        return self._request("DELETE", _study_path(name) + _reason_query(reason), who=who)
 
     def check(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a study file and the tables that it names; nothing is created."""
-        return self._ask("POST", "/v1/check", dict(document))
+        """Check a study file and its source tables without creating a study."""
+        return self._request("POST", "/v1/check", dict(document))
 
     def studies(self) -> list[dict[str, Any]]:
-        """Every study in a few words."""
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/studies")["studies"]
-        return found
+        """List all studies."""
+        studies: list[dict[str, Any]] = self._request("GET", "/v1/studies")["studies"]
+        return studies
 
     def show(self, name: str) -> dict[str, Any]:
-        """One study as it stands."""
-        return self._ask("GET", _path(name))
+        """Return a study."""
+        return self._request("GET", _study_path(name))
 
     def change(self, name: str, action: str, *, who: str, reason: str = "", **options: Any) -> dict[str, Any]:
         """Start, pause, resume, confirm, deploy or archive a study."""
-        return self._ask("PATCH", _path(name), {"action": action, "reason": reason, **options}, who=who)
+        return self._request("PATCH", _study_path(name), {"action": action, "reason": reason, **options}, who=who)
 
     def close_round(self, name: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Close the open round now."""
-        return self._ask("POST", _path(name, "rounds/close"), {"reason": reason}, who=who)
+        """Close the open round."""
+        return self._request("POST", _study_path(name, "rounds/close"), {"reason": reason}, who=who)
 
     def resolve_round(self, name: str, round: int, resolution: str, *, who: str, reason: str) -> dict[str, Any]:
-        """Decide about a round that is held back for lack of events."""
-        asked = {"round": round, "resolution": resolution, "reason": reason}
-        return self._ask("POST", _path(name, "rounds/resolve"), asked, who=who)
+        """Decide about a round that is held back because events are missing."""
+        body = {"round": round, "resolution": resolution, "reason": reason}
+        return self._request("POST", _study_path(name, "rounds/resolve"), body, who=who)
 
     def rounds(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Closed rounds in order."""
-        found: list[dict[str, Any]] = self._ask("GET", _path(name, f"rounds?after={after}&limit={limit}"))["rounds"]
-        return found
+        """List closed rounds, oldest first."""
+        rounds: list[dict[str, Any]] = self._request("GET", _study_path(name, f"rounds?after={after}&limit={limit}"))[
+            "rounds"
+        ]
+        return rounds
 
     def audit(self, name: str, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what, and why."""
-        found: list[dict[str, Any]] = self._ask("GET", _path(name, f"audit?after={after}&limit={limit}"))["audit"]
-        return found
+        """List entries of the audit log, oldest first."""
+        entries: list[dict[str, Any]] = self._request("GET", _study_path(name, f"audit?after={after}&limit={limit}"))[
+            "audit"
+        ]
+        return entries
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The answer so far, and the books."""
-        return self._ask("GET", _path(name, "report"))
+    def report(self, name: str) -> Report:
+        """Return the report of a study."""
+        return read_report(self._request("GET", _study_path(name, "report")))
 
     def what_if(
         self,
@@ -132,57 +138,58 @@ class HttpStudyApi:
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
         only: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """Another question, answered from what was learned."""
+    ) -> WhatIfAnswer:
+        """Return the best blend for another objective, guardrail or set of candidates."""
         parts = {"maximize": maximize, "minimize": minimize, "keep": keep, "drop": drop, "only": only}
-        return self._ask("POST", _path(name, "what-if"), {part: list(words) for part, words in parts.items() if words})
+        question = {part: list(texts) for part, texts in parts.items() if texts}
+        return read_what_if(self._request("POST", _study_path(name, "what-if"), question))
 
     def replay(self, name: str) -> dict[str, Any]:
-        """Compute every policy again from the log, and compare."""
-        return self._ask("POST", _path(name, "replay"), {}, patience=REPLAY_PATIENCE)
+        """Recompute all policies from the event log and compare them."""
+        return self._request("POST", _study_path(name, "replay"), {}, timeout=SCAN_TIMEOUT_SECONDS)
 
     def archive_events(self, name: str, *, who: str, delete_older: float | None = None) -> dict[str, Any]:
-        """Move learned rounds' events to the archive, and delete archived ones that are old."""
-        asked = {} if delete_older is None else {"delete_older": delete_older}
-        return self._ask("POST", _path(name, "events/archive"), asked, who=who, patience=REPLAY_PATIENCE)
+        """Archive the events of learned rounds, and delete old archived events."""
+        body = {} if delete_older is None else {"delete_older": delete_older}
+        return self._request("POST", _study_path(name, "events/archive"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS)
 
-    def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Delete all that is kept of a unit."""
-        asked = {"unit": unit, "reason": reason}
-        return self._ask("POST", _path(name, "units/erase"), asked, who=who, patience=REPLAY_PATIENCE)
+    def erase_unit(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
+        """Erase the events of a unit."""
+        body = {"unit": unit, "reason": reason}
+        return self._request("POST", _study_path(name, "units/erase"), body, who=who, timeout=SCAN_TIMEOUT_SECONDS)
 
     def create_key(
         self, name: str, scopes: Sequence[str], *, expires_in: float | None = None, who: str = ""
     ) -> dict[str, Any]:
-        """Make a key."""
-        asked: dict[str, Any] = {"name": name, "scopes": list(scopes)}
+        """Create a key."""
+        body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
         if expires_in is not None:
-            asked["expires_in"] = expires_in
-        return self._ask("POST", "/v1/keys", asked, who=who)
+            body["expires_in"] = expires_in
+        return self._request("POST", "/v1/keys", body, who=who)
 
     def keys(self) -> list[dict[str, Any]]:
-        """Every key by its prefix."""
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/keys")["keys"]
-        return found
+        """List all keys."""
+        keys: list[dict[str, Any]] = self._request("GET", "/v1/keys")["keys"]
+        return keys
 
     def revoke_key(self, prefix: str, *, who: str = "") -> bool:
-        """Stop a key from working."""
+        """Revoke a key."""
         try:
-            return bool(self._ask("DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"])
+            return bool(self._request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", who=who)["revoked"])
         except UnknownKeyError:
             return False
 
     def rotate_key(self, prefix: str, *, grace: float, who: str = "") -> dict[str, Any]:
-        """Make a successor of a key."""
-        return self._ask("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
+        """Create a key's successor."""
+        return self._request("POST", f"/v1/keys/{quote(prefix, safe='')}/rotate", {"grace": grace}, who=who)
 
     def key_audit(self, after: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        """Return who created, rotated and revoked keys, in order."""
-        lines: list[dict[str, Any]] = self._ask("GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
-        return lines
+        """List entries of the audit log of keys, oldest first."""
+        entries: list[dict[str, Any]] = self._request("GET", f"/v1/keys/audit?after={after}&limit={limit}")["audit"]
+        return entries
 
-    def _ask(
-        self, method: str, path: str, body: Any = None, *, who: str = "", patience: float = PATIENCE
+    def _request(
+        self, method: str, path: str, body: Any = None, *, who: str = "", timeout: float = TIMEOUT_SECONDS
     ) -> dict[str, Any]:
         request = urllib.request.Request(self.url + path, method=method)  # noqa: S310 -- http or https, checked above
         if body is not None:
@@ -193,37 +200,39 @@ class HttpStudyApi:
         if self._key:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
-            with self._opener.open(request, timeout=patience) as answer:
-                found: dict[str, Any] = json.loads(answer.read() or b"{}")
-                return found
-        except urllib.error.HTTPError as refused:
-            with refused:
-                raise _error(refused, self._key is not None) from None
+            with self._opener.open(request, timeout=timeout) as response:
+                content: dict[str, Any] = json.loads(response.read() or b"{}")
+                return content
+        except urllib.error.HTTPError as response:
+            with response:
+                raise _convert_error(response, self._key is not None) from None
         except (OSError, ValueError) as error:
-            told = getattr(error, "reason", None) or error
+            cause = getattr(error, "reason", None) or error
             raise StoreError(
-                f"no service answers at {self.url} ({told}); start one with `pasto serve`, or name another with --url"
+                f"no service answers at {self.url} ({cause}); start one with `pasto serve`, or give another --url"
             ) from error
 
 
-def _path(name: str, rest: str = "") -> str:
+def _study_path(name: str, rest: str = "") -> str:
     return f"/v1/studies/{quote(name, safe='')}" + (f"/{rest}" if rest else "")
 
 
-def _reason(reason: str) -> str:
+def _reason_query(reason: str) -> str:
     return f"?reason={quote(reason, safe='')}" if reason else ""
 
 
-def _error(refused: urllib.error.HTTPError, with_key: bool) -> PastoError:
-    """The library's own error for an answer that is one."""
-    if refused.code == 401:
-        cure = "the key is wrong, revoked or expired" if with_key else "it wants a key: pass --key or set PASTO_KEY"
-        return OptionError(f"the service refused: {cure}")
+def _convert_error(response: urllib.error.HTTPError, with_key: bool) -> PastoError:
+    """Return the exception for an error response."""
+    if response.code == 401:
+        cure = "the key is wrong, revoked or expired" if with_key else "it needs a key: pass --key or set PASTO_KEY"
+        return OptionError(f"the service rejected the request: {cure}")
     try:
-        told = json.loads(refused.read())["error"]
-        message, code = str(told["message"]), str(told["code"])
+        problem = json.loads(response.read())["error"]
+        message, code = str(problem["message"]), str(problem["code"])
     except (ValueError, KeyError, TypeError):
-        return StoreError(f"the service answered {refused.code} {refused.reason}, which is no answer of PASTO's")
-    if isinstance(problems := told.get("problems"), dict):
-        return StudyFileError({str(field): str(problem) for field, problem in problems.items()})
-    return ERRORS.get(code, InputError if refused.code < 500 else StoreError)(message)
+        return StoreError(
+            f"{response.url} answered {response.code} {response.reason}, but not as PASTO does; check the address"
+        )
+    if isinstance(problems := problem.get("problems"), dict):
+        return StudyFileError({str(field): str(text) for field, text in problems.items()})
+    return ERRORS.get(code, InputError if response.code < 500 else StoreError)(message)

@@ -1,29 +1,40 @@
-"""A study's life: which action leads from where to where."""
+"""Lifecycle of a study: its states, the actions that lead from one to another, and their options."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from pasto.errors import LifecycleError, OptionError
+from pasto.report.guardrail_text import verdict_text
+from pasto.report.records import ConfirmationVerdict
 
 SERVING = ("learning", "confirming", "deployed", "paused")
-"""States in which a policy is published, and events are taken."""
+"""States in which a policy is published and events are accepted."""
+PHASES = ("confirming", "deployed")
+"""States in which units keep their arm."""
 UNCONFIRMED = (
     "deploy it without a confirmation and with a reason (--without-confirmation --reason TEXT; over HTTP, "
     "without_confirmation and reason)"
 )
-"""What else can be done with a blend that is not confirmed, for a message."""
+"""End of a message about a blend that is not confirmed."""
+DAY_SECONDS = 86400.0
+MAX_CONFIRMATION_DAYS = 3660.0
+MIN_CONFIRMATION_UNITS = 50
+"""Units that a confirmation needs in the control and in the blend's arm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that can be done to a study."""
+    """An action on a study: the states that it needs, and the state that it leads to."""
 
     sources: tuple[str, ...]
     target: str | None
-    """None leads back to where the study was paused."""
+    """None leads back to the state before the pause."""
     reason: bool = False
-    """Whether whoever does it must say why."""
+    """True if the action needs a reason."""
 
 
 ACTIONS = {
@@ -37,21 +48,21 @@ ACTIONS = {
 
 
 DRAFT_ACTIONS = ("edit", "delete")
-"""What can be done to a draft beside its actions: it serves no traffic yet."""
+"""Changes of a draft besides the actions: it serves no traffic yet."""
 
 
 def allowed(state: str) -> tuple[str, ...]:
-    """What can be done to a study in that state.
+    """Return the actions that are possible in a state.
 
     >>> allowed("paused"), allowed("archived"), allowed("draft")
     (('resume', 'archive'), (), ('start', 'archive', 'edit', 'delete'))
     """
-    found = tuple(name for name, action in ACTIONS.items() if state in action.sources)
-    return (*found, *DRAFT_ACTIONS) if state == "draft" else found
+    names = tuple(name for name, action in ACTIONS.items() if state in action.sources)
+    return (*names, *DRAFT_ACTIONS) if state == "draft" else names
 
 
 def check_draft(study: str, state: str, action: str) -> None:
-    """Refuse to edit or delete what is not a draft any more.
+    """Raise LifecycleError if a study that is edited or deleted is not a draft.
 
     >>> check_draft("feed", "archived", "edit")
     Traceback (most recent call last):
@@ -70,7 +81,7 @@ def target(
     paused_from: str | None = None,
     without_confirmation: bool = False,
 ) -> str:
-    """The state that an action leads to; WrongState where it cannot be done now, with what can.
+    """Return the state that an action leads to; LifecycleError names the possible actions if it is not one of them.
 
     >>> target("feed", "learning", "confirm"), target("feed", "paused", "resume", paused_from="deployed")
     ('confirming', 'deployed')
@@ -90,10 +101,58 @@ def target(
         raise OptionError("deploy without a confirmation needs a reason, which the audit log keeps; say why")
     if chosen.reason and not reason.strip():
         raise OptionError(f"{action} needs a reason, which the audit log keeps; say why")
-    found = paused_from if chosen.target is None else chosen.target
-    if found is None:
+    state_after = paused_from if chosen.target is None else chosen.target
+    if state_after is None:
         raise LifecycleError(f"study {study!r} does not know where it was paused; archive it and create it again")
-    return found
+    return state_after
+
+
+def read_horizon(options: Mapping[str, Any], now: float) -> float | None:
+    """Return the time at which a confirmation is judged, in seconds since 1970; None without such an option.
+
+    >>> read_horizon({"days": 2}, 1000.0), read_horizon({"until": "1970-01-03"}, 1000.0), read_horizon({}, 1000.0)
+    (173800.0, 172800.0, None)
+    """
+    days, until = options.get("days"), options.get("until")
+    if days is not None and until is not None:
+        raise OptionError("a confirmation is set to run for some days, or until a moment; give one of them")
+    if days is not None:
+        if isinstance(days, bool) or not isinstance(days, (int, float)) or not 0 < days <= MAX_CONFIRMATION_DAYS:
+            raise OptionError(f"days is {days!r}; it is a number above 0 and up to {MAX_CONFIRMATION_DAYS:g}")
+        return now + DAY_SECONDS * days
+    if until is None:
+        return None
+    moment = _read_moment(until)
+    if not now < moment <= now + DAY_SECONDS * MAX_CONFIRMATION_DAYS:
+        raise OptionError(f"until is {until!r}; a confirmation is judged at a moment to come, within ten years")
+    return moment
+
+
+def check_confirmed(study: str, units: Mapping[str, int], verdict: ConfirmationVerdict) -> None:
+    """Raise LifecycleError if a confirmation does not allow to deploy the blend; `units` are counted by arm."""
+    if min(units.get("control", 0), units.get("blend", 0)) < MIN_CONFIRMATION_UNITS:
+        counted = ", ".join(f"{arm} {count}" for arm, count in sorted(units.items())) or "none"
+        raise LifecycleError(
+            f"the confirmation of study {study!r} has too few units for a verdict (needed: {MIN_CONFIRMATION_UNITS} in "
+            f"the control and in the blend; measured: {counted}); let it run, or {UNCONFIRMED}"
+        )
+    if verdict.state != "confirmed":
+        raise LifecycleError(
+            f"study {study!r} is not confirmed. {' '.join(verdict_text(verdict))} Let the confirmation run on, or "
+            + UNCONFIRMED
+        )
+
+
+def _read_moment(given: Any) -> float:
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return float(given)
+    try:
+        moment = datetime.fromisoformat(str(given))
+    except ValueError:
+        raise OptionError(
+            f"until is {given!r}; write a day or a moment such as 2026-03-01 or 2026-03-01T09:00"
+        ) from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _refusal(study: str, state: str, action: str, sources: tuple[str, ...]) -> str:

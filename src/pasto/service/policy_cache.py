@@ -252,7 +252,9 @@ class PolicyCache:
 
     def _snapshot(self, row: StudyRow, policy: PublishedPolicy | None) -> StudySnapshot:
         with self._lock:
-            history = self._histories.setdefault(row.number, RoundHistoryReader(self._store, row.number))
+            history = self._histories.get(row.number)
+            if history is None:
+                history = self._histories[row.number] = RoundHistoryReader(self._store, row.number)
         return StudySnapshot(row, self.spec(row), policy, store=self._store, history=history)
 
     def _policy(self, row: StudyRow) -> PublishedPolicy | None:

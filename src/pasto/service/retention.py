@@ -1,4 +1,4 @@
-"""How long events are kept: rounds that were learned go to the archive, old files go, and a unit can be forgotten."""
+"""Retention: moves events of learned rounds to the archive, deletes old archive files, and erases units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto.store import AuditRow, Store, StudyRow
 
 
 class Retention:
-    """The upkeep of a store's events; every answer is plain JSON.
+    """Retention of a store's events; every result is plain JSON.
 
     >>> import tempfile
     >>> from pasto.store import open_store
@@ -36,44 +36,44 @@ class Retention:
         self._clock = clock
 
     def archive(self, name: str, *, older: float = 0.0) -> dict[str, Any]:
-        """Move the events of rounds that were learned so many seconds ago to the archive; may be done again."""
+        """Move the events of rounds that were learned `older` seconds ago to the archive; may be repeated."""
         before = self._clock() - older if older else math.inf
         row = self._row(name)
         with self._archive.alone():
             return self._archive.take(self._store, row, before)
 
     def drop(self, name: str, *, older: float) -> dict[str, Any]:
-        """Delete archived events of rounds that were closed more than so many seconds ago; what they measured stays."""
+        """Delete archived events of rounds that were closed more than `older` seconds ago; their measurements stay."""
         if not older >= 0:
-            raise OptionError(f"older is {older!r}; it is a number of seconds, from 0")
+            raise OptionError(f"older must be a number of seconds, 0 or more, got {older!r}")
         row = self._row(name)
         with self._archive.alone():
-            gone = self._archive.drop(self._store, row, self._clock() - older)
-        return {"study": name, "rounds": gone}
+            dropped = self._archive.drop(self._store, row, self._clock() - older)
+        return {"study": name, "rounds": dropped}
 
     def forget(self, name: str, unit: str, *, who: str, reason: str = "") -> dict[str, Any]:
-        """Delete all that is kept of a unit; aggregates stay, and the audit log says that and how much, not of whom.
+        """Delete all data of a unit; aggregates stay. The audit log records how much was deleted, not of which unit.
 
-        The answer comes when everything is done; where it does not come, ask again.
+        It returns when everything is deleted. If it fails, call it again.
         """
         if not unit:
             raise OptionError("a unit must have at least one character, got ''")
         row = self._row(name)
         with self._archive.alone():
-            held = Counter(self._archive.holding(identity_of(row), unit))
-            places = self._store.find_unit_events(row.number, unit)
-            held.update(version for _, version in places)
-            if held:
-                rounds = {str(version): held[version] for version in sorted(held)}
-                detail = json.dumps({"events": held.total(), "rounds": rounds}, separators=(",", ":"))
+            counts = Counter(self._archive.holding(identity_of(row), unit))
+            events = self._store.find_unit_events(row.number, unit)
+            counts.update(version for _, version in events)
+            if counts:
+                rounds = {str(version): counts[version] for version in sorted(counts)}
+                detail = json.dumps({"events": counts.total(), "rounds": rounds}, separators=(",", ":"))
                 line = AuditRow(self._clock(), who, "forget", reason, detail)
-                # The record first: were it last, a death in between would leave a difference that nothing explains.
-                self._store.erase_unit(row.number, unit, line, [sequence for sequence, _ in places])
+                # The audit line first: a crash before it would leave a difference that nothing explains.
+                self._store.erase_unit(row.number, unit, line, [sequence for sequence, _ in events])
                 self._archive.forget(identity_of(row), unit)
-        return {"study": name, "events": held.total(), "rounds": sorted(version for version in held if version)}
+        return {"study": name, "events": counts.total(), "rounds": sorted(version for version in counts if version)}
 
     def replay(self, name: str) -> dict[str, Any]:
-        """Compute every policy again, archived rounds included, and say whether each is identical."""
+        """Compute every policy again, archived rounds included, and compare each with the published one."""
         row = self._row(name)
         return replay_study(self._store, parse_spec(json.loads(row.study_file), stored=True), row, self._archive)
 
@@ -84,13 +84,12 @@ class Retention:
         return row
 
 
-def trim_rows(store: Store, row: StudyRow) -> int:
-    """Let go of exposures that nothing can be credited to any more; how many.
+def delete_old_exposures(store: Store, row: StudyRow) -> int:
+    """Delete the latest exposures that no metric event can be credited to; returns their number.
 
-    What may still be learned from is the policy that is served, and those of rounds that wait for late events or are
-    open to correction.
+    Credit goes to the served policy, and to those of rounds that wait for late events or can still be corrected.
     """
-    details = StudyState.from_text(row.details)
-    known = [one.round for one in details.waiting] + [one.waiting.round for one in details.correctable]
+    state = StudyState.from_text(row.details)
+    open_rounds = [entry.round for entry in state.waiting] + [entry.waiting.round for entry in state.correctable]
     served = row.version + (row.state == "archived")
-    return store.delete_latest_exposures(row.number, min([served, *known]))
+    return store.delete_latest_exposures(row.number, min([served, *open_rounds]))

@@ -1,90 +1,88 @@
-"""The upkeep of a running service's events: archived, deleted and let go in time, by a thread of its own."""
+"""Retention worker: the thread that archives and deletes the events of a running service in time."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from threading import Event, Thread
 from time import monotonic
 
-from pasto.service.retention import trim_rows
+from pasto.service.periodic_thread import PeriodicThread
+from pasto.service.retention import delete_old_exposures
 from pasto.service.service import Service
 from pasto.service.settings import Settings
 
-log = logging.getLogger("pasto.upkeep")
-RARELY = 60
-"""How many times rarer than rounds are looked for."""
-PART = 100
-"""Into how many parts an age is parted: looking at all rounds takes time, and a hundredth later is soon enough."""
+log = logging.getLogger("pasto.retention")
+POLLS_PER_RUN = 60
+"""Polls of the scheduler for each run of the worker."""
+ARCHIVE_RUNS_PER_AGE = 100
+"""Runs of the archive within the age of a round: all rounds are read, and a hundredth later is soon enough."""
 
 
 class RetentionWorker:
-    """Looks at every study in turn and does what its age asks for; one study's trouble is logged and tried again.
+    """Applies the retention settings to every study in turn; a failure of one study is logged and tried again.
 
-    Each step is a short one of the store's, so events are taken in meanwhile. Several nodes may do it over one store
-    and one archive: they take turns, and what is done is not done again.
+    Each step is one short transaction of the store, so events are ingested meanwhile. Several nodes may run it over one
+    store and one archive: they take turns, and nothing is done twice.
     """
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self._service = service
         self._settings = settings
-        self._stop = Event()
-        self._thread: Thread | None = None
-        self._trimmed: dict[str, int] = {}
-        """By study: the generation in which nothing was left to let go."""
-        self._later: dict[str, float] = {}
-        """By study: when its archive is to be looked at again."""
+        self._thread = PeriodicThread("retention", self.tick, POLLS_PER_RUN * settings.poll, log=log, waits_first=True)
+        self._trimmed_generations: dict[str, int] = {}
+        """By study: the generation in which no exposure was left to delete."""
+        self._next_archive: dict[str, float] = {}
+        """By study: the time of the next archive run."""
         self.archived = 0
         self.trimmed = 0
         self.errors = 0
 
     def start(self) -> None:
-        """Begin; a second start does nothing."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name="pasto-upkeep", daemon=True)
-            self._thread.start()
+        """Start the thread, unless it runs."""
+        self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the study that is being kept up, and end; what takes too long is cut off, and done the next time."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(self._settings.shutdown_timeout)
-            self._thread = None
+    def stop(self) -> bool:
+        """Finish the study that is being processed, and stop; returns whether the thread ended in time.
+
+        A step that takes too long is cut off, and repeated by the next run.
+        """
+        return self._thread.stop(self._settings.shutdown_timeout)
 
     def tick(self) -> None:
-        """Look once at every study."""
-        for standing in self._service.board.all():  # archived ones too: their events grow old like others
-            name = standing.row.name
-            if self._stop.is_set():
+        """Process every study once."""
+        for snapshot in self._service.board.all():  # archived ones too: their events grow old as well
+            name = snapshot.row.name
+            if self._thread.is_stopping:
                 return
             try:
-                self._keep(name)
-            except Exception as error:  # one study's trouble must not end the thread for all
+                self._process_study(name)
+            except Exception as error:  # a failure of one study must not affect the others
                 self.errors += 1
-                log.warning("the upkeep of study %r failed: %s: %s", name, type(error).__name__, error)
+                log.warning("retention of study %r failed: %s: %s", name, type(error).__name__, error)
 
-    def told(self) -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
-        """What /metrics tells: (name, meaning, value, labels) each."""
+    def read_metrics(self) -> Iterator[tuple[str, str, float, Mapping[str, str] | None]]:
+        """Yield the metrics for /metrics: (name, help, value, labels) each."""
         yield "pasto_archived_events", "Events moved to the archive so far.", self.archived, None
-        yield "pasto_trimmed_exposures", "Exposures let go that nothing is credited to.", self.trimmed, None
-        yield "pasto_retention_errors", "Failures of archiving and deleting so far.", self.errors, None
+        yield (
+            "pasto_trimmed_exposures",
+            "Latest exposures deleted because no metric can be credited.",
+            self.trimmed,
+            None,
+        )
+        yield "pasto_retention_errors", "Failures of the retention worker so far.", self.errors, None
 
-    def _keep(self, name: str) -> None:
+    def _process_study(self, name: str) -> None:
         service, settings = self._service, self._settings
         row = service.board.standing(name).row
-        if not row.version:  # it has not begun
+        if not row.version:  # it has not started
             return
         ages = [age for age in (settings.archive_after, settings.archive_keep) if age]
-        if ages and monotonic() >= self._later.get(name, 0.0):
+        if ages and monotonic() >= self._next_archive.get(name, 0.0):
             if settings.archive_after:
                 self.archived += service.keeping.archive(name, older=settings.archive_after)["events"]
             if settings.archive_keep:
                 service.keeping.drop(name, older=settings.archive_keep)
-            self._later[name] = monotonic() + min(ages) / PART
-        if self._trimmed.get(name) != row.generation:  # what may still be credited changes with the study
-            self.trimmed += trim_rows(service.store, row)
-            self._trimmed[name] = row.generation
-
-    def _run(self) -> None:
-        while not self._stop.wait(RARELY * self._settings.poll):
-            self.tick()
+            self._next_archive[name] = monotonic() + min(ages) / ARCHIVE_RUNS_PER_AGE
+        if self._trimmed_generations.get(name) != row.generation:  # the creditable policies change with the study
+            self.trimmed += delete_old_exposures(service.store, row)
+            self._trimmed_generations[name] = row.generation

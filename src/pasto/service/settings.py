@@ -1,4 +1,4 @@
-"""Everything that can be set on a running service: one table, from which its flags, variables and pages come."""
+"""Settings of a running service: one table, the source of its flags, its variables and the reference page."""
 
 from __future__ import annotations
 
@@ -111,22 +111,23 @@ def _duration(seconds: float, meaning: str, minimum: float, maximum: float) -> A
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a service runs; every field can be set by a flag, by a variable, or left as it is.
+    """Settings of a service; every field is set by a flag or a variable, or has its default.
 
     >>> Settings().port, Settings(port=9000).port
     (8300, 9000)
     """
 
     store: str = _setting(
-        "pasto-data", "Where records rest: a directory, postgresql://… for several nodes, or memory: to try things out."
+        "pasto-data",
+        "Store of all records: a directory, postgresql://… for several nodes, or memory: to try things out.",
     )
     host: str = _setting("127.0.0.1", "The address to listen on; beyond loopback only when the store holds a key.")
     port: int = _setting(8300, "The port to listen on; 0 takes a free one.", maximum=65535)
     keys_required: bool = _setting(False, "Ask every caller for a key, also on loopback in a store without keys.")
     allowed_hosts: str = _setting(
-        "", "Names that callers may use for this service beside localhost while no key exists, with commas between."
+        "", "Names other than localhost that callers may use for this service while no key exists, with commas between."
     )
-    public_metrics: bool = _setting(False, "Let callers without a key read /metrics, also when there are keys.")
+    public_metrics: bool = _setting(False, "Allow callers without a key to read /metrics, also when there are keys.")
     log_level: str = _setting("info", "The least that is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("json", "One JSON object a line, or text for people.", choices=("json", "text"))
     poll: float = _duration(
@@ -139,12 +140,12 @@ class Settings:
     )
     webhook: str = _setting(
         "",
-        "An address that gets a POST when a breaker warns or trips or a round is held back, such as "
+        "Address that gets a POST when a guardrail warns or stops a study or a round is held back, such as "
         "https://hooks.example.com/pasto.",
     )
     webhook_hosts: str = _setting(
         "",
-        "Hosts that the webhook may be at, with commas between; a host in a private network must be named here.",
+        "Hosts of the webhook, with commas between; a host in a private network must be named here.",
     )
     archive: str = _setting("", "The archive's folder; none is `archive` in the store's own directory.")
     archive_after: float = _duration(
@@ -162,7 +163,7 @@ class Settings:
     kafka_servers: str = _setting("", "Kafka brokers to read events from, such as kafka-1:9092,kafka-2:9092.")
     kafka_topic: str = _setting(
         "",
-        "Topics to read, with commas between: TOPIC=STUDY, or TOPIC alone where each event has a field study.",
+        "Topics to read, with commas between: TOPIC=STUDY, or TOPIC alone if each event has a field study.",
     )
     kafka_group: str = _setting("pasto", "The consumer group; the nodes of one store share it, and the partitions.")
     kafka_properties: str = _setting(
@@ -173,8 +174,8 @@ class Settings:
     key_rate: int = _setting(
         0, "Events per second that one API key may send, saved up for 10 seconds; 0 for no limit.", 0, 100_000_000
     )
-    depth_limit: int = _setting(32, "How deep a JSON document may nest.", 4, 200)
-    inflate_ratio: int = _setting(20, "How many times larger a gzip body may become, once it is beyond 1 MB.", 1, 1100)
+    depth_limit: int = _setting(32, "Levels that a JSON document may nest.", 4, 200)
+    inflate_ratio: int = _setting(20, "Factor by which a gzip body may grow, once it is beyond 1 MB.", 1, 1100)
     request_timeout: float = _duration(
         30.0, "Time for a request to arrive, and for its answer; waiting for a policy is not counted.", 0.1, 3600
     )
@@ -195,31 +196,31 @@ class Settings:
     shutdown_timeout: int = _duration(10, "Time for running requests to end on shutdown, in whole seconds.", 0, 3600)
 
     @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach the address."""
+    def is_loopback(self) -> bool:
+        """Only this machine can reach the address."""
         return is_loopback(self.host)
 
     @property
-    def place(self) -> str:
-        """The store as it may be shown: without a password.
+    def store_label(self) -> str:
+        """Store as it may be printed: without a password.
 
-        >>> Settings(store="postgresql://ann:secret@db/pasto?password=secret").place
+        >>> Settings(store="postgresql://ann:secret@db/pasto?password=secret").store_label
         'postgresql://ann:…@db/pasto?password=…'
         """
         return without_password(self.store)
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """The allowed names, in lower case."""
-        return _names(self.allowed_hosts)
+    def allowed_host_names(self) -> frozenset[str]:
+        """Allowed names, in lower case."""
+        return _split_names(self.allowed_hosts)
 
     @property
-    def hooked(self) -> frozenset[str]:
-        """The hosts that the webhook may be at, in lower case."""
-        return _names(self.webhook_hosts)
+    def webhook_host_names(self) -> frozenset[str]:
+        """Hosts of the webhook, in lower case."""
+        return _split_names(self.webhook_hosts)
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(name.strip().lower() for name in text.split(",") if name.strip())
 
 
@@ -230,7 +231,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from flags (by name, None where not given), else from variables, else as they are.
+    """Return settings from flags (by name, None if not given), else from variables, else their defaults.
 
     >>> read_settings({"port": "9000", "poll": None}, {"PASTO_POLL": "2", "PASTO_PORT": "1"}).poll
     2.0
@@ -251,7 +252,7 @@ def read_settings(given: Mapping[str, object], environment: Mapping[str, str] | 
 
 @functools.lru_cache(maxsize=1024)
 def without_password(address: str) -> str:
-    """Return a store's or service's address as it may be shown.
+    """Return the address of a store or service as it may be printed.
 
     >>> without_password("postgresql://ann:secret@db/pasto?password=secret"), without_password("pasto-data")
     ('postgresql://ann:…@db/pasto?password=…', 'pasto-data')
@@ -260,7 +261,7 @@ def without_password(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own and no other can reach it.
+    """Return whether an address or name is this machine's own, so that no other can reach it.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)

@@ -73,14 +73,14 @@ def check_source(spec: StudySpec, environment: Mapping[str, str] | None = None) 
         )
     except PastoError as error:
         raise StudyFileError({"source.from": f"cannot be used: {error}"}) from error
-    problems |= find_problems(source.tables, spec.measured, types)
+    problems |= find_problems(source.tables, spec.measured_columns, types)
     if problems:
         raise StudyFileError(problems)
     empty = tuple(name for name, found in types.items() if found is None)
     if not empty:
         try:
             with open_source(source, environment) as opened:
-                plan_tables(*opened, _PROBE, spec.measured)
+                plan_tables(*opened, _PROBE, spec.measured_columns)
         except PastoError as error:
             raise StudyFileError({"source": f"cannot be measured: {error}"}) from error
     warnings = tuple(

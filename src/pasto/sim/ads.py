@@ -1,9 +1,9 @@
-"""Ads retrieval with quotas: how many ads each of three modules may bring to the auction, within a compute budget.
+"""Ads application: quotas of ads that three retrieval modules may send to the auction, within a compute budget.
 
-A deep model brings ads that earn, a module of similar users ads that are clicked, and a third one fresh ads that nobody
-has shown yet. The auction shows the most valuable few of all that were brought. Every module finds the same obvious ads
-first, so a small quota is spent on what the others bring as well, and only a large one pays: a budget that is split
-among all modules buys little of anything. Revenue, clicks and the share of cold-start ads compete.
+A deep model retrieves ads with high revenue, a module of similar users ads that are clicked, and a third one new ads.
+The auction displays the few most valuable ads. Every module first retrieves the same obvious ads, so a small quota adds
+nothing new and only a large one pays. A budget that is split among all modules gains little. Revenue, clicks and the
+share of cold-start ads compete.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from pasto.space import Candidates, grid
 MODULES = ("deep", "similar", "fresh")
 QUOTAS: Mapping[str, tuple[int, ...]] = {"deep": (0, 6, 12), "similar": (0, 6, 12), "fresh": (0, 6, 12)}
 BUDGET = "2*deep + similar + fresh <= 24"
-"""The deep model costs twice as much an ad."""
-TODAY = {"deep": 6, "similar": 6, "fresh": 6}
+"""Compute budget; an ad of the deep model costs twice as much."""
+BASELINE = {"deep": 6, "similar": 6, "fresh": 6}
 LIMIT = -5.0
-"""The loss, in percent of today's value, that click rate and cold-start share may not exceed."""
+"""Smallest allowed lift of click rate and cold-start share over the baseline, in percent."""
 FLOOR = "-40%"
-"""Where the breaker pulls traffic: far off, for a learner that knows nothing yet tries everything."""
+"""Stop level of the guardrails: far away, because a learner tries all candidates at the start."""
 
-WORTH = np.array([1.45, 1.0, 0.95])
-"""What a typical ad of each module is worth in the auction; one of the obvious ads is worth 1."""
-CLICKED = np.array([0.16, 0.24, 0.15])
-"""The chance that an ad of each module is clicked."""
-COLD = np.array([0.20, 0.30, 0.90])
-"""The chance that an ad of each module is a cold-start ad."""
-OBVIOUS = 4
-"""Ads that every module finds first."""
-OBVIOUS_CLICKED = 0.17
+AD_VALUES = np.array([1.45, 1.0, 0.95])
+"""Value in the auction of a typical ad of each module; an obvious ad has the value 1."""
+CLICK_PROBABILITIES = np.array([0.16, 0.24, 0.15])
+"""Probability of a click on an ad of each module."""
+MODULE_COLD_PROBABILITIES = np.array([0.20, 0.30, 0.90])
+"""Probability that an ad of each module is a cold-start ad."""
+OBVIOUS_ADS = 4
+"""Ads that every module retrieves first."""
+OBVIOUS_CLICK_PROBABILITY = 0.17
 SLOTS = 3
-PAGES = 5
+REQUESTS_PER_USER = 5
 """Requests of a user in a round."""
-SPREAD, TASTE, APPEAL = 0.35, 0.1, 0.2
-"""By how much worth differs between ads and a module's worth between users, and clicks between ads; of logarithms."""
-CENTS = 40.0
-"""What an ad that is worth 1 pays for a click that happens one time in six."""
+AD_DEVIATION, USER_DEVIATION, CLICK_DEVIATION = 0.35, 0.1, 0.2
+"""Standard deviations of logarithms: values between ads, values of a module between users, clicks between ads."""
+CLICK_CENTS = 40.0
+"""Price of a click on an ad of value 1 that is clicked one time in six."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ads:
-    """The retrieval of ads with every split of the compute budget on a grid; made by `ads`.
+    """Ads application with every split of the compute budget on a grid; made by `ads`.
 
     >>> import numpy as np
     >>> application = ads()
@@ -70,26 +70,28 @@ class Ads:
 
     @property
     def measures(self) -> Mapping[str, SimulatedMetric]:
-        """Revenue a user; clicks and cold-start ads among those shown."""
+        """Revenue per user; click rate and cold-start share of the displayed ads."""
         return {"revenue": SimulatedMetric(0), "click_rate": SimulatedMetric(1, 3), "cold_start": SimulatedMetric(2, 3)}
 
     @property
     def document(self) -> dict[str, Any]:
-        """The study file."""
-        shown = {"event": self.event, "value": "shown", "aggregate": "sum", "cap": 20}
+        """Study file."""
+        displayed = {"event": self.event, "value": "shown", "aggregate": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
             "description": "Quotas of three retrieval modules within a compute budget",
-            "baseline": dict(TODAY),
+            "baseline": dict(BASELINE),
             "parameters": {module: list(levels) for module, levels in QUOTAS.items()},
             "constraints": [BUDGET, AT_LEAST_ONE],
             "metrics": {
                 "revenue": {"event": self.event, "value": "cents", "aggregate": "sum", "cap": 10_000},
                 "click_rate": {
-                    "ratio": [{"event": self.event, "value": "clicks", "aggregate": "sum", "cap": 20}, shown]
+                    "ratio": [{"event": self.event, "value": "clicks", "aggregate": "sum", "cap": 20}, displayed]
                 },
-                "cold_start": {"ratio": [{"event": self.event, "value": "cold", "aggregate": "sum", "cap": 20}, shown]},
+                "cold_start": {
+                    "ratio": [{"event": self.event, "value": "cold", "aggregate": "sum", "cap": 20}, displayed]
+                },
             },
             "goal": {"maximize": "revenue"},
             "guardrails": [
@@ -99,53 +101,58 @@ class Ads:
         }
 
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
-        """Serve users; in a good mood, above 1, ads are clicked more often."""
+        """Serve users; with a mood above 1, ads are clicked more often."""
         users = len(chosen)
-        worth, click = _pools(users, rng)
-        won = _auction(worth, self._brought()[np.repeat(chosen, PAGES)])
-        price = np.take_along_axis(_price(worth, click), won, axis=1)
-        clicked = rng.random(won.shape) < np.minimum(1.0, mood * np.take_along_axis(click, won, axis=1))
-        cents = np.floor((price * clicked).sum(axis=1) + rng.random(len(won)) * clicked.any(axis=1))
-        cold = rng.random(won.shape) < FRESHNESS[won]
-        fields = np.stack([cents, clicked.sum(axis=1), cold.sum(axis=1), np.full(len(won), SLOTS)], axis=1)
-        pages = fields.reshape(users, PAGES, -1).sum(axis=1)
+        values, click = _draw_pools(users, rng)
+        winners = _run_auction(values, self._auction_entries()[np.repeat(chosen, REQUESTS_PER_USER)])
+        price = np.take_along_axis(_click_prices(values, click), winners, axis=1)
+        clicked = rng.random(winners.shape) < np.minimum(1.0, mood * np.take_along_axis(click, winners, axis=1))
+        cents = np.floor((price * clicked).sum(axis=1) + rng.random(len(winners)) * clicked.any(axis=1))
+        cold = rng.random(winners.shape) < COLD_PROBABILITIES[winners]
+        fields = np.stack([cents, clicked.sum(axis=1), cold.sum(axis=1), np.full(len(winners), SLOTS)], axis=1)
+        pages = fields.reshape(users, REQUESTS_PER_USER, -1).sum(axis=1)
         return VisitBatch(np.arange(users), pages.astype(np.int64))
 
     def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
-        """What each user does on average, given the ads that there are for him."""
-        worth, click = _pools(users, rng)
-        parts = (_price(worth, click) * click, click, np.broadcast_to(FRESHNESS, worth.shape), np.ones_like(worth))
-        found = np.zeros((users, len(self.candidates), len(self.columns)))
-        for candidate, brought in enumerate(self._brought()):
-            won = _auction(worth, brought)
+        """Return the expected columns of each user, given the ads available to that user."""
+        values, click = _draw_pools(users, rng)
+        parts = (
+            _click_prices(values, click) * click,
+            click,
+            np.broadcast_to(COLD_PROBABILITIES, values.shape),
+            np.ones_like(values),
+        )
+        totals = np.zeros((users, len(self.candidates), len(self.columns)))
+        for candidate, entries in enumerate(self._auction_entries()):
+            winners = _run_auction(values, entries)
             for column, part in enumerate(parts):
-                pages = np.take_along_axis(part, won, axis=1).sum(axis=1)
-                found[:, candidate, column] = pages.reshape(users, PAGES).sum(axis=1)
-        return found
+                pages = np.take_along_axis(part, winners, axis=1).sum(axis=1)
+                totals[:, candidate, column] = pages.reshape(users, REQUESTS_PER_USER).sum(axis=1)
+        return totals
 
-    def _brought(self) -> NDArray[np.bool_]:
-        """Which ads of a pool each candidate brings to the auction, (candidates, pool)."""
-        places = np.arange(DEPTH)
+    def _auction_entries(self) -> NDArray[np.bool_]:
+        """Return the ads of a pool that each candidate sends to the auction, (candidates, pool)."""
+        ranks = np.arange(MAX_OWN_ADS)
         rows = []
         for row in self.candidates:
-            own = [places < int(row[module]) - OBVIOUS for module in MODULES]
-            rows.append(np.concatenate([np.ones(OBVIOUS, dtype=bool), *own]))
+            own = [ranks < int(row[module]) - OBVIOUS_ADS for module in MODULES]
+            rows.append(np.concatenate([np.ones(OBVIOUS_ADS, dtype=bool), *own]))
         return np.array(rows)
 
 
-DEPTH = max(max(levels) for levels in QUOTAS.values()) - OBVIOUS
-"""Ads of its own that a module brings at most."""
-OF_MODULE = np.repeat(np.arange(len(MODULES)), DEPTH)
-"""Whose the ads of a pool are, behind the obvious ones."""
-FRESHNESS = np.concatenate([np.zeros(OBVIOUS), COLD[OF_MODULE]])
-"""The chance that each of a pool is a cold-start ad."""
+MAX_OWN_ADS = max(max(levels) for levels in QUOTAS.values()) - OBVIOUS_ADS
+"""Largest number of own ads of a module."""
+AD_MODULES = np.repeat(np.arange(len(MODULES)), MAX_OWN_ADS)
+"""Module of each ad of a pool, after the obvious ones."""
+COLD_PROBABILITIES = np.concatenate([np.zeros(OBVIOUS_ADS), MODULE_COLD_PROBABILITIES[AD_MODULES]])
+"""Probability that each ad of a pool is a cold-start ad."""
 AT_LEAST_ONE = "deep + similar + fresh >= 6"
-"""Somebody must bring something."""
+"""At least one module must send ads."""
 
 
 @lru_cache(maxsize=1)
 def ads() -> Ads:
-    """The retrieval of ads; its guardrails are hard.
+    """Return the ads application; its guardrails are hard.
 
     >>> application = ads()
     >>> len(application.candidates), application.candidates.names[application.baseline]
@@ -155,25 +162,25 @@ def ads() -> Ads:
     for name, column in (("click_rate", "clicks"), ("cold_start", "cold")):
         objective = objective.keep(ratio(column, "shown", name=name), at_least=f"{LIMIT:+g}%")
     candidates = grid(QUOTAS, BUDGET, AT_LEAST_ONE)
-    return Ads(candidates, objective, candidates.find(TODAY))
+    return Ads(candidates, objective, candidates.find(BASELINE))
 
 
-def _pools(users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """The ads that there are for each request: what they are worth, and the chance of a click; (requests, pool)."""
-    requests, own, module = users * PAGES, len(MODULES) * DEPTH, OF_MODULE
-    taste = np.repeat(np.exp(TASTE * rng.standard_normal((users, len(MODULES)))), PAGES, axis=0)
-    worth = np.exp(SPREAD * rng.standard_normal((requests, OBVIOUS + own)))
-    worth[:, OBVIOUS:] *= WORTH[module] * taste[:, module]
-    click = np.exp(APPEAL * rng.standard_normal((requests, OBVIOUS + own)))
-    click *= np.concatenate([np.full(OBVIOUS, OBVIOUS_CLICKED), CLICKED[module]])
-    return worth, click
+def _draw_pools(users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw the ads available to each request: their values and click probabilities, (requests, pool)."""
+    requests, own, module = users * REQUESTS_PER_USER, len(MODULES) * MAX_OWN_ADS, AD_MODULES
+    taste = np.repeat(np.exp(USER_DEVIATION * rng.standard_normal((users, len(MODULES)))), REQUESTS_PER_USER, axis=0)
+    values = np.exp(AD_DEVIATION * rng.standard_normal((requests, OBVIOUS_ADS + own)))
+    values[:, OBVIOUS_ADS:] *= AD_VALUES[module] * taste[:, module]
+    click = np.exp(CLICK_DEVIATION * rng.standard_normal((requests, OBVIOUS_ADS + own)))
+    click *= np.concatenate([np.full(OBVIOUS_ADS, OBVIOUS_CLICK_PROBABILITY), CLICK_PROBABILITIES[module]])
+    return values, click
 
 
-def _price(worth: FloatArray, click: FloatArray) -> FloatArray:
-    """Cents for a click: an ad that is clicked seldom pays more for it."""
-    return np.asarray(CENTS * OBVIOUS_CLICKED * worth / click)
+def _click_prices(values: FloatArray, click: FloatArray) -> FloatArray:
+    """Return the cents per click; an ad that is clicked seldom pays more for it."""
+    return np.asarray(CLICK_CENTS * OBVIOUS_CLICK_PROBABILITY * values / click)
 
 
-def _auction(worth: FloatArray, brought: NDArray[np.bool_]) -> Indices:
-    """The ads shown, (requests, slots)."""
-    return np.argpartition(np.where(brought, -worth, np.inf), SLOTS, axis=1)[:, :SLOTS]
+def _run_auction(values: FloatArray, entries: NDArray[np.bool_]) -> Indices:
+    """Return the displayed ads, (requests, slots)."""
+    return np.argpartition(np.where(entries, -values, np.inf), SLOTS, axis=1)[:, :SLOTS]

@@ -1,4 +1,4 @@
-"""An application with users in it: they are served candidates, act on them, and leave events; the truth is known."""
+"""Simulated applications: users are served candidates and send events, and the true means are known."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VisitBatch:
-    """What users did, one row for each event that a real application would send."""
+    """Events of simulated users: one row for each event that a real application would send."""
 
     unit: Indices
-    """(rows,): which of the users, in rising order."""
+    """(rows,): index of the user, in rising order."""
     fields: Counts
-    """(rows, columns): whole numbers, so that sums do not depend on the order in which events arrive."""
+    """(rows, columns): integers, so that sums do not depend on the order in which events arrive."""
 
     def totals(self, users: int) -> Counts:
-        """Each user's sums, (users, columns).
+        """Return the sums of each user, (users, columns).
 
         >>> import numpy as np
         >>> VisitBatch(np.array([0, 2, 2]), np.array([[5, 1], [1, 0], [2, 1]])).totals(3).tolist()
@@ -46,70 +46,71 @@ class VisitBatch:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMetric:
-    """A metric by the columns it is made of."""
+    """Metric of a simulated application, by its columns."""
 
     numerator: int
     denominator: int | None = None
 
 
-class Application(Protocol):
-    """Users whose requests are served by one of several candidates."""
+class SimulatedApplication(Protocol):
+    """Application whose simulated users are served one of several candidates."""
 
     def __hash__(self) -> int:
-        """Made once, so that what was simulated of it is known when it is asked for again."""
+        """Hash by identity, so that `known_means` can cache its result."""
 
     @property
     def name(self) -> str:
-        """Of the application and its study."""
+        """Name of the application and its study."""
 
     @property
     def candidates(self) -> Candidates:
-        """What a request may be served with."""
+        """Candidates that a request may be served."""
 
     @property
     def baseline(self) -> int:
-        """What is served today."""
+        """Index of the baseline."""
 
     @property
     def event(self) -> str:
-        """The name of the events that its users leave."""
+        """Name of the events that its users send."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What an event carries."""
+        """Names of the numeric fields of an event."""
 
     @property
     def measures(self) -> Mapping[str, SimulatedMetric]:
-        """The metrics: the goal first, then those of the guardrails."""
+        """Metrics: the goal first, then those of the guardrails."""
 
     @property
     def objective(self) -> Objective:
-        """What is asked, over the columns."""
+        """Objective over the columns."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """The same question as a study file."""
+        """Study file with the same objective."""
 
     @property
     def night(self) -> float:
-        """How far the mood of its users swings over a day, as a share: its own `Conditions.night`."""
+        """Daily swing of its users' mood, as a share: the default of `Conditions.night`."""
 
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
-        """Serve one user each of these candidates, (users,); `mood` is what the hour does to all of them alike."""
+        """Serve each of these candidates to one user, (users,); `mood` is the effect of the hour on all users."""
 
     def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
-        """What each of some users would do under every candidate, on average, (users, candidates, columns)."""
+        """Return the expected columns of some users under every candidate, (users, candidates, columns)."""
 
 
-USERS = 40_000
+SIMULATED_USERS = 40_000
+"""Default number of users that true means are computed from."""
 
-AT_ONCE = 2_000
-"""Users simulated in one go, to stay within a processor's caches."""
+BATCH_USERS = 2_000
+"""Users simulated in one batch, to stay within a processor's caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricTruth:
-    """A number that was simulated, and the standard error of that."""
+    """True value from a simulation, with its standard error."""
 
     value: float
     error: float
@@ -117,71 +118,75 @@ class MetricTruth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownMeans:
-    """Every candidate's mean columns from the same many users under each, so that differences are known best.
+    """True means of every candidate, from the same users under each, so that differences have the least error.
 
-    A blend's metric is what its shares make of the means; ratios are ratios of means.
+    The metric of a blend is the mean over its shares; ratios are ratios of means.
     """
 
-    application: Application
+    application: SimulatedApplication
     means: FloatArray
     """(columns, candidates)."""
     covariance: FloatArray
     """(columns · candidates, columns · candidates), of the means as one row."""
 
     def level(self, metric: str, shares: ArrayLike) -> float:
-        """A metric under a blend."""
-        return self._part(self.application.measures[metric], np.asarray(shares, dtype=float))[0]
+        """Return the level of a metric under a blend."""
+        return self._value_and_gradient(self.application.measures[metric], np.asarray(shares, dtype=float))[0]
 
     def lift(self, metric: str, shares: ArrayLike, against: ArrayLike | None = None) -> MetricTruth:
-        """How far a metric lies above that of another blend, as a share of it; without one, above the baseline's.
+        """Return the relative lift of a metric over another blend, or over the baseline.
 
-        The error is the delta method's: every mean was simulated with the same users.
+        The error is that of the delta method: every mean was simulated with the same users.
         """
-        one = self.application.measures[metric]
-        level, slope = self._part(one, np.asarray(shares, dtype=float))
-        other = self.alone(self.application.baseline) if against is None else np.asarray(against, dtype=float)
-        base, base_slope = self._part(one, other)
-        whole = (slope - level / base * base_slope) / base
-        return MetricTruth(level / base - 1.0, math.sqrt(max(0.0, float(whole @ self.covariance @ whole))))
+        measure = self.application.measures[metric]
+        level, gradient = self._value_and_gradient(measure, np.asarray(shares, dtype=float))
+        base_shares = (
+            self.single_shares(self.application.baseline) if against is None else np.asarray(against, dtype=float)
+        )
+        base, base_gradient = self._value_and_gradient(measure, base_shares)
+        gradient_of_lift = (gradient - level / base * base_gradient) / base
+        return MetricTruth(
+            level / base - 1.0, math.sqrt(max(0.0, float(gradient_of_lift @ self.covariance @ gradient_of_lift)))
+        )
 
     def lifts(self, shares: ArrayLike) -> dict[str, MetricTruth]:
-        """Every metric's lift over the baseline."""
+        """Return the lift of every metric over the baseline."""
         return {name: self.lift(name, shares) for name in self.application.measures}
 
-    def alone(self, candidate: int) -> FloatArray:
-        """One candidate as a blend."""
+    def single_shares(self, candidate: int) -> FloatArray:
+        """Return the shares of a single candidate, (candidates,)."""
         shares = np.zeros(self.means.shape[1])
         shares[candidate] = 1.0
         return shares
 
     def best(self) -> Blend:
-        """The best blend there is, with the best single candidate beside it."""
-        asked = self.application.objective
+        """Return the best blend, which also names the best single candidate."""
+        objective = self.application.objective
         rows = dict(zip(self.application.columns, self.means.tolist(), strict=True))
-        return solve(rows, asked, names=self.application.candidates.names, baseline=self.application.baseline)
+        return solve(rows, objective, names=self.application.candidates.names, baseline=self.application.baseline)
 
-    def _part(self, measure: SimulatedMetric, shares: FloatArray) -> tuple[float, FloatArray]:
-        """A metric, and its slope in every mean, as one row."""
-        slope = np.zeros(self.means.shape)
-        above = float(self.means[measure.numerator] @ shares)
+    def _value_and_gradient(self, measure: SimulatedMetric, shares: FloatArray) -> tuple[float, FloatArray]:
+        """Return a metric and its gradient by all means, as one row."""
+        gradient = np.zeros(self.means.shape)
+        numerator = float(self.means[measure.numerator] @ shares)
         if measure.denominator is None:
-            slope[measure.numerator] = shares
-            return above, slope.ravel()
-        below = float(self.means[measure.denominator] @ shares)
-        slope[measure.numerator] = shares / below
-        slope[measure.denominator] = -above / below**2 * shares
-        return above / below, slope.ravel()
+            gradient[measure.numerator] = shares
+            return numerator, gradient.ravel()
+        denominator = float(self.means[measure.denominator] @ shares)
+        gradient[measure.numerator] = shares / denominator
+        gradient[measure.denominator] = -numerator / denominator**2 * shares
+        return numerator / denominator, gradient.ravel()
 
 
 @lru_cache(maxsize=8)
-def known_means(application: Application, users: int = USERS, seed: int = 0) -> KnownMeans:
-    """Simulate that many users under every candidate; an application that was simulated before is remembered."""
+def known_means(application: SimulatedApplication, users: int = SIMULATED_USERS, seed: int = 0) -> KnownMeans:
+    """Return the true means from simulated users under every candidate; cached per application."""
     rng = np.random.default_rng([seed, users])
     total: FloatArray | None = None
     square: FloatArray | None = None
-    for start in range(0, users, AT_ONCE):
-        seen = application.expected(min(AT_ONCE, users - start), rng)
-        rows = seen.transpose(0, 2, 1).reshape(len(seen), -1)
+    for start in range(0, users, BATCH_USERS):
+        expected = application.expected(min(BATCH_USERS, users - start), rng)
+        rows = expected.transpose(0, 2, 1).reshape(len(expected), -1)
         total = rows.sum(axis=0) + (0.0 if total is None else total)
         square = rows.T @ rows + (0.0 if square is None else square)
     assert total is not None and square is not None  # noqa: S101, PT018 -- there is at least one user
@@ -192,22 +197,22 @@ def known_means(application: Application, users: int = USERS, seed: int = 0) -> 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How rough traffic is; by default it is as smooth as can be.
+    """Conditions of simulated traffic: daily swing, late events and lost events; none by default.
 
-    None of it favours a candidate, so lifts over a concurrent control stay what they are, while levels do not.
+    They affect all candidates alike: levels change, but lifts over a concurrent control do not.
 
     >>> Conditions(night=0.3, day=4).mood(1), Conditions(night=0.3, day=4).mood(3)
     (1.3, 0.7)
     """
 
     night: float = 0.0
-    """How far the users' mood swings up and down, as a share."""
+    """Daily swing of the users' mood, up and down, as a share."""
     day: int = 12
-    """Rounds from one noon to the next."""
+    """Rounds in a day."""
     late: float = 0.0
-    """The share of events that come when their round is over."""
+    """Share of events that come after the end of their round."""
     lost: float = 0.0
-    """The share of events that never come."""
+    """Share of events that never come."""
 
     def __post_init__(self) -> None:
         for name in ("night", "late", "lost"):
@@ -219,10 +224,10 @@ class Conditions:
             raise OptionError(f"day= must be at least 2 rounds, got {self.day!r}")
 
     def mood(self, round: int) -> float:
-        """What the hour does to all users alike; 1 on average over a day."""
+        """Return the effect of the hour on all users; 1 on average over a day."""
         return 1.0 + self.night * math.sin(2.0 * math.pi * round / self.day)
 
-    def fates(self, events: int, rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which of some events come late, and which never; (events,) each."""
+    def draw_delays(self, events: int, rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which events come late and which never come, (events,) each."""
         chance = rng.random(events)
         return chance < self.late, (chance >= self.late) & (chance < self.late + self.lost)

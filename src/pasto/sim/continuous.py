@@ -1,4 +1,4 @@
-"""Worlds over a continuous space whose best blend is known, by a grid and by column generation on the true metrics."""
+"""Landscapes: worlds over a continuous space with a known best blend, by a grid and by column generation."""
 
 from __future__ import annotations
 
@@ -16,76 +16,78 @@ from pasto.records import Value
 from pasto.space import Integer, Real, Space
 
 Function = Callable[[Mapping[str, NDArray[np.generic]]], FloatArray]
-"""From points, an array a parameter, to their values, (points,)."""
+"""Function from points, one array per parameter, to their values, (points,)."""
 
-LOOKS = 1024
-"""Random points, the best of which are the starts."""
+START_POINTS = 1024
+"""Number of random points, the best of which are the starts."""
 
 
-def highest(space: Space, function: Function, starts: int, rng: np.random.Generator) -> tuple[dict[str, Value], float]:
-    """The best of several ascents: reals by gradients, all others value by value, in turns until neither helps.
+def maximize_function(
+    space: Space, function: Function, starts: int, rng: np.random.Generator
+) -> tuple[dict[str, Value], float]:
+    """Return the best of several ascents: reals by gradients and others value by value, in turns.
 
     >>> import numpy as np, pasto
     >>> space = pasto.Space(a=(0, 1), depth=pasto.Integer(1, 5))
     >>> hill = lambda at: -((at["a"] - 0.3) ** 2) - (at["depth"] - 4) ** 2
-    >>> row, value = highest(space, hill, 2, np.random.default_rng(0))
+    >>> row, value = maximize_function(space, hill, 2, np.random.default_rng(0))
     >>> round(row["a"], 6), row["depth"], abs(round(value, 9))
     (0.3, 4, 0.0)
     """
-    looked = space.sample(LOOKS, rng)
-    order = np.argsort(-_values(function, looked), kind="stable")[:starts]
-    ends = [_ascended(space, function, looked[place]) for place in order]
+    points = space.sample(START_POINTS, rng)
+    order = np.argsort(-_evaluate(function, points), kind="stable")[:starts]
+    ends = [_ascend(space, function, points[index]) for index in order]
     return max(ends, key=lambda end: end[1])
 
 
-def _ascended(space: Space, function: Function, row: dict[str, Value]) -> tuple[dict[str, Value], float]:
-    value = float(_values(function, [row])[0])
+def _ascend(space: Space, function: Function, row: dict[str, Value]) -> tuple[dict[str, Value], float]:
+    value = float(_evaluate(function, [row])[0])
     while True:
-        moved = _climbed(space, function, row)
+        next_row = _ascend_reals(space, function, row)
         for name, parameter in space.parameters.items():
             if not isinstance(parameter, Real):
-                others = [{**moved, name: option} for option in parameter.levels(10_000)]
-                moved = others[int(np.argmax(_values(function, others)))]
-        reached = float(_values(function, [moved])[0])
-        if reached <= value + 1e-12:
+                others = [{**next_row, name: option} for option in parameter.levels(10_000)]
+                next_row = others[int(np.argmax(_evaluate(function, others)))]
+        next_value = float(_evaluate(function, [next_row])[0])
+        if next_value <= value + 1e-12:
             return row, value
-        row, value = moved, reached
+        row, value = next_row, next_value
 
 
-def _climbed(space: Space, function: Function, row: dict[str, Value]) -> dict[str, Value]:
-    """Along the reals, the others as they are."""
+def _ascend_reals(space: Space, function: Function, row: dict[str, Value]) -> dict[str, Value]:
+    """Ascend along the real parameters and leave the others as they are."""
     reals = {name: parameter for name, parameter in space.parameters.items() if isinstance(parameter, Real)}
     if not reals:
         return row
 
-    def at(point: FloatArray) -> dict[str, Value]:
+    def row_at(point: FloatArray) -> dict[str, Value]:
         return {**row, **dict(zip(reals, point.tolist(), strict=True))}
 
-    def depth(point: FloatArray) -> float:
-        return -float(_values(function, [at(point)])[0])
+    def negative_value(point: FloatArray) -> float:
+        return -float(_evaluate(function, [row_at(point)])[0])
 
-    found = minimize(
-        depth,
+    result = minimize(
+        negative_value,
         np.array([float(row[name]) for name in reals]),
         bounds=[parameter.bounds for parameter in reals.values()],
         tol=1e-13,
     )
-    return at(found.x)
+    return row_at(result.x)
 
 
-def _values(function: Function, rows: list[dict[str, Value]]) -> FloatArray:
+def _evaluate(function: Function, rows: list[dict[str, Value]]) -> FloatArray:
     return function({name: np.array([row[name] for row in rows]) for name in rows[0]})
 
 
 Columns = Mapping[str, NDArray[np.generic]]
-"""Points of a space, an array a parameter."""
+"""Points of a space, one array per parameter."""
 
 Row = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """A few points of a space with their shares, and what the blend of them is worth."""
+    """Mixture of a few points of a space: their shares, and the value of the blend."""
 
     points: tuple[Row, ...]
     shares: tuple[float, ...]
@@ -94,7 +96,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Landscape:
-    """Metrics that are known functions of the parameters, seen through Gaussian noise.
+    """World whose metrics are known functions of the parameters, measured with Gaussian noise.
 
     >>> import numpy as np
     >>> world = valley()
@@ -109,41 +111,41 @@ class Landscape:
     space: Space
     objective: Objective
     function: Callable[[Columns], FloatArray]
-    """From points to their metrics, (metrics, points)."""
+    """Function from points to their metrics, (metrics, points)."""
     noise: float
-    """The standard deviation of one measurement, the same for every metric."""
+    """Standard deviation of one measurement, the same for every metric."""
     lines: tuple[Mapping[str, Sequence[Value]], ...]
-    """Grids that the optimum lies on; a parameter whose best value is the same for every metric needs no more."""
+    """Grids that contain the optimum; a parameter with the same best value for every metric needs only that value."""
 
     def means(self, rows: Sequence[Row]) -> FloatArray:
-        """The true metrics, (metrics, rows)."""
+        """Return the true metrics, (metrics, rows)."""
         return self.function({name: np.array([row[name] for row in rows]) for name in self.space.parameters})
 
     def draw(self, rows: Sequence[Row], rng: np.random.Generator) -> FloatArray:
-        """What each row measures once, (rows, metrics)."""
+        """Return one measurement of each row, (rows, metrics)."""
         means = self.means(rows).T
         return np.asarray(means + self.noise * rng.standard_normal(means.shape))
 
     def value(self, metrics: FloatArray, prices: FloatArray) -> FloatArray:
-        """f(y), (...), where missing a hard guardrail costs twice its price at the optimum for each unit.
+        """Return f(y), (...), minus twice the optimal price for each unit by which a hard guardrail is missed.
 
-        Nothing beats the optimum in it, and blends that miss a guardrail by a hair can be compared with it.
+        No blend exceeds the optimum, and blends that miss a guardrail slightly can be compared with it.
         """
         form = self.objective.form()
         short = np.minimum(0.0, form.slack(metrics)) * np.where(form.hard, 2.0 * prices, 0.0)
         return np.asarray(form.smooth(metrics) + short.sum(axis=-1))
 
     def on_grid(self) -> Mixture:
-        """The best blend of the grid's points."""
+        """Return the best blend of the points of the grids."""
         rows = [row for line in self.lines for row in _grid(line)]
         shares = solve_exact(self.objective.form(), self.means(rows)).probabilities
         return self._mixture(rows, shares)
 
     def best(self, starts: int = 8, seed: int = 0) -> tuple[Mixture, FloatArray]:
-        """The best blend of all points and its prices (guardrails,), by column generation on the true functions.
+        """Return the best blend of all points and its prices (guardrails,), by column generation on the true functions.
 
-        Solve the blend of the points at hand, look for the point worth most at its prices by numerical optimisation
-        from many starts, take it in, and end when no point is worth more than the blend's own.
+        Each step solves the blend of the current points and adds the point of highest value at its prices, found by
+        numerical optimisation from many starts. It ends if no point has a higher value than those of the blend.
         """
         form, rng = self.objective.form(), np.random.default_rng(seed)
         rows: list[Row] = list(self.space.sample(64, rng))
@@ -151,14 +153,14 @@ class Landscape:
             truth = self.means(rows)
             solved = solve_exact(form, truth)
             slope = form.goal.gradient(truth @ solved.probabilities) + solved.duals @ form.rows
-            row, worth = highest(self.space, self._priced(slope), starts, rng)
+            row, worth = maximize_function(self.space, self._priced(slope), starts, rng)
             if worth <= float((slope @ truth).max()) + 1e-9:
                 return self._mixture(rows, solved.probabilities), solved.duals
             rows.append(row)
 
     def single(self, prices: FloatArray, starts: int = 8, seed: int = 0) -> tuple[Row, float]:
-        """The best single point, and what it is worth; a hard guardrail that it must miss is priced, not refused."""
-        return highest(
+        """Return the best single point and its value; a missed hard guardrail is priced, not rejected."""
+        return maximize_function(
             self.space,
             lambda columns: self.value(self.function(columns).T, prices),
             starts,
@@ -169,13 +171,13 @@ class Landscape:
         return lambda columns: slope @ self.function(columns)
 
     def _mixture(self, rows: Sequence[Row], shares: FloatArray) -> Mixture:
-        kept = np.flatnonzero(shares > 1e-9).tolist()
+        used = np.flatnonzero(shares > 1e-9).tolist()
         value = float(self.objective.form().smooth(self.means(rows) @ shares))
-        return Mixture(tuple(rows[k] for k in kept), tuple(shares[kept].tolist()), value)
+        return Mixture(tuple(rows[k] for k in used), tuple(shares[used].tolist()), value)
 
 
 def valley(noise: float = 0.1) -> Landscape:
-    """One dimension: the goal peaks at one end, the hard guardrail's metric at the other, and between is a valley."""
+    """Return a landscape of one dimension: the goal and the hard guardrail's metric peak at opposite ends."""
 
     def function(columns: Columns) -> FloatArray:
         return np.array([_bump(columns, a=(0.25, 0.12)), _bump(columns, a=(0.75, 0.12))])
@@ -191,7 +193,7 @@ def valley(noise: float = 0.1) -> Landscape:
 
 
 def peaks(noise: float = 0.1) -> Landscape:
-    """Two dimensions and two soft guardrails: three peaks, one a metric, and a blend of all three."""
+    """Return a landscape of two dimensions, one peak per metric and two soft guardrails; all three are blended."""
 
     def function(columns: Columns) -> FloatArray:
         return np.array(
@@ -214,7 +216,7 @@ def peaks(noise: float = 0.1) -> Landscape:
 
 
 def apart(noise: float = 0.1) -> Landscape:
-    """Two dimensions and two hard guardrails that no single point meets; some blends do."""
+    """Return a landscape of two dimensions and two hard guardrails that only blends meet."""
     soft = peaks(noise)
     return Landscape(
         "apart, 2-D",
@@ -227,9 +229,9 @@ def apart(noise: float = 0.1) -> Landscape:
 
 
 def mixed(noise: float = 0.1) -> Landscape:
-    """Six dimensions, three real, two whole and a choice: two of them trade the metrics off, four are tuned for all."""
-    goals = {"bold": 0.3, "plain": 0.1, "careful": 0.0}
-    keeps = {"bold": 0.0, "plain": 0.1, "careful": 0.3}
+    """Return a landscape of three real, two integer and one choice parameter; only two of them trade metrics off."""
+    goal_offsets = {"bold": 0.3, "plain": 0.1, "careful": 0.0}
+    guarded_offsets = {"bold": 0.0, "plain": 0.1, "careful": 0.3}
 
     def function(columns: Columns) -> FloatArray:
         loss = (
@@ -239,9 +241,9 @@ def mixed(noise: float = 0.1) -> Landscape:
             + 0.002 * (columns["width"].astype(float) - 12) ** 2
         )
         modes = columns["mode"].tolist()
-        goal = _bump(columns, a=(0.25, 0.15)) + np.array([goals[mode] for mode in modes])
-        kept = _bump(columns, a=(0.75, 0.15)) + np.array([keeps[mode] for mode in modes])
-        return np.array([goal - loss, kept - loss])
+        goal = _bump(columns, a=(0.25, 0.15)) + np.array([goal_offsets[mode] for mode in modes])
+        guarded = _bump(columns, a=(0.75, 0.15)) + np.array([guarded_offsets[mode] for mode in modes])
+        return np.array([goal - loss, guarded - loss])
 
     tuned: dict[str, Sequence[Value]] = {"b": [0.6], "c": [0.2], "depth": [5], "width": [12]}
     return Landscape(
@@ -252,7 +254,7 @@ def mixed(noise: float = 0.1) -> Landscape:
         maximize("goal").keep("kept", at_least=0.6, penalty=5.0),
         function,
         noise,
-        ({"a": np.linspace(0, 1, 2001).tolist(), **tuned, "mode": list(goals)},),
+        ({"a": np.linspace(0, 1, 2001).tolist(), **tuned, "mode": list(goal_offsets)},),
     )
 
 
@@ -260,12 +262,15 @@ LANDSCAPES: tuple[Callable[[float], Landscape], ...] = (valley, peaks, apart, mi
 
 
 def _bump(columns: Columns, **peaks: tuple[float, float]) -> FloatArray:
-    """A Gaussian hill of height one, from the centre and width in each parameter."""
+    """Return a Gaussian bump of height one, from the centre and width in each parameter."""
     squares = [((columns[name].astype(float) - centre) / width) ** 2 for name, (centre, width) in peaks.items()]
     return np.asarray(np.exp(-0.5 * np.sum(squares, axis=0)))
 
 
 def _grid(line: Mapping[str, Sequence[Value]]) -> list[Row]:
     tables = np.meshgrid(*(np.arange(len(values)) for values in line.values()), indexing="ij")
-    places = np.stack([table.ravel() for table in tables], axis=1).tolist()
-    return [{name: values[at] for (name, values), at in zip(line.items(), place, strict=True)} for place in places]
+    indices = np.stack([table.ravel() for table in tables], axis=1).tolist()
+    return [
+        {name: values[index] for (name, values), index in zip(line.items(), index_row, strict=True)}
+        for index_row in indices
+    ]

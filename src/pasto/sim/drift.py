@@ -1,4 +1,4 @@
-"""A world whose means move from round to round, for what the paper proves about regret."""
+"""Drifting worlds: means that move from round to round, as in the paper's regret theorem."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pasto.sim.world import World
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftingWorld(World):
-    """μ_t = truth + amplitude · sin(2πt/period + phase) + ramp · t, made by `drift`.
+    """World with means μ_t = truth + amplitude · sin(2πt/period + phase) + ramp · t, made by `drift`.
 
     >>> from pasto.sim import example_a
     >>> world = drift(example_a(), amplitude=1.0, period=4)
     >>> world.means(1)                                                      # the top of the wave
     array([[ 3.,  1.],
            [-1.,  3.]])
-    >>> world.running(4).round(12) + 0.0                                    # a whole wave averages out
+    >>> world.running_means(4).round(12) + 0.0                                    # a full wave averages out
     array([[ 2.,  0.],
            [-2.,  2.]])
     """
@@ -34,15 +34,15 @@ class DriftingWorld(World):
     phase: FloatArray
     """(metrics, candidates): in radians."""
     ramp: FloatArray
-    """(metrics, candidates): change a round."""
+    """(metrics, candidates): change per round."""
 
     def means(self, round: int) -> FloatArray:
-        """μ_t, (metrics, candidates)."""
+        """Return μ_t, (metrics, candidates)."""
         wave = np.sin(2.0 * np.pi * round / self.period + self.phase)
         return np.asarray(self.truth + self.amplitude * wave + self.ramp * round)
 
-    def running(self, round: int) -> FloatArray:
-        """V_t = (1/t) Σ μ_s over s ≤ t, in closed form."""
+    def running_means(self, round: int) -> FloatArray:
+        """Return V_t = (1/t) Σ μ_s over s ≤ t, in closed form."""
         half = np.pi / self.period
         wave = np.sin(round * half) / (round * np.sin(half)) * np.sin((round + 1) * half + self.phase)
         return np.asarray(self.truth + self.amplitude * wave + self.ramp * (round + 1) / 2.0)
@@ -51,7 +51,7 @@ class DriftingWorld(World):
 def drift(
     world: World, *, amplitude: ArrayLike = 0.0, period: float = 1_000.0, phase: ArrayLike = 0.0, ramp: ArrayLike = 0.0
 ) -> DriftingWorld:
-    """The same world with means that move in waves, along a ramp, or both.
+    """Return the same world with means that move in waves, along a ramp, or both.
 
     amplitude, phase and ramp are single numbers, or arrays that broadcast to (metrics, candidates).
 
@@ -67,14 +67,14 @@ def drift(
         objective=world.objective,
         noise=world.noise,
         names=world.names,
-        amplitude=_spread(amplitude, world, "amplitude"),
+        amplitude=_broadcast(amplitude, world, "amplitude"),
         period=float(period),
-        phase=_spread(phase, world, "phase"),
-        ramp=_spread(ramp, world, "ramp"),
+        phase=_broadcast(phase, world, "phase"),
+        ramp=_broadcast(ramp, world, "ramp"),
     )
 
 
-def _spread(given: Any, world: World, name: str) -> FloatArray:
+def _broadcast(given: Any, world: World, name: str) -> FloatArray:
     try:
         values = np.broadcast_to(np.array(given, dtype=float), world.truth.shape)
     except (TypeError, ValueError) as error:

@@ -1,10 +1,9 @@
-"""A short-video feed: predicted watch time, likes and shares are mixed with strategic weights into one order of clips.
+"""Feed application: weights combine predicted watch time, likes and shares into the order of a short-video feed.
 
-There are three kinds of clips: shows that are watched long, crowd-pleasers that are liked, and conversation starters
-that are passed on. A user comes once or twice, is shown the best of a pool by the mixed score, watches one clip after
-the other and leaves when tired. Who is pulled from one kind to another watches less of the clip and leaves sooner. So
-weights in the middle serve everybody a jumble, and weights at the ends serve each session well while likes or shares
-starve: which is why a blend of settings does what no single one can.
+There are three kinds of clips: those that are watched long, liked, or shared. A user has one or two sessions, watches
+the best clips of a pool by score one after the other, and leaves when tired. After a change of kind, users watch less
+of the clip and leave sooner. So weights in the middle mix the kinds and lose watch time. Weights at the ends serve each
+session well but lose likes or shares. A blend of settings reaches more than any single one.
 """
 
 from __future__ import annotations
@@ -23,40 +22,40 @@ from pasto.sim.application import Indices, SimulatedMetric, VisitBatch
 from pasto.space import Candidates, grid
 
 WEIGHTS = (0, 2, 4, 6)
-"""The levels of like_weight and of share_weight."""
-TODAY = {"like_weight": 6, "share_weight": 6}
+"""Levels of like_weight and of share_weight."""
+BASELINE = {"like_weight": 6, "share_weight": 6}
 LIMIT = -5.0
-"""The loss, in percent of today's value, that like rate and share rate may not exceed."""
+"""Smallest allowed lift of like rate and share rate over the baseline, in percent."""
 FLOOR = "-40%"
-"""Where the breaker pulls traffic: far off, for a learner that knows nothing yet tries everything."""
+"""Stop level of the guardrails: far away, because a learner tries all candidates at the start."""
 
-WATCHED = np.array([30.0, 24.0, 24.0])
-"""Seconds of a clip of each kind that is watched undisturbed."""
-LIKED = np.array([0.20, 0.40, 0.20])
-SHARED = np.array([0.12, 0.12, 0.24])
-"""Chances that a clip that is watched is liked and passed on."""
-POOL = np.repeat([0, 1, 2], 6)
-"""The kinds of the clips that a session chooses from."""
+WATCH_SECONDS = np.array([30.0, 24.0, 24.0])
+"""Watched seconds of a clip of each kind without a change of kind."""
+LIKE_PROBABILITIES = np.array([0.20, 0.40, 0.20])
+SHARE_PROBABILITIES = np.array([0.12, 0.12, 0.24])
+"""Probabilities that a watched clip is liked and shared."""
+POOL_KINDS = np.repeat([0, 1, 2], 6)
+"""Kinds of the clips in the pool of a session."""
 SLOTS = 8
 WATCH_WEIGHT = 4.0
-"""The weight of predicted watch time in the score, where a typical clip counts one."""
-FAVOURITE, OTHERS = 1.15, 0.93
-"""How much longer a user watches the one kind he likes best, and the others."""
-VARIETY = 0.15
-"""By how much clips of a kind differ, as a standard deviation of logarithms."""
-AGAIN = 0.5
-"""The chance that a user comes a second time, more tired."""
-STAY, TIRING, TIRED = 0.97, 0.01, 0.03
-"""The chance to go on after the first clip; what every clip takes off it; what having come before takes off it."""
-JUMP_LEAVES, JUMP_WATCHES = 0.12, 0.5
-"""What being pulled to another kind takes off the chance to go on, and off the clip's watch time."""
-SHAPE = 2.0
-"""Of the gamma distribution of watched seconds."""
+"""Weight of predicted watch time in the score, relative to a typical clip."""
+FAVOURITE_FACTOR, OTHER_FACTOR = 1.15, 0.93
+"""Factors of the watch time of a user's favourite kind, and of the others."""
+CLIP_DEVIATION = 0.15
+"""Standard deviation of the logarithm between clips of a kind."""
+SECOND_SESSION_PROBABILITY = 0.5
+"""Probability of a second session, in which the user is more tired."""
+CONTINUE_PROBABILITY, CLIP_FATIGUE, SESSION_FATIGUE = 0.97, 0.01, 0.03
+"""Probability to continue after the first clip; its decrease per clip; its decrease in a second session."""
+CHANGE_LEAVING, CHANGE_WATCH_LOSS = 0.12, 0.5
+"""Decrease of the probability to continue, and of the watch time, by a change of kind."""
+GAMMA_SHAPE = 2.0
+"""Shape of the gamma distribution of watched seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feed:
-    """The feed with 16 settings of two weights; made by `feed`.
+    """Feed application with 16 settings of two weights; made by `feed`.
 
     >>> import numpy as np
     >>> application = feed()
@@ -75,7 +74,7 @@ class Feed:
 
     @property
     def measures(self) -> Mapping[str, SimulatedMetric]:
-        """Watch time a user; likes and shares a clip."""
+        """Watch time per user; likes and shares per clip."""
         return {
             "watch_time": SimulatedMetric(0),
             "like_rate": SimulatedMetric(1, 3),
@@ -84,13 +83,13 @@ class Feed:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The study file."""
+        """Study file."""
         clips = {"event": self.event, "value": "clips", "aggregate": "sum", "cap": 20}
         return {
             "name": self.name,
             "unit": "user",
             "description": "Weights that order a short-video feed",
-            "baseline": dict(TODAY),
+            "baseline": dict(BASELINE),
             "parameters": {"like_weight": list(WEIGHTS), "share_weight": list(WEIGHTS)},
             "metrics": {
                 "watch_time": {"event": self.event, "value": "seconds", "aggregate": "sum", "cap": 3600},
@@ -107,48 +106,52 @@ class Feed:
         }
 
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
-        """Serve users; in a good mood, above 1, clips are watched longer."""
+        """Serve users; with a mood above 1, clips are watched longer."""
         users = len(chosen)
-        unit, tired, watched, liked, shared = _sessions(users, rng)
+        unit, is_second_session, watched, liked, shared = _draw_sessions(users, rng)
         weights = self._weights()[chosen[unit]]
         score = _score(watched, liked, shared, weights[:, :1], weights[:, 1:])
-        shown, jumps, stay = _order(score, tired)
-        seen = np.ones(shown.shape, dtype=bool)
-        seen[:, 1:] = np.logical_and.accumulate(rng.random(stay.shape) < stay, axis=1)
-        lasting = np.take_along_axis(watched, shown, axis=1) * (1.0 - JUMP_WATCHES * jumps) * mood
-        seconds = (seen * rng.gamma(SHAPE, lasting / SHAPE)).sum(axis=1)
-        likes = seen & (rng.random(shown.shape) < np.take_along_axis(liked, shown, axis=1))
-        shares = seen & (rng.random(shown.shape) < np.take_along_axis(shared, shown, axis=1))
-        whole = np.floor(seconds + rng.random(len(unit)))  # rounded by chance, so that nothing is lost on average
-        fields = np.stack([whole, likes.sum(axis=1), shares.sum(axis=1), seen.sum(axis=1)], axis=1)
+        clips, changes, continues = _rank_clips(score, is_second_session)
+        watched_clips = np.ones(clips.shape, dtype=bool)
+        watched_clips[:, 1:] = np.logical_and.accumulate(rng.random(continues.shape) < continues, axis=1)
+        mean_seconds = np.take_along_axis(watched, clips, axis=1) * (1.0 - CHANGE_WATCH_LOSS * changes) * mood
+        seconds = (watched_clips * rng.gamma(GAMMA_SHAPE, mean_seconds / GAMMA_SHAPE)).sum(axis=1)
+        likes = watched_clips & (rng.random(clips.shape) < np.take_along_axis(liked, clips, axis=1))
+        shares = watched_clips & (rng.random(clips.shape) < np.take_along_axis(shared, clips, axis=1))
+        rounded_seconds = np.floor(seconds + rng.random(len(unit)))  # unbiased random rounding
+        fields = np.stack([rounded_seconds, likes.sum(axis=1), shares.sum(axis=1), watched_clips.sum(axis=1)], axis=1)
         return VisitBatch(unit, fields.astype(np.int64))
 
     def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
-        """What each user does on average, given his taste and the clips in his pools."""
-        unit, tired, watched, liked, shared = _sessions(users, rng)
-        found = np.zeros((users, len(self.candidates), len(self.columns)))
+        """Return the expected columns of each user, given the user's taste and pools."""
+        unit, is_second_session, watched, liked, shared = _draw_sessions(users, rng)
+        totals = np.zeros((users, len(self.candidates), len(self.columns)))
         for candidate, (like_weight, share_weight) in enumerate(self._weights()):
-            shown, jumps, stay = _order(_score(watched, liked, shared, like_weight, share_weight), tired)
-            reach = np.ones(shown.shape)
-            reach[:, 1:] = np.cumprod(stay, axis=1)
+            clips, changes, continues = _rank_clips(
+                _score(watched, liked, shared, like_weight, share_weight), is_second_session
+            )
+            reach_probability = np.ones(clips.shape)
+            reach_probability[:, 1:] = np.cumprod(continues, axis=1)
             parts: tuple[FloatArray, ...] = (
-                np.take_along_axis(watched, shown, axis=1) * (1.0 - JUMP_WATCHES * jumps),
-                np.take_along_axis(liked, shown, axis=1),
-                np.take_along_axis(shared, shown, axis=1),
-                np.ones(shown.shape),
+                np.take_along_axis(watched, clips, axis=1) * (1.0 - CHANGE_WATCH_LOSS * changes),
+                np.take_along_axis(liked, clips, axis=1),
+                np.take_along_axis(shared, clips, axis=1),
+                np.ones(clips.shape),
             )
             for column, part in enumerate(parts):
-                found[:, candidate, column] = np.bincount(unit, (reach * part).sum(axis=1), minlength=users)
-        return found
+                totals[:, candidate, column] = np.bincount(
+                    unit, (reach_probability * part).sum(axis=1), minlength=users
+                )
+        return totals
 
     def _weights(self) -> FloatArray:
-        """(candidates, 2)."""
+        """Return the two weights of each candidate, (candidates, 2)."""
         return np.array([[float(row["like_weight"]), float(row["share_weight"])] for row in self.candidates])
 
 
 @lru_cache(maxsize=1)
 def feed() -> Feed:
-    """The feed; its guardrails are hard.
+    """Return the feed application; its guardrails are hard.
 
     >>> application = feed()
     >>> len(application.candidates), application.candidates.names[application.baseline]
@@ -158,21 +161,27 @@ def feed() -> Feed:
     for name, column in (("like_rate", "likes"), ("share_rate", "shares")):
         objective = objective.keep(ratio(column, "clips", name=name), at_least=f"{LIMIT:+g}%")
     candidates = grid(like_weight=WEIGHTS, share_weight=WEIGHTS)
-    return Feed(candidates, objective, candidates.find(TODAY))
+    return Feed(candidates, objective, candidates.find(BASELINE))
 
 
-def _sessions(
+def _draw_sessions(
     users: int, rng: np.random.Generator
 ) -> tuple[Indices, NDArray[np.bool_], FloatArray, FloatArray, FloatArray]:
-    """Who comes, whether he has been here before, and the clips in each pool: seconds, likes and shares predicted."""
-    again = rng.random(users) < AGAIN
-    unit = np.repeat(np.arange(users), 1 + again)
-    tired = np.zeros(len(unit), dtype=bool)
-    tired[1:] = unit[1:] == unit[:-1]
-    favourite = rng.integers(0, len(WATCHED), users)[unit]
-    taste = np.where(favourite[:, None] == POOL, FAVOURITE, OTHERS)
-    differ = np.exp(VARIETY * rng.standard_normal((3, len(unit), len(POOL))))
-    return unit, tired, WATCHED[POOL] * taste * differ[0], LIKED[POOL] * differ[1], SHARED[POOL] * differ[2]
+    """Draw sessions: user, second session or not, and predicted seconds, likes and shares of each clip of the pool."""
+    has_second_session = rng.random(users) < SECOND_SESSION_PROBABILITY
+    unit = np.repeat(np.arange(users), 1 + has_second_session)
+    is_second_session = np.zeros(len(unit), dtype=bool)
+    is_second_session[1:] = unit[1:] == unit[:-1]
+    favourite = rng.integers(0, len(WATCH_SECONDS), users)[unit]
+    taste = np.where(favourite[:, None] == POOL_KINDS, FAVOURITE_FACTOR, OTHER_FACTOR)
+    clip_factors = np.exp(CLIP_DEVIATION * rng.standard_normal((3, len(unit), len(POOL_KINDS))))
+    return (
+        unit,
+        is_second_session,
+        WATCH_SECONDS[POOL_KINDS] * taste * clip_factors[0],
+        LIKE_PROBABILITIES[POOL_KINDS] * clip_factors[1],
+        SHARE_PROBABILITIES[POOL_KINDS] * clip_factors[2],
+    )
 
 
 def _score(
@@ -182,19 +191,26 @@ def _score(
     like_weight: FloatArray | float,
     share_weight: FloatArray | float,
 ) -> FloatArray:
-    """The queues mixed, each in units of a typical clip."""
+    """Return the score of each clip: the weighted sum of predictions, relative to a typical clip."""
     return np.asarray(
-        WATCH_WEIGHT / WATCHED.mean() * watched
-        + like_weight / LIKED.mean() * liked
-        + share_weight / SHARED.mean() * shared
+        WATCH_WEIGHT / WATCH_SECONDS.mean() * watched
+        + like_weight / LIKE_PROBABILITIES.mean() * liked
+        + share_weight / SHARE_PROBABILITIES.mean() * shared
     )
 
 
-def _order(score: FloatArray, tired: NDArray[np.bool_]) -> tuple[Indices, NDArray[np.bool_], FloatArray]:
-    """The clips shown from the top, where they jump to another kind, and the chance to go on to each but the first."""
-    shown = np.argsort(-score, axis=1)[:, :SLOTS]
-    kinds = POOL[shown]
-    jumps = np.zeros(kinds.shape, dtype=bool)
-    jumps[:, 1:] = kinds[:, 1:] != kinds[:, :-1]
-    stay = STAY - TIRING * np.arange(1, SLOTS) - TIRED * tired[:, None] - JUMP_LEAVES * jumps[:, 1:]
-    return shown, jumps, stay
+def _rank_clips(
+    score: FloatArray, is_second_session: NDArray[np.bool_]
+) -> tuple[Indices, NDArray[np.bool_], FloatArray]:
+    """Return the displayed clips, their changes of kind, and the probability to continue to each but the first."""
+    clips = np.argsort(-score, axis=1)[:, :SLOTS]
+    kinds = POOL_KINDS[clips]
+    changes = np.zeros(kinds.shape, dtype=bool)
+    changes[:, 1:] = kinds[:, 1:] != kinds[:, :-1]
+    continues = (
+        CONTINUE_PROBABILITY
+        - CLIP_FATIGUE * np.arange(1, SLOTS)
+        - SESSION_FATIGUE * is_second_session[:, None]
+        - CHANGE_LEAVING * changes[:, 1:]
+    )
+    return clips, changes, continues

@@ -1,4 +1,4 @@
-"""Example A of the paper: two candidates, each good at what the other is bad at."""
+"""Worlds of the paper: example A with two candidates, and example B with random means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pasto.sim.world import World, table
 
 
 def example_a(variance: float = 5.0) -> World:
-    """The two-arm example: μX = (2, 0), μY = (−2, 2), f = x − 5 min(0, y)², noise of variance 5 on each metric.
+    """Return example A: μX = (2, 0), μY = (−2, 2), f = x − 5 min(0, y)², noise of variance 5 on each metric.
 
     >>> import pasto
     >>> world = example_a()
@@ -24,7 +24,7 @@ def example_a(variance: float = 5.0) -> World:
 
 
 def synthetic_b(seed: int | np.random.Generator, sigma: float, candidates: int = 100) -> World:
-    """A world whose means are uniform on [−1, 1], with f = x − 5 min(0, y1 − ½)² − 5 min(0, y2 − ½)².
+    """Return example B, with means uniform on [−1, 1] and f = x − 5 min(0, y1 − ½)² − 5 min(0, y2 − ½)².
 
     >>> world = synthetic_b(7, sigma=0.1)
     >>> world.truth.shape, world.metrics

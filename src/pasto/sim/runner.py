@@ -1,4 +1,4 @@
-"""Many independent runs of a learner, vectorised across runs."""
+"""Runner: many independent runs of a learner in a world, vectorised across runs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pasto.objective import NormalForm
 from pasto.optimize import solve, solve_exact
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult, make_learner
 from pasto.optimize.learners.mirror_ascent import MirrorAscent, MirrorAscentState
-from pasto.sim.random_streams import RandomDraws, RandomStreams, pick, stream
-from pasto.sim.results import LearningTrace, Progress, join_traces, spaced
+from pasto.sim.random_streams import RandomDraws, RandomStreams, draw_candidates, stream
+from pasto.sim.results import LearningTrace, Progress, checkpoint_rounds, join_traces
 from pasto.sim.world import World
 from pasto.study import Study
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRound:
-    """All runs of a chunk just after a round was learned: what `measures` and `totals` of `monte_carlo` are given.
+    """State of all runs of a chunk after a round: the argument of `measures` and `totals` of `monte_carlo`.
 
-    Here the regret against the best blend, summed over rounds:
+    This example records the regret against the best blend, summed over rounds:
 
     >>> from pasto.sim import example_a, monte_carlo
-    >>> def regret(moment):
-    ...     return 1.0125 - moment.value(moment.running, moment.served)
+    >>> def regret(run_round):
+    ...     return 1.0125 - run_round.value(run_round.running, run_round.served)
     >>> trace = monte_carlo("algorithm1", example_a(), runs=20, rounds=10, totals={"regret": regret})
     >>> trace.totals["regret"].shape == (20, len(trace.checkpoints))
     True
@@ -41,7 +41,7 @@ class RunRound:
     served: FloatArray
     """(runs, candidates): p_t."""
     state: MirrorAscentState
-    """After the round; changed in place by the next one, so copy what is kept."""
+    """State after the round; the next round changes it in place, so copy arrays that you store."""
     worlds: Sequence[World]
     """One for each run."""
     form: NormalForm
@@ -53,48 +53,48 @@ class RunRound:
 
     @property
     def estimate(self) -> FloatArray:
-        """(runs, metrics, candidates): V̂_t = (V̂_0 + Σ Û_s)/(t + 1), as Algorithm 1 keeps it."""
+        """(runs, metrics, candidates): V̂_t = (V̂_0 + Σ Û_s)/(t + 1), as in Algorithm 1."""
         return np.asarray(self.state.total / (self.round + 1))
 
     @property
     def running(self) -> FloatArray:
-        """(runs or 1, metrics, candidates): V_t, the running mean of the truth; μ where it stands still."""
+        """(runs or 1, metrics, candidates): V_t, the running mean of the true means; μ if they are constant."""
         if all(world is self.worlds[0] for world in self.worlds):
-            return self.worlds[0].running(self.round)[None]
-        return np.array([world.running(self.round) for world in self.worlds])
+            return self.worlds[0].running_means(self.round)[None]
+        return np.array([world.running_means(self.round) for world in self.worlds])
 
     def value(self, means: FloatArray, probabilities: FloatArray) -> FloatArray:
-        """(runs,): f(means · p), for means (runs or 1, metrics, candidates)."""
+        """Return f(means · p), (runs,), for means (runs or 1, metrics, candidates)."""
         return self.form.smooth((means * probabilities[:, None, :]).sum(axis=-1))
 
 
-class _Measured:
-    """What candidates measure, gathered for all runs at once from tables with one row a candidate, run after run."""
+class MeasurementSampler:
+    """Sampler of measurements for all runs at once, from tables with one row per candidate of every run."""
 
     def __init__(self, worlds: Sequence[World]) -> None:
         self.worlds = worlds if any(world is not worlds[0] for world in worlds) else worlds[:1]
         metrics, count = worlds[0].truth.shape
         self.offsets = np.arange(len(self.worlds), dtype=np.intp)[:, None] * count
-        self.moving = any(type(world).means is not World.means for world in self.worlds)
+        self.is_drifting = any(type(world).means is not World.means for world in self.worlds)
         self.means = self._rows([world.truth for world in self.worlds])
-        self.even = all(world.noise.shape[1] == 1 for world in self.worlds)
-        if self.even:  # the same for every candidate: nothing to gather
+        self.same_noise = all(world.noise.shape[1] == 1 for world in self.worlds)
+        if self.same_noise:  # the same for every candidate
             self.noise = np.array([world.noise.T for world in self.worlds])
         else:
             self.noise = self._rows([np.broadcast_to(world.noise, (metrics, count)) for world in self.worlds])
 
-    def at(self, round: int, chosen: NDArray[np.intp], normals: FloatArray) -> FloatArray:
-        """(runs, draws, metrics): û."""
-        if self.moving:
+    def draw(self, round: int, chosen: NDArray[np.intp], normals: FloatArray) -> FloatArray:
+        """Return the measurements û, (runs, draws, metrics)."""
+        if self.is_drifting:
             self.means = self._rows([world.means(round) for world in self.worlds])
-        places = chosen + self.offsets
-        seen = normals * (self.noise if self.even else self.noise.take(places, axis=0))
-        seen += self.means.take(places, axis=0)
-        return np.asarray(seen)
+        rows = chosen + self.offsets
+        measured = normals * (self.noise if self.same_noise else self.noise.take(rows, axis=0))
+        measured += self.means.take(rows, axis=0)
+        return np.asarray(measured)
 
     @staticmethod
     def _rows(tables: Sequence[FloatArray]) -> FloatArray:
-        return np.concatenate([one.T for one in tables])
+        return np.concatenate([means.T for means in tables])
 
 
 def run_learner(
@@ -106,17 +106,17 @@ def run_learner(
     rounds: int,
     parallel: int,
 ) -> Iterator[RunRound]:
-    """Run the learner's own propose and advance in every world, and yield after each round."""
+    """Run the learner's `propose` and `advance` in every world, and yield after each round."""
     state = learner.start(problem, (len(worlds),))
     form = problem.objective.form()
-    measured = _Measured(worlds)
+    sampler = MeasurementSampler(worlds)
     shares = np.full((len(worlds), parallel), 1.0 / parallel)
     for number, (uniforms, normals) in enumerate(draws.rounds(rounds), start=1):
         served = learner.propose(problem, state)
-        chosen = pick(served, uniforms)
+        chosen = draw_candidates(served, uniforms)
         sample = Sample(
             candidates=chosen,
-            metrics=measured.at(number, chosen, normals),
+            metrics=sampler.draw(number, chosen, normals),
             probabilities=np.take_along_axis(served, chosen, axis=-1),
             shares=shares,
         )
@@ -125,10 +125,10 @@ def run_learner(
 
 
 Measure = Callable[[RunRound], FloatArray]
-"""Something to record of every run at a moment, (runs,)."""
+"""Function that records a number of every run after a round, (runs,)."""
 
-WORKING_SET = 500_000
-"""Numbers that a chunk keeps touching: measured, smaller chunks pay NumPy's calls and larger ones leave the cache."""
+CHUNK_NUMBERS = 500_000
+"""Numbers that a chunk works on. Measured: smaller chunks spend time in NumPy calls, and larger ones miss the cache."""
 
 
 def monte_carlo(
@@ -148,14 +148,14 @@ def monte_carlo(
 ) -> LearningTrace:
     """Run a learner many times and record f of its answer at checkpoints.
 
-    `world` is one world for every run, or a function that makes each run's own from its random generator. Every run
-    draws from streams keyed by (seed, run), so its result is the same bit for bit whatever the number of runs, of
-    rounds after it, or the chunk. `measures` are further functions of a `RunRound` to record at the checkpoints, and
-    `totals` are summed over every round up to each checkpoint. `progress(label, done, total)` counts run-rounds.
+    `world` is one world for every run, or a function that makes the world of a run from its random generator. Every run
+    draws from streams keyed by (seed, run), so its result does not depend on the number of runs, on later rounds, or on
+    the chunk, bit for bit. `measures` are functions of a `RunRound` to record at checkpoints. `totals` are summed over
+    all rounds up to each checkpoint. `progress(label, done, total)` counts run-rounds.
 
     Runs are advanced `chunk` at a time. A chunk needs at most about 8·(chunk·candidates·(4·metrics + 8) + 4,000,000)
     bytes; the trace itself 8·runs·(candidates + checkpoints·(2 + measures + totals)). In a drifting world, f is taken
-    at V_t, the running mean of the truth, and the optimum and the best single candidate are those of V_T.
+    at V_t, the running mean of the true means, and the optimum and the best single candidate are those of V_T.
 
     >>> from pasto.sim import example_a, synthetic_b
     >>> trace = monte_carlo("algorithm1", example_a(), runs=200, rounds=1_000, seed=1)
@@ -176,72 +176,78 @@ def monte_carlo(
     }.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise OptionError(f"{name}= must be a whole number of at least 1, got {value!r}")
-    first = _world(world, seed, 0)
+    first = _make_world(world, seed, 0)
     problem = LearningProblem(first.objective, first.names)
     if first.objective.relative:
         raise UnsupportedError(
-            "a simulation needs thresholds in the metrics' own units: turn the percentages into numbers, since the "
-            "truth of the baseline is known here"
+            "a simulation needs thresholds in the metrics' own units; write numbers instead of percentages, the true "
+            "means of the baseline are known here"
         )
     chosen.check(problem)
-    marks = _marks(checkpoints, rounds)
-    size = chunk or max(1, WORKING_SET // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel + 64))
+    recorded_rounds = _read_checkpoints(checkpoints, rounds)
+    size = chunk or max(1, CHUNK_NUMBERS // (len(first.names) * (2 * len(first.metrics) + 4) + 8 * parallel + 64))
 
-    def part(numbers: range) -> LearningTrace:
-        worlds = [_world(world, seed, run) for run in numbers]
-        _alike(worlds, first)
-        shape = (len(numbers), len(marks))
+    def run_chunk(run_numbers: range) -> LearningTrace:
+        worlds = [_make_world(world, seed, run) for run in run_numbers]
+        _check_alike(worlds, first)
+        shape = (len(run_numbers), len(recorded_rounds))
         answer, served = np.empty(shape), np.empty(shape)
         recorded, sums = ({name: np.empty(shape) for name in wanted or {}} for wanted in (measures, totals))
-        running = {name: np.zeros(len(numbers)) for name in sums}
+        running = {name: np.zeros(len(run_numbers)) for name in sums}
         column = 0
-        draws = RandomStreams(seed, numbers, parallel, len(first.metrics))
-        for moment in run_learner(chosen, problem, worlds, draws, rounds=rounds, parallel=parallel):
+        draws = RandomStreams(seed, run_numbers, parallel, len(first.metrics))
+        for run_round in run_learner(chosen, problem, worlds, draws, rounds=rounds, parallel=parallel):
             for name, measure in (totals or {}).items():
-                running[name] += measure(moment)
-            if progress is not None and (moment.round % 64 == 0 or moment.round == rounds):
-                done = numbers.start * rounds + len(numbers) * moment.round
+                running[name] += measure(run_round)
+            if progress is not None and (run_round.round % 64 == 0 or run_round.round == rounds):
+                done = run_numbers.start * rounds + len(run_numbers) * run_round.round
                 progress(label or chosen.name, done, runs * rounds)
-            if moment.round != marks[column]:
+            if run_round.round != recorded_rounds[column]:
                 continue
-            means = moment.running
-            answer[:, column] = moment.value(means, moment.answer)
-            served[:, column] = moment.value(means, moment.served)
+            means = run_round.running
+            answer[:, column] = run_round.value(means, run_round.answer)
+            served[:, column] = run_round.value(means, run_round.served)
             for name, measure in (measures or {}).items():
-                recorded[name][:, column] = measure(moment)
+                recorded[name][:, column] = measure(run_round)
             for name, total in running.items():
                 sums[name][:, column] = total
             column += 1
-        best, single = _exact(worlds, rounds)
+        best, single = _solve_worlds(worlds, rounds)
         return LearningTrace(
             learner=chosen.name,
             parallel=parallel,
             seed=seed,
-            checkpoints=np.array(marks, dtype=np.intp),
+            checkpoints=np.array(recorded_rounds, dtype=np.intp),
             answer=answer,
             served=served,
-            probabilities=moment.answer,
+            probabilities=run_round.answer,
             optimum=best,
             single=single,
             measures=recorded,
             totals=sums,
         )
 
-    return join_traces([part(range(start, min(start + size, runs))) for start in range(0, runs, size)])
+    return join_traces([run_chunk(range(start, min(start + size, runs))) for start in range(0, runs, size)])
 
 
-def _marks(checkpoints: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
-    marks = spaced(rounds) if checkpoints is None else tuple(sorted({int(mark) for mark in checkpoints} | {rounds}))
-    if marks[0] < 1 or marks[-1] > rounds:
-        raise OptionError(f"checkpoints= must lie between 1 and rounds={rounds}, got {marks[0]} to {marks[-1]}")
-    return marks
+def _read_checkpoints(checkpoints: Sequence[int] | None, rounds: int) -> tuple[int, ...]:
+    recorded_rounds = (
+        checkpoint_rounds(rounds)
+        if checkpoints is None
+        else tuple(sorted({int(mark) for mark in checkpoints} | {rounds}))
+    )
+    if recorded_rounds[0] < 1 or recorded_rounds[-1] > rounds:
+        raise OptionError(
+            f"checkpoints= must lie between 1 and rounds={rounds}, got {recorded_rounds[0]} to {recorded_rounds[-1]}"
+        )
+    return recorded_rounds
 
 
-def _world(world: World | Callable[[np.random.Generator], World], seed: int, run: int) -> World:
+def _make_world(world: World | Callable[[np.random.Generator], World], seed: int, run: int) -> World:
     return world if isinstance(world, World) else world(stream(seed, run, "truth"))
 
 
-def _alike(worlds: Sequence[World], first: World) -> None:
+def _check_alike(worlds: Sequence[World], first: World) -> None:
     for world in worlds:
         if world.objective != first.objective or world.names != first.names:
             raise OptionError(
@@ -249,17 +255,17 @@ def _alike(worlds: Sequence[World], first: World) -> None:
             )
 
 
-def _exact(worlds: Sequence[World], rounds: int) -> tuple[FloatArray, FloatArray]:
-    """(runs,) each: f at the best blend and at the best single candidate."""
-    found: dict[int, tuple[float, float]] = {}
+def _solve_worlds(worlds: Sequence[World], rounds: int) -> tuple[FloatArray, FloatArray]:
+    """Return f at the best blend and at the best single candidate, (runs,) each."""
+    values_by_world: dict[int, tuple[float, float]] = {}
     for world in worlds:
-        if id(world) not in found:
-            form, means = world.objective.form(), world.running(rounds)
+        if id(world) not in values_by_world:
+            form, means = world.objective.form(), world.running_means(rounds)
             blended = means @ solve_exact(form, means).probabilities
             tolerances = form.tolerances(means)
             single = float(form.value(means.T, tolerances).max())
-            found[id(world)] = (float(form.value(blended, tolerances)), single)
-    best, singles = np.array([found[id(world)] for world in worlds]).T
+            values_by_world[id(world)] = (float(form.value(blended, tolerances)), single)
+    best, singles = np.array([values_by_world[id(world)] for world in worlds]).T
     return best, singles
 
 
@@ -275,36 +281,36 @@ def run_studies(
     progress: Progress,
     label: str,
 ) -> LearningTrace:
-    """A study in each run that asks, and is told what was measured with its standard errors.
+    """Run a study in each run by ask and tell, with the standard errors of the measurements.
 
-    The worlds are those that `monte_carlo` makes of the same seed. f does not charge for hard guardrails; where there
-    are any, the measure `held` says whether the answer truly meets them. Where no blend does, the optimum is NaN, and
-    where no single candidate does, the best single one is.
+    The worlds are those that `monte_carlo` makes from the same seed. f does not charge for hard guardrails; if there
+    are any, the measure `held` is 1 if the answer truly meets them. The optimum is NaN if no blend meets them, and the
+    best single value is NaN if no single candidate does.
     """
     shape = (runs, len(checkpoints))
     answer, served, held = np.empty(shape), np.empty(shape), np.empty(shape)
     shares: list[tuple[float, ...]] = []
     optimum, single = np.full(runs, np.nan), np.full(runs, np.nan)
     for run in range(runs):
-        place = world if isinstance(world, World) else world(stream(seed, run, "truth"))
-        form, noise = place.objective.form(), stream(seed, run, "noise")
-        errors = np.broadcast_to(place.noise, place.truth.shape).T
+        run_world = world if isinstance(world, World) else world(stream(seed, run, "truth"))
+        form, noise = run_world.objective.form(), stream(seed, run, "noise")
+        errors = np.broadcast_to(run_world.noise, run_world.truth.shape).T
         study_seed = int(stream(seed, run, "choice").integers(2**63))
-        study = Study(place.candidates, place.objective, learner=learner, seed=study_seed)
-        for done in range(1, rounds + 1):
+        study = Study(run_world.candidates, run_world.objective, learner=learner, seed=study_seed)
+        for number in range(1, rounds + 1):
             policy = np.array(study.policy.probabilities)
             assignments = study.ask(parallel)
             chosen = [assignment.candidate for assignment in assignments]
-            study.tell(assignments, place.draw(chosen, noise), standard_errors=errors[chosen])
-            progress(label, run * rounds + done, runs * rounds)
-            if done in checkpoints:
-                spot = run, checkpoints.index(done)
-                blended = place.truth @ np.array(study.blend().probabilities)
-                answer[spot] = form.smooth(blended)
-                held[spot] = form.met(blended, form.tolerances(place.truth))
-                served[spot] = form.smooth(place.truth @ policy)
+            study.tell(assignments, run_world.draw(chosen, noise), standard_errors=errors[chosen])
+            progress(label, run * rounds + number, runs * rounds)
+            if number in checkpoints:
+                position = run, checkpoints.index(number)
+                blended = run_world.truth @ np.array(study.blend().probabilities)
+                answer[position] = form.smooth(blended)
+                held[position] = form.met(blended, form.tolerances(run_world.truth))
+                served[position] = form.smooth(run_world.truth @ policy)
         shares.append(study.blend().probabilities)
-        exact = solve(place.objective.by_metric(place.truth), place.objective, names=place.names)
+        exact = solve(run_world.objective.by_metric(run_world.truth), run_world.objective, names=run_world.names)
         if exact.feasible:
             optimum[run] = exact.value
         if exact.best_single_value is not None:

@@ -1,4 +1,4 @@
-"""Online shop: weights for price and popularity order the products of a page, beside relevance to the search.
+"""Shop application: weights for price, popularity and relevance order the products of a page.
 
 There are three kinds of products: bestsellers that visitors save to a wish list, premium products that bring revenue,
 and close matches that visitors seldom hide from their page. A page of one kind is coherent. A page that mixes kinds is
@@ -26,16 +26,16 @@ from pasto.space import Candidates, grid
 
 WEIGHTS = (0, 2, 4)
 """The levels of price_weight and of popularity_weight."""
-TODAY = {"price_weight": 2, "popularity_weight": 2}
+BASELINE = {"price_weight": 2, "popularity_weight": 2}
 REVENUE_LIMIT = -2.0
 """The least lift of revenue over the baseline, in percent."""
 HIDES_LIMIT = 5.0
 """The largest lift of hides over the baseline, in percent."""
 CONFIDENCE = 0.999
-"""Of the certificate: more would ask of revenue what this traffic cannot show."""
-CONTROL = 0.5
+"""Confidence of the certificate; revenue cannot be certified with more at this traffic."""
+CONTROL_SHARE = 0.5
 """The share of users on the baseline: every contrast of revenue carries the noise of its round's control."""
-NIGHT = 0.4
+DAILY_SWING = 0.4
 """The swing of orders and hides over a day, up and down, as a share."""
 SAVES_EXPONENT = 1.65
 """Saves follow this power of the mood: between 0.6 and 1.4 it is a factor of four."""
@@ -43,22 +43,22 @@ SAVES_EXPONENT = 1.65
 RELEVANCE_WEIGHT = 2.0
 TEMPERATURE = 0.7
 """Of the softmax that turns the scores of the kinds into their shares of a page."""
-TASTE = 0.5
+TASTE_DEVIATION = 0.5
 """Standard deviation, between visitors, of the score of a kind."""
 MIXING_LOSS = 0.30
 """The part of saves and orders that a page with equal shares of all kinds loses."""
-SAVED = np.array([1.05, 0.78, 0.71])
+SAVES_PER_VISITOR = np.array([1.05, 0.78, 0.71])
 """Saves a visitor on a page of one kind: bestsellers, premium, matches."""
-ORDERED = np.array([0.020, 0.027, 0.025])
+ORDER_PROBABILITIES = np.array([0.020, 0.027, 0.025])
 """Probability of an order on such a page."""
-HIDDEN = np.array([0.14, 0.14, 0.06])
+HIDE_PROBABILITIES = np.array([0.14, 0.14, 0.06])
 """Probability that a visitor of such a page hides a product from it."""
 MEDIAN_DOLLARS = np.array([8.0, 36.0, 15.0])
 """Of an order of each kind."""
-SIGMA = 1.5
+ORDER_DEVIATION = 1.5
 """Standard deviation of the logarithm of an order's value."""
 MAX_DOLLARS = 500
-"""The shop takes no larger order; the study file caps revenue there too."""
+"""Largest value of an order; the study file caps revenue there too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ class Shop:
     name: str = "shop"
     event: str = "visit"
     columns: tuple[str, ...] = ("saves", "dollars", "hides")
-    night: float = NIGHT
+    night: float = DAILY_SWING
 
     @property
     def measures(self) -> Mapping[str, SimulatedMetric]:
@@ -97,7 +97,7 @@ class Shop:
             "name": self.name,
             "unit": "user",
             "description": "Weights that order the products of a shop",
-            "baseline": dict(TODAY),
+            "baseline": dict(BASELINE),
             "parameters": {"price_weight": list(WEIGHTS), "popularity_weight": list(WEIGHTS)},
             "metrics": {
                 "saves": total("saves", 20),
@@ -109,38 +109,40 @@ class Shop:
                 {"metric": "revenue", "at_least": f"{REVENUE_LIMIT:g}%", "stop_at": "-60%"},
                 {"metric": "hides", "at_most": f"{HIDES_LIMIT:+g}%", "stop_at": "+60%"},
             ],
-            "traffic": {"control": CONTROL},
+            "traffic": {"control": CONTROL_SHARE},
             "confidence": CONFIDENCE,
             "learner": {"name": "thompson", "structure": "independent"},
         }
 
     def visit(self, chosen: Indices, rng: np.random.Generator, mood: float = 1.0) -> VisitBatch:
-        """Serve visitors; in a good mood, above 1, they save, order and hide more often.
+        """Serve visitors; with a mood above 1, they save, order and hide more often.
 
-        A visitor who does none of it leaves no event.
+        A visitor who does none of these sends no event.
         """
         users = len(chosen)
-        shares, coherence = _pages(self._weights()[chosen], TASTE * rng.standard_normal((users, 3)))
-        saves = rng.poisson(mood**SAVES_EXPONENT * coherence * (shares @ SAVED))
-        ordered = mood * coherence[:, None] * shares * ORDERED
+        shares, coherence = _pages(self._weights()[chosen], TASTE_DEVIATION * rng.standard_normal((users, 3)))
+        saves = rng.poisson(mood**SAVES_EXPONENT * coherence * (shares @ SAVES_PER_VISITOR))
+        ordered = mood * coherence[:, None] * shares * ORDER_PROBABILITIES
         kind = (rng.random((users, 1)) >= ordered.cumsum(axis=1)).sum(axis=1)  # 3 orders nothing
-        dollars = np.append(MEDIAN_DOLLARS, 0.0)[kind] * np.exp(SIGMA * rng.standard_normal(users))
-        whole = np.floor(np.minimum(dollars, MAX_DOLLARS) + rng.random(users) * (kind < 3))  # unbiased rounding
-        hides = rng.random(users) < mood * (shares @ HIDDEN)
-        fields = np.stack([saves, np.minimum(whole, MAX_DOLLARS), hides], axis=1).astype(np.int64)
+        dollars = np.append(MEDIAN_DOLLARS, 0.0)[kind] * np.exp(ORDER_DEVIATION * rng.standard_normal(users))
+        rounded_dollars = np.floor(
+            np.minimum(dollars, MAX_DOLLARS) + rng.random(users) * (kind < 3)
+        )  # unbiased rounding
+        hides = rng.random(users) < mood * (shares @ HIDE_PROBABILITIES)
+        fields = np.stack([saves, np.minimum(rounded_dollars, MAX_DOLLARS), hides], axis=1).astype(np.int64)
         unit = np.flatnonzero(fields.any(axis=1))
         return VisitBatch(unit, fields[unit])
 
     def expected(self, users: int, rng: np.random.Generator) -> FloatArray:
-        """Return what each visitor does on average, given the kinds of products he prefers."""
-        taste = TASTE * rng.standard_normal((users, 3))
-        found = np.zeros((users, len(self.candidates), len(self.columns)))
+        """Return the expected columns of each visitor, given the preferred kinds of products."""
+        taste = TASTE_DEVIATION * rng.standard_normal((users, 3))
+        totals = np.zeros((users, len(self.candidates), len(self.columns)))
         for candidate, weights in enumerate(self._weights()):
             shares, coherence = _pages(weights, taste)
-            found[:, candidate, 0] = coherence * (shares @ SAVED)
-            found[:, candidate, 1] = coherence * (shares @ (ORDERED * _mean_dollars()))
-            found[:, candidate, 2] = shares @ HIDDEN
-        return found
+            totals[:, candidate, 0] = coherence * (shares @ SAVES_PER_VISITOR)
+            totals[:, candidate, 1] = coherence * (shares @ (ORDER_PROBABILITIES * _mean_dollars()))
+            totals[:, candidate, 2] = shares @ HIDE_PROBABILITIES
+        return totals
 
     def _weights(self) -> FloatArray:
         """Weight of each kind in the score, (candidates, 3)."""
@@ -159,11 +161,11 @@ def shop() -> Shop:
     objective = maximize("saves").keep("dollars", at_least=f"{REVENUE_LIMIT:+g}%")
     objective = objective.keep("hides", at_most=f"{HIDES_LIMIT:+g}%")
     candidates = grid(price_weight=WEIGHTS, popularity_weight=WEIGHTS)
-    return Shop(candidates, objective, candidates.find(TODAY))
+    return Shop(candidates, objective, candidates.find(BASELINE))
 
 
 def _pages(weights: FloatArray, taste: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares of the kinds on each visitor's page, (users, 3), and what the page's coherence leaves of 1."""
+    """Return the shares of the kinds on each visitor's page, (users, 3), and the factor of the page's coherence."""
     scores = np.exp((weights + taste) / TEMPERATURE)
     shares = scores / scores.sum(axis=1, keepdims=True)
     return shares, 1.0 - 1.5 * MIXING_LOSS * (1.0 - (shares**2).sum(axis=1))
@@ -171,6 +173,6 @@ def _pages(weights: FloatArray, taste: FloatArray) -> tuple[FloatArray, FloatArr
 
 def _mean_dollars() -> FloatArray:
     """Return the mean value of an order of each kind: a log-normal, cut at its largest value."""
-    deviations = np.log(MAX_DOLLARS / MEDIAN_DOLLARS) / SIGMA
-    below = MEDIAN_DOLLARS * np.exp(SIGMA**2 / 2.0) * ndtr(deviations - SIGMA)
+    deviations = np.log(MAX_DOLLARS / MEDIAN_DOLLARS) / ORDER_DEVIATION
+    below = MEDIAN_DOLLARS * np.exp(ORDER_DEVIATION**2 / 2.0) * ndtr(deviations - ORDER_DEVIATION)
     return np.asarray(below + MAX_DOLLARS * ndtr(-deviations))

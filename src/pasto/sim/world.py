@@ -1,4 +1,4 @@
-"""A world whose truth is known: candidates with mean metrics, and noise on every look at them."""
+"""Worlds with known means: candidates with mean metrics, measured with noise."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Noise = float | Sequence[float] | Mapping[str, float] | FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """Candidates with known mean metrics μ, seen through Gaussian noise.
+    """World of candidates with known mean metrics μ, measured with Gaussian noise.
 
-    A study learns in it by hand: ask, draw what each candidate measures, tell.
+    A study learns in it by ask, draw, and `tell()`.
 
     >>> import numpy as np, pasto
     >>> from pasto.sim import example_a
@@ -43,35 +43,35 @@ class World:
     """(metrics, candidates): μ."""
     objective: Objective
     noise: FloatArray
-    """(metrics, candidates), or (metrics, 1) where it is the same for every candidate: standard deviations."""
+    """(metrics, candidates), or (metrics, 1) if it is the same for every candidate: standard deviations."""
     names: tuple[str, ...]
-    """The candidates' names."""
+    """Names of the candidates."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics' names, in the order of the truth's rows."""
+        """Names of the metrics, in the order of the rows of `truth`."""
         return self.objective.metrics
 
     @property
     def candidates(self) -> Candidates:
-        """The candidates as a study takes them, each with its own name as its one parameter."""
+        """Candidates for a study, each with its name as its only parameter."""
         return Candidates.from_rows([{"candidate": name} for name in self.names], names=self.names)
 
     def means(self, round: int) -> FloatArray:
-        """μ_t, (metrics, candidates): what is measured in that round, counted from 1, but for the noise."""
+        """Return μ_t, (metrics, candidates): the means in a round, counted from 1."""
         return self.truth
 
-    def running(self, round: int) -> FloatArray:
-        """V_t = (1/t) Σ μ_s over s ≤ t, (metrics, candidates)."""
+    def running_means(self, round: int) -> FloatArray:
+        """Return V_t = (1/t) Σ μ_s over s ≤ t, (metrics, candidates)."""
         return self.truth
 
     def value(self, probabilities: ArrayLike) -> FloatArray:
-        """f(μ p), for one distribution or an array (..., candidates) of them."""
+        """Return f(μ p), for one distribution or an array (..., candidates) of them."""
         form = self.objective.form()
         return form.value(np.asarray(probabilities, dtype=float) @ self.truth.T, form.tolerances(self.truth))
 
     def draw(self, candidates: ArrayLike, rng: np.random.Generator, round: int = 1) -> FloatArray:
-        """What each of n candidates measures once, (n, metrics).
+        """Return one measurement of each of n candidates, (n, metrics).
 
         >>> import numpy as np
         >>> from pasto.sim import table
@@ -83,8 +83,10 @@ class World:
         """
         chosen = np.asarray(candidates, dtype=np.intp)
         spread = np.broadcast_to(self.noise, self.truth.shape)
-        seen = self.means(round).T[chosen] + spread.T[chosen] * rng.standard_normal((*chosen.shape, len(self.truth)))
-        return np.asarray(seen)
+        measured = self.means(round).T[chosen] + spread.T[chosen] * rng.standard_normal(
+            (*chosen.shape, len(self.truth))
+        )
+        return np.asarray(measured)
 
 
 def table(
@@ -93,20 +95,20 @@ def table(
     objective: Objective,
     names: Sequence[str] | None = None,
 ) -> World:
-    """A world from a table of means, as `pasto.solve` takes them; metrics the objective does not read are left out.
+    """Return a world from a table of means, as `pasto.solve` takes it; metrics outside the objective are left out.
 
     >>> import pasto
     >>> objective = pasto.maximize("x").keep("y", at_least=0, penalty=5.0)
     >>> table({"x": [2, 0], "y": [-2, 2]}, {"x": 1.0, "y": 0.5}, objective, names=["bold", "careful"]).names
     ('bold', 'careful')
     """
-    read = MeansInput.read(means, objective, names)
-    truth = read.means[: len(objective.metrics)]
-    return World(truth, objective, deviations(noise, objective.metrics, truth.shape[1]), read.names)
+    means_input = MeansInput.read(means, objective, names)
+    truth = means_input.means[: len(objective.metrics)]
+    return World(truth, objective, read_deviations(noise, objective.metrics, truth.shape[1]), means_input.names)
 
 
-def deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> FloatArray:
-    """Standard deviations as an array (metrics, 1) or (metrics, candidates), checked."""
+def read_deviations(noise: Noise, metrics: tuple[str, ...], candidates: int) -> FloatArray:
+    """Return checked standard deviations as an array (metrics, 1) or (metrics, candidates)."""
     given: Any = noise
     if isinstance(noise, Mapping):
         if missing := [name for name in metrics if name not in noise]:

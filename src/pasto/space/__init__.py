@@ -1,4 +1,4 @@
-"""From strategic parameters to the candidates a study chooses among."""
+"""Spaces of settings: strategic parameters, their constraints and the candidates of a study."""
 
 from pasto.space.candidates import Candidates
 from pasto.space.parameters import Choice, Integer, Real

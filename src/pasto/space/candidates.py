@@ -1,4 +1,4 @@
-"""The candidates of a study: settings with names, in an order that never changes."""
+"""Candidates of a study: settings with names, in an order that never changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pasto.arrays import FloatArray
 from pasto.data_frames import read_table
 from pasto.errors import OptionError, SpaceError, StateError
 from pasto.records import Value
-from pasto.space.parameters import Choice, plain, plain_column, refuse_mixed, text, whole
+from pasto.space.parameters import Choice, check_whole, plain, plain_column, refuse_mixed, text
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -25,7 +25,7 @@ LIMIT = 100_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Candidates:
-    """An immutable, ordered set of named settings; build it by `from_rows`, `pasto.grid` or `pasto.sobol`.
+    """Immutable, ordered set of named settings; build it by `from_rows`, `pasto.grid` or `pasto.sobol`.
 
     A candidate's name shows its values unless names are given. Values are numbers, strings or bools; 1 and 1.0 are
     the same value, True and 1 cannot meet in one parameter.
@@ -71,7 +71,7 @@ class Candidates:
             if (first := by_values.setdefault(row, index)) != index:
                 raise SpaceError(
                     f"candidates {first} ({self.names[first]!r}) and {index} ({name!r}) have the same values "
-                    f"{_shown(self.parameters, row)}; list each setting once"
+                    f"{_name_row(self.parameters, row)}; list each setting once"
                 )
             if (first := by_name.setdefault(name, index)) != index:
                 raise SpaceError(
@@ -89,7 +89,7 @@ class Candidates:
         *,
         limit: int = LIMIT,
     ) -> Candidates:
-        """Candidates from a list of dicts with the same keys, or from a data frame, in that order.
+        """Return candidates from a list of dicts with the same keys, or from a data frame, in that order.
 
         Each column of a data frame is a parameter. An index of text holds the names, and so does the column that
         names= names.
@@ -107,7 +107,7 @@ class Candidates:
         *,
         limit: int = LIMIT,
     ) -> Candidates:
-        """These candidates, then more: those already here keep their index and name.
+        """Return these candidates, then more; the first ones keep their index and name.
 
         >>> import pasto
         >>> pasto.grid(alpha=[0, 1]).add([{"alpha": 0.5}]).names
@@ -130,9 +130,9 @@ class Candidates:
             raise SpaceError(
                 f"rows must be a list of dicts or a data frame, a row for each candidate, got {type(rows).__name__}"
             )
-        room = whole(limit, "limit") - len(old_table)
-        taken = list(islice(rows, max(room, 0) + 1))
-        if len(taken) > room:
+        free = check_whole(limit, "limit") - len(old_table)
+        taken = list(islice(rows, max(free, 0) + 1))
+        if len(taken) > free:
             known = f"{len(old_table) + len(rows):,}" if isinstance(rows, Sized) else f"more than {limit:,}"
             raise SpaceError(f"{known} candidates are more than the limit of {limit:,}; give fewer, or raise limit=")
         parameters = parameters or _parameters(taken)
@@ -158,11 +158,11 @@ class Candidates:
 
     @property
     def rows(self) -> tuple[dict[str, Value], ...]:
-        """Every candidate's values, as fresh dicts."""
+        """Values of every candidate, as new dicts."""
         return tuple(self)
 
     def index(self, which: SupportsIndex | str) -> int:
-        """The place of a candidate, by its name; a number is checked and counted from the end where negative.
+        """Return the index of a candidate by its name; a number is checked, and counted from the end if negative.
 
         >>> import pasto
         >>> pasto.grid(alpha=[0, 1, 2]).index("alpha=2")
@@ -181,7 +181,7 @@ class Candidates:
         return place % len(self)
 
     def find(self, values: Mapping[str, object]) -> int:
-        """The place of the candidate with these values.
+        """Return the index of the candidate with these values.
 
         >>> import pasto
         >>> pasto.grid(like=[0, 1], share=[0, 1]).find({"share": 1, "like": 0})
@@ -190,17 +190,19 @@ class Candidates:
         row = ordered(self.parameters, values, "the setting to find")
         place = self._by_values.get(row)
         # a bool equals 0 or 1 in Python, so that a row of the other kind would be found
-        if place is not None and all(map(_alike, row, self.table[place])):
+        if place is not None and all(map(_are_alike, row, self.table[place])):
             return place
         for parameter, value, column in zip(self.parameters, row, zip(*self.table, strict=True), strict=True):
             levels = dict.fromkeys(column)
-            if value not in levels or not any(_alike(value, level) for level in levels if level == value):
-                shown = ", ".join(map(text, islice(levels, 8))) + (", …" if len(levels) > 8 else "")
-                raise OptionError(f"no candidate has {parameter}={text(value)}; it takes {shown}")
-        raise OptionError(f"no candidate has {_shown(self.parameters, row)} together; add it first, by add([{{...}}])")
+            if value not in levels or not any(_are_alike(value, level) for level in levels if level == value):
+                listed = ", ".join(map(text, islice(levels, 8))) + (", …" if len(levels) > 8 else "")
+                raise OptionError(f"no candidate has {parameter}={text(value)}; it takes {listed}")
+        raise OptionError(
+            f"no candidate has {_name_row(self.parameters, row)} together; add it first, by add([{{...}}])"
+        )
 
     def features(self) -> FloatArray:
-        """The candidates as points, (candidates, columns): numbers scaled to [0, 1], strings one-hot, constants out.
+        """Return points (candidates, columns): numbers scaled to [0, 1], strings one-hot, constants left out.
 
         >>> import pasto
         >>> pasto.grid(alpha=[1, 3], mode=["a", "b"], fixed=[7]).features()
@@ -213,7 +215,7 @@ class Candidates:
         return np.hstack(columns)
 
     def to_saved(self) -> dict[str, Any]:
-        """The candidates as a plain JSON value.
+        """Return the candidates as a plain JSON value.
 
         >>> import pasto
         >>> pasto.grid(alpha=[0, 1]).to_saved()
@@ -242,12 +244,12 @@ class Candidates:
             raise StateError(f"the saved candidates cannot be read: {error}") from error
 
     def __repr__(self) -> str:
-        shown = "; ".join(self.names[:4]) + ("; …" if len(self) > 4 else "")
-        return f"<{len(self):,} candidate{'s' if len(self) > 1 else ''}: {shown}>"
+        listed = "; ".join(self.names[:4]) + ("; …" if len(self) > 4 else "")
+        return f"<{len(self):,} candidate{'s' if len(self) > 1 else ''}: {listed}>"
 
 
 def fit(parameters: Sequence[str], row: object, place: str, *parts: object) -> None:
-    """Refuse a row that is no mapping, or whose names are not the parameters."""
+    """Refuse a row that is not a mapping, or whose names are not the parameters."""
     if not isinstance(row, Mapping):
         raise SpaceError(f"{place.format(*parts)} is {row!r}; write a dict of values such as {{'alpha': 0.5}}")
     if len(row) != len(parameters) or any([name not in row for name in parameters]):  # noqa: C419 -- twice as fast
@@ -258,14 +260,14 @@ def fit(parameters: Sequence[str], row: object, place: str, *parts: object) -> N
 
 
 def ordered(parameters: Sequence[str], row: Mapping[str, object], place: str) -> tuple[Value, ...]:
-    """One row's plain values in the parameters' order."""
+    """Return one row's plain values in the parameters' order."""
     fit(parameters, row, place)
     return tuple(plain(row[name], "{}: {!r}", place, name) for name in parameters)
 
 
 def default_names(parameters: Sequence[str], table: Iterable[tuple[Value, ...]]) -> tuple[str, ...]:
-    """A name for each row, made of its values."""
-    return tuple([_shown(parameters, row) for row in table])
+    """Return a name for each row, made of its values."""
+    return tuple([_name_row(parameters, row) for row in table])
 
 
 def _from_frame(rows: Any, names: Iterable[str] | None) -> tuple[Any, Iterable[str] | None]:
@@ -283,7 +285,7 @@ def _from_frame(rows: Any, names: Iterable[str] | None) -> tuple[Any, Iterable[s
 
 
 def _parameters(rows: Sequence[object]) -> tuple[str, ...]:
-    """The first row's keys, which every other row must have too."""
+    """Return the first row's keys, which every other row must have, too."""
     if not rows or not isinstance(rows[0], Mapping):
         return ()
     if not rows[0] or not all(isinstance(name, str) for name in rows[0]):
@@ -291,9 +293,9 @@ def _parameters(rows: Sequence[object]) -> tuple[str, ...]:
     return tuple(rows[0])
 
 
-def _shown(parameters: Sequence[str], row: Sequence[Value]) -> str:
+def _name_row(parameters: Sequence[str], row: Sequence[Value]) -> str:
     return ",".join([f"{parameter}={text(value)}" for parameter, value in zip(parameters, row, strict=True)])
 
 
-def _alike(left: Value, right: Value) -> bool:
+def _are_alike(left: Value, right: Value) -> bool:
     return isinstance(left, bool) == isinstance(right, bool)

@@ -1,4 +1,4 @@
-"""A linear constraint on parameters, read from text such as "search + 2*social <= 100"."""
+"""Linear constraint on parameters, read from text such as "search + 2*social <= 100"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Linear = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """low <= Σ weight·parameter <= high, where one side may be infinite.
+    """Linear constraint low <= Σ weight·parameter <= high, of which one side may be infinite.
 
     >>> Constraint.parse("a + 2*b <= 10 - a", {"a": (0, 5), "b": (0, 5)})
     Constraint(text='a + 2*b <= 10 - a', weights={'a': 2.0, 'b': 2.0}, low=-inf, high=10.0)
@@ -60,11 +60,11 @@ class Constraint:
 
     @property
     def bound(self) -> float:
-        """The finite side, or both where they are equal."""
+        """Finite side, or both if they are equal."""
         return self.high if math.isfinite(self.high) else self.low
 
     def reach(self, bounds: Mapping[str, tuple[float, float]]) -> tuple[float, float, float]:
-        """The least and the largest that the weighted sum can be over a box, and what rounding may add to either."""
+        """Return the least and the largest weighted sum over a box, and the rounding error of either."""
         ends = [(weight * bounds[name][0], weight * bounds[name][1]) for name, weight in self.weights.items()]
         size = sum(max(abs(first), abs(last)) for first, last in ends)
         return sum(map(min, ends)), sum(map(max, ends)), _TOLERANCE * (size + abs(self.bound))
@@ -72,18 +72,18 @@ class Constraint:
     def within(
         self, totals: FloatArray, sizes: FloatArray, ahead: tuple[float, float] = (0.0, 0.0)
     ) -> NDArray[np.bool_]:
-        """Whether sums of terms with this total size meet the constraint, once something in `ahead` is added."""
+        """Return whether sums of terms with this total size meet the constraint, once a value in `ahead` is added."""
         slack = _TOLERANCE * (sizes + abs(self.bound))
         return (totals + ahead[0] <= self.high + slack) & (totals + ahead[1] >= self.low - slack)
 
     def holds(self, columns: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-        """Whether each of many points meets the constraint; one column of numbers a parameter."""
+        """Return whether each of many points meets the constraint; one column of numbers a parameter."""
         terms = [weight * columns[name] for name, weight in self.weights.items()]
         return self.within(sum(terms, np.zeros(1)), sum(map(np.abs, terms), np.zeros(1)))
 
 
 class _Reader:
-    """A recursive-descent reader of one constraint: sums of products of numbers and names."""
+    """Recursive-descent reader of one constraint: sums of products of numbers and names."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -167,7 +167,7 @@ class _Reader:
         return {name: sign * weight for name, weight in inner.items()}
 
     def _peek(self) -> str:
-        """The next sign; empty at the end and before numbers and names."""
+        """Return the next sign; empty at the end and before numbers and names."""
         kind, token = self.tokens[self.place] if self.place < len(self.tokens) else ("end", "")
         return token if kind == "sign" else ""
 

@@ -1,4 +1,4 @@
-"""The kinds of strategic parameter: a range of reals, a range of integers, a choice among options."""
+"""Kinds of strategic parameter: a range of reals, a range of integers, a choice among options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 1e300
 
 
 def plain(value: object, place: str, *parts: object) -> Value:
-    """Check one value and make it plain Python; `place` is a format for `parts`, filled in only to complain.
+    """Return one value as plain Python, or refuse it; `place` is a format for `parts`, filled in only for the error.
 
     Adding 0.0 turns −0.0 into 0.0, so that one value has one name.
 
@@ -50,7 +50,7 @@ def plain(value: object, place: str, *parts: object) -> Value:
 
 
 def plain_column(values: Sequence[object], place: str, *parts: object) -> list[Value]:
-    """Check one parameter's values as `plain` does, all at once where they are of one kind; sets are large."""
+    """Check one parameter's values as `plain` does, all at once if they are of one kind, because sets are large."""
     kinds = set(map(type, values))
     if kinds == {float}:
         array = np.array(values, dtype=float)
@@ -61,24 +61,24 @@ def plain_column(values: Sequence[object], place: str, *parts: object) -> list[V
 
 
 def is_number(value: object) -> bool:
-    """Whether a plain value is a number; True and False are not."""
+    """Return whether a plain value is a number; True and False are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_numeric(values: Iterable[Value]) -> bool:
-    """Whether every value has a place on a line: numbers, or bools counted as 0 and 1."""
+    """Return whether every value has a place on a line: numbers, or bools counted as 0 and 1."""
     return str not in set(map(type, values))
 
 
 def refuse_mixed(values: Iterable[Value], place: str) -> None:
-    """Refuse True beside 1: Python calls them equal, a reader does not."""
+    """Refuse True together with 1: they are equal in Python, and different for a reader."""
     kinds = set(map(type, values))
     if bool in kinds and kinds & {int, float}:
         raise SpaceError(f"{place} mixes True or False with numbers; use one or the other")
 
 
 def text(value: Value) -> str:
-    """A value as names show it: 15 digits of a number, quotes only around strings that could be misread.
+    """Return a value as names show it: 15 digits of a number, quotes only around strings that could be misread.
 
     >>> text(2.0), text(0.1 + 0.2), text("fast"), text("1"), text(True)
     ('2', '0.3', 'fast', "'1'", 'True')
@@ -88,12 +88,12 @@ def text(value: Value) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def whole(value: object, name: str, *, least: int = 1) -> int:
-    """Check an option that must be a whole number, such as count or limit."""
+def check_whole(value: object, name: str, *, least: int = 1) -> int:
+    """Return an option that must be a whole number, such as count or limit."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
         return int(value)
     raise SpaceError(
-        f"{name}={value!r} must be a whole number of at least {least}; where {name!r} is meant as a parameter, put it "
+        f"{name}={value!r} must be a whole number of at least {least}; if {name!r} is meant as a parameter, put it "
         f"in a mapping: {{{name!r}: ...}}"
     )
 
@@ -121,7 +121,7 @@ _CELLS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Any real number from low to high, both included.
+    """Real number from low to high, both included.
 
     >>> import pasto
     >>> pasto.Real(0, 2)
@@ -140,16 +140,16 @@ class Real:
 
     @property
     def size(self) -> int | None:
-        """How many values there are; None where they cannot be counted."""
+        """Return the number of values; None if they cannot be counted."""
         return None
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest value."""
+        """Return the least and the largest value."""
         return self.low, self.high
 
     def levels(self, count: int) -> tuple[Value, ...]:
-        """Evenly spaced values, both ends among them."""
+        """Return evenly spaced values, both ends among them."""
         if count < 2:
             raise SpaceError(f"levels={count} cannot reach both ends of {self}; use 2 levels or more")
         spaced: list[float] = np.linspace(self.low, self.high, count).tolist()
@@ -161,11 +161,11 @@ class Real:
         raise SpaceError(f"{self} is too narrow for {count} levels that differ; use fewer")
 
     def contains(self, value: Value) -> bool:
-        """Whether a plain value lies in the range."""
+        """Return whether a plain value lies in the range."""
         return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
     def draw(self, units: FloatArray) -> NDArray[Any]:
-        """Numbers in [0, 1) spread over the range, rounded to about a millionth of it so that names stay readable."""
+        """Return values for numbers in [0, 1), rounded to about a millionth of the range for readable names."""
         span = self.high - self.low
         decimals = 6 - int(np.floor(np.log10(span)))
         drawn = self.low + units * span
@@ -174,7 +174,7 @@ class Real:
         return np.clip(drawn, self.low, self.high) + 0.0
 
     def narrow(self, low: float, high: float, slack: float) -> Parameter | None:
-        """What is left of the range between two numbers, give or take rounding; None where nothing is."""
+        """Return the part of the range between two numbers, up to rounding; None if it is empty."""
         if low <= self.low and self.high <= high:
             return self
         low, high = max(low, self.low), min(high, self.high)
@@ -183,13 +183,13 @@ class Real:
         return Choice((min(max(low, self.low), self.high),)) if low - high <= slack else None
 
     def features(self, values: Sequence[Value]) -> FloatArray:
-        """Values scaled to [0, 1], as one column."""
+        """Return values scaled to [0, 1], as one column."""
         return _scaled(values, *self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """Any whole number from low to high, both included.
+    """Whole number from low to high, both included.
 
     >>> import pasto
     >>> pasto.Integer(0, 10).size
@@ -210,16 +210,16 @@ class Integer:
 
     @property
     def size(self) -> int | None:
-        """How many values there are."""
+        """Return the number of values."""
         return self.high - self.low + 1
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest value."""
+        """Return the least and the largest value."""
         return float(self.low), float(self.high)
 
     def levels(self, count: int) -> tuple[Value, ...]:
-        """Every value where there are at most `count`, else that many evenly spaced ones with both ends."""
+        """Return every value if there are at most `count`, else that many evenly spaced ones with both ends."""
         if self.high - self.low < count:
             return tuple(range(self.low, self.high + 1))
         if count < 2:
@@ -227,21 +227,21 @@ class Integer:
         return tuple(self.low + round(step * (self.high - self.low) / (count - 1)) for step in range(count))
 
     def contains(self, value: Value) -> bool:
-        """Whether a plain value is a whole number in the range; 3.0 counts as 3."""
+        """Return whether a plain value is a whole number in the range; 3.0 counts as 3."""
         return is_number(value) and self.low <= value <= self.high and value == int(value)  # type: ignore[operator]
 
     def draw(self, units: FloatArray) -> NDArray[Any]:
-        """Numbers in [0, 1) spread evenly over the whole numbers of the range."""
+        """Return values for numbers in [0, 1), spread evenly over the whole numbers of the range."""
         count = self.high - self.low + 1
         return self.low + np.minimum(units * count, count - 1).astype(np.int64)
 
     def narrow(self, low: float, high: float, slack: float) -> Parameter | None:
-        """What is left of the range between two numbers, give or take rounding; None where nothing is."""
+        """Return the part of the range between two numbers, up to rounding; None if it is empty."""
         least, most = math.ceil(max(low - slack, self.low)), math.floor(min(high + slack, self.high))
         return Integer(least, most) if least <= most else None
 
     def features(self, values: Sequence[Value]) -> FloatArray:
-        """Values scaled to [0, 1], as one column; none where there is only one value."""
+        """Return values scaled to [0, 1], as one column; no column if there is only one value."""
         return _scaled(values, *self.bounds)
 
 
@@ -264,47 +264,47 @@ class Choice:
         if not options:
             raise SpaceError("Choice needs at least one option, got none")
         refuse_mixed(options, "the list of options")
-        seen: set[Value] = set()
+        distinct: set[Value] = set()
         for option in options:
-            if option in seen:
+            if option in distinct:
                 raise SpaceError(f"{option!r} is listed twice; list each option once")
-            seen.add(option)
+            distinct.add(option)
         object.__setattr__(self, "options", options)
 
     @property
     def size(self) -> int | None:
-        """How many options there are."""
+        """Return the number of options."""
         return len(self.options)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The least and the largest option; None where some are strings."""
+        """Return the least and the largest option; None if some are strings."""
         if not is_numeric(self.options):
             return None
         numbers = [float(option) for option in self.options]
         return min(numbers), max(numbers)
 
     def levels(self, count: int) -> tuple[Value, ...]:
-        """Every option, in the order given, whatever the count."""
+        """Return every option in the given order, for any count."""
         return tuple(self.options)
 
     def contains(self, value: Value) -> bool:
-        """Whether a plain value is one of the options; True is not 1."""
+        """Return whether a plain value is one of the options; True is not 1."""
         return any(option == value and isinstance(option, bool) == isinstance(value, bool) for option in self.options)
 
     def draw(self, units: FloatArray) -> NDArray[Any]:
-        """Numbers in [0, 1) spread evenly over the options."""
+        """Return values for numbers in [0, 1), spread evenly over the options."""
         options = np.empty(len(self.options), dtype=object)  # filled, not converted: NumPy would make 1 and "a" strings
         options[:] = self.options
         return options[(units * len(options)).astype(np.int64)]
 
     def narrow(self, low: float, high: float, slack: float) -> Parameter | None:
-        """The numeric options between two numbers, give or take rounding; None where there is none."""
-        kept = tuple(option for option in self.options if low - slack <= float(option) <= high + slack)
-        return Choice(kept) if kept else None
+        """Return the numeric options between two numbers, up to rounding; None if there is none."""
+        options = tuple(option for option in self.options if low - slack <= float(option) <= high + slack)
+        return Choice(options) if options else None
 
     def features(self, values: Sequence[Value]) -> FloatArray:
-        """Numbers scaled to [0, 1] as one column, or one column an option where some are strings."""
+        """Return numbers scaled to [0, 1] as one column, or one column an option if some are strings."""
         if self.bounds is not None:
             return _scaled(values, *self.bounds)
         if len(self.options) == 1:
@@ -330,7 +330,7 @@ Given = Parameter | Sequence[Value]
 
 
 def read(name: str, given: object) -> Parameter:
-    """A parameter from what a user wrote for it: a tuple (low, high) is a Real, a list is a Choice."""
+    """Return a parameter from its short form: a tuple (low, high) is a Real, a list is a Choice."""
     try:
         match given:
             case Real() | Integer() | Choice():
@@ -348,7 +348,7 @@ def read(name: str, given: object) -> Parameter:
 
 
 def gather(door: str, given: Iterable[str | Mapping[str, T]], named: Mapping[str, T]) -> tuple[list[str], dict[str, T]]:
-    """Sort what was passed to a door into constraints and parameters by name, in the order they came."""
+    """Return the constraints and the parameters by name among a function's arguments, in their order."""
     texts: list[str] = []
     gathered: dict[str, T] = {}
     for one in (*given, named):

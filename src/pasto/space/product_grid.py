@@ -1,4 +1,4 @@
-"""Every combination of levels that meets the constraints, found without building the full product."""
+"""Grid of all combinations of levels that meet the constraints, found without building the full product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pasto.errors import SpaceError
 from pasto.records import Value
 from pasto.space.candidates import LIMIT, Candidates, default_names
 from pasto.space.constraints import Constraint
-from pasto.space.parameters import Choice, Integer, Real, gather, whole
+from pasto.space.parameters import Choice, Integer, Real, check_whole, gather
 
 _CELLS = 1 << 16
 """How many combinations are tried at once."""
@@ -23,10 +23,10 @@ _EFFORT = 200_000_000
 
 
 def grid(*given: str | Mapping[str, Iterable[Value]], limit: int = LIMIT, **levels: Iterable[Value]) -> Candidates:
-    """Every combination of the levels, the last parameter changing fastest, that meets the constraints.
+    """Return every combination of the levels that meets the constraints, the last parameter changing fastest.
 
     Levels are any ordered values: a list, a tuple, a range, a NumPy array. Constraints are linear and come first, as
-    text. Parameters whose names are no keywords (or are `limit`) go in a mapping, which comes first too.
+    text. Parameters whose names are not keywords (or are `limit`) go in a mapping, which also comes first.
 
     >>> import pasto
     >>> pasto.grid(like_weight=[0, 1, 2], share_weight=[0, 1, 2])
@@ -38,12 +38,12 @@ def grid(*given: str | Mapping[str, Iterable[Value]], limit: int = LIMIT, **leve
     ('like weight=0,b=1', 'like weight=1,b=0')
     """
     texts, named = gather("grid", given, levels)
-    limit = whole(limit, "limit")
+    limit = check_whole(limit, "limit")
     return product({name: _levels(name, values, limit) for name, values in named.items()}, texts, limit)
 
 
 def product(levels: Mapping[str, Choice], texts: Iterable[str], limit: int) -> Candidates:
-    """The candidates of a grid whose levels have been checked."""
+    """Return the candidates of a grid whose levels are checked."""
     bounds = {name: choice.bounds for name, choice in levels.items()}
     constraints = [Constraint.parse(text, bounds) for text in texts]
     full = math.prod(len(choice.options) for choice in levels.values())
@@ -75,9 +75,9 @@ def product(levels: Mapping[str, Choice], texts: Iterable[str], limit: int) -> C
 
 
 def combinations(levels: Mapping[str, Choice], constraints: Sequence[Constraint]) -> Iterator[NDArray[np.int64]]:
-    """Blocks of feasible combinations, (n, parameters) places of levels, in the product's order.
+    """Yield blocks of feasible combinations, (n, parameters) places of levels, in the product's order.
 
-    A depth-first search that carries a block of partial combinations instead of one: a partial combination is
+    The depth-first search carries a block of partial combinations. A partial combination is
     dropped as soon as no values of the parameters still to come can bring it inside every constraint.
     """
     terms = [_terms(name, choice, constraints) for name, choice in levels.items()]
@@ -115,7 +115,7 @@ def combinations(levels: Mapping[str, Choice], constraints: Sequence[Constraint]
 
 
 def _terms(name: str, choice: Choice, constraints: Sequence[Constraint]) -> FloatArray:
-    """What each level adds to each constraint's sum, (levels, constraints)."""
+    """Return the term of each level in each constraint's sum, (levels, constraints)."""
     terms = np.zeros((len(choice.options), len(constraints)))
     for column, constraint in enumerate(constraints):
         if name in constraint.weights:
@@ -124,7 +124,7 @@ def _terms(name: str, choice: Choice, constraints: Sequence[Constraint]) -> Floa
 
 
 def _still_to_come(terms: Sequence[FloatArray], best: Callable[..., FloatArray]) -> list[FloatArray]:
-    """For each parameter, the sum over those after it of their best terms, (constraints,) each."""
+    """Return, for each parameter, the sum of the best terms of those after it, (constraints,) each."""
     after = [np.zeros(terms[0].shape[1])]
     for later in reversed(terms[1:]):
         after.append(after[-1] + best(later, axis=0))

@@ -1,4 +1,4 @@
-"""Points of a space made from points of the unit cube, keeping those that meet the constraints."""
+"""Sampling of a space: its points from points of the unit cube, without those that break a constraint."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LISTED = 100_000
 
 
 def effort(count: int) -> int:
-    """How many points may be drawn to find this many."""
+    """Return the number of points that may be drawn to find this many."""
     return max(_EFFORT, _EFFORT_A_POINT * count)
 
 
 def tighten(parameters: Mapping[str, Parameter], constraints: Sequence[Constraint]) -> dict[str, Parameter]:
-    """The smallest box that the constraints leave, seen one constraint at a time, so that fewer draws are lost."""
+    """Return the smallest box that each constraint by itself leaves, so that fewer draws are lost."""
     box = dict(parameters)
     for _ in range(_ROUNDS):
         before = dict(box)
@@ -42,7 +42,7 @@ def tighten(parameters: Mapping[str, Parameter], constraints: Sequence[Constrain
 def feasible(
     box: Mapping[str, Parameter], constraints: Sequence[Constraint], units: FloatArray
 ) -> Iterator[tuple[Value, ...]]:
-    """The rows that points of the unit cube, (n, parameters), stand for, without those that break a constraint."""
+    """Return the rows of points of the unit cube, (n, parameters), without those that break a constraint."""
     columns = {name: parameter.draw(units[:, axis]) for axis, (name, parameter) in enumerate(box.items())}
     keep = np.ones(len(units), dtype=bool)
     for constraint in constraints:
@@ -62,7 +62,7 @@ def refuse_thin(box: Mapping[str, Parameter], constraints: Sequence[Constraint])
 
 
 def too_rare(constraints: Sequence[Constraint], count: int, found: int, drawn: int) -> SpaceError:
-    """Say that the effort ended before enough draws met the constraints."""
+    """Return the error that too few draws met the constraints."""
     return SpaceError(
         f"{count:,} points were asked for, and {drawn:,} draws found {found:,} new ones that meet "
         f"{', '.join(repr(constraint.text) for constraint in constraints) or 'the ranges'}; narrow the parameters' "
@@ -71,7 +71,7 @@ def too_rare(constraints: Sequence[Constraint], count: int, found: int, drawn: i
 
 
 def counted(box: Mapping[str, Parameter], constraints: Sequence[Constraint], enough: int) -> float:
-    """How many points a space has, exact where they are fewer than `enough` and can be listed, else an upper bound."""
+    """Return the number of points of a space: exact if below `enough` and countable, else an upper bound."""
     sizes = [math.inf if parameter.size is None else parameter.size for parameter in box.values()]
     if max(sizes) > _LISTED:
         return math.prod(sizes)
@@ -88,7 +88,7 @@ def counted(box: Mapping[str, Parameter], constraints: Sequence[Constraint], eno
 
 
 def _narrowed(box: Mapping[str, Parameter], constraint: Constraint) -> dict[str, Parameter]:
-    """What one constraint leaves of each of its parameters while the others are as favourable as they can be."""
+    """Return the part of each parameter that one constraint leaves, with the others at their best."""
     bounds = {name: limits for name in constraint.weights if (limits := box[name].bounds) is not None}
     least, most, slack = constraint.reach(bounds)
     left = {}

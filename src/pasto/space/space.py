@@ -1,4 +1,4 @@
-"""A space of settings: parameters with their ranges, and the constraints among them."""
+"""Space of settings: parameters with their ranges, and the constraints among them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pasto.records import Value
 from pasto.space import sampling
 from pasto.space.candidates import LIMIT, Candidates, default_names, fit, ordered
 from pasto.space.constraints import Constraint
-from pasto.space.parameters import Choice, Given, Integer, Parameter, Real, gather, plain_column, read, whole
+from pasto.space.parameters import Choice, Given, Integer, Parameter, Real, check_whole, gather, plain_column, read
 from pasto.space.product_grid import product
 
 _KINDS: dict[str, type[Real] | type[Integer] | type[Choice]] = {"real": Real, "integer": Integer, "choice": Choice}
@@ -25,8 +25,8 @@ class Space:
     """Parameters with their ranges, and linear constraints among them.
 
     A parameter is a Real, an Integer or a Choice; a tuple (low, high) is short for Real, even between two ints, and
-    a list for Choice. Constraints are text and come first. Parameters whose names are no keywords go in a mapping,
-    which comes first too, and stand in `backticks` inside constraints.
+    a list for Choice. Constraints are text and come first. Parameters whose names are not keywords go in a mapping,
+    which also comes first, and stand in `backticks` inside constraints.
 
     >>> import pasto
     >>> space = pasto.Space(
@@ -53,30 +53,30 @@ class Space:
         object.__setattr__(self, "constraints", constraints)
 
     def grid(self, levels: int | Mapping[str, int] = 5, *, limit: int = LIMIT) -> Candidates:
-        """Evenly spaced candidates that meet the constraints, the last parameter changing fastest.
+        """Return evenly spaced candidates that meet the constraints, the last parameter changing fastest.
 
-        A range gets `levels` values with both ends among them (a mapping says how many by parameter, 5 where it is
-        silent), an Integer with no more values than that gets them all, and a Choice always gets all its options.
+        A range gets `levels` values with both ends among them (a mapping gives their number by parameter, 5 if it has
+        none), an Integer with no more values than that gets them all, and a Choice always gets all its options.
 
         >>> import pasto
         >>> pasto.Space("a + b <= 1", a=(0, 1), b=(0, 1)).grid(levels=3).names
         ('a=0,b=0', 'a=0,b=0.5', 'a=0,b=1', 'a=0.5,b=0', 'a=0.5,b=0.5', 'a=1,b=0')
         """
-        limit = whole(limit, "limit")
+        limit = check_whole(limit, "limit")
         counts = dict(levels) if isinstance(levels, Mapping) else dict.fromkeys(self.parameters, levels)
         for name in counts:
             if name not in self.parameters:
                 raise SpaceError(f"levels names {name!r}; the parameters are {', '.join(self.parameters)}")
         chosen = {}
         for name, parameter in self.parameters.items():
-            count = whole(counts.get(name, 5), "levels")
+            count = check_whole(counts.get(name, 5), "levels")
             if not isinstance(parameter, Choice) and min(count, parameter.size or count) > limit:
                 raise SpaceError(f"{name!r} alone has {count:,} levels, more than the limit of {limit:,} candidates")
             chosen[name] = Choice(parameter.levels(count))
         return product(chosen, [constraint.text for constraint in self.constraints], limit)
 
     def sobol(self, count: int, *, seed: int = 0, limit: int = LIMIT) -> Candidates:
-        """Candidates spread evenly over the space by a scrambled Sobol sequence, the same for the same seed.
+        """Return candidates spread evenly over the space by a scrambled Sobol sequence, the same for the same seed.
 
         Reals are rounded to about a millionth of their range. Points that repeat, or break a constraint, are replaced
         by later points of the sequence, so that a smaller count gives the first ones of a larger.
@@ -89,7 +89,7 @@ class Space:
         """
         from scipy.stats import qmc  # half a second to load, and only needed here
 
-        if whole(count, "count") > whole(limit, "limit"):
+        if check_whole(count, "count") > check_whole(limit, "limit"):
             raise SpaceError(
                 f"{count:,} candidates are more than the limit of {limit:,}; ask for fewer, or raise limit="
             )
@@ -101,7 +101,7 @@ class Space:
                 + ("ask for fewer, or take them all by grid" if there else "widen a constraint or a range")
             )
         # a generator, because scipy reads a bare number differently from version to version
-        engine = qmc.Sobol(len(box), scramble=True, seed=np.random.default_rng(whole(seed, "seed", least=0)))
+        engine = qmc.Sobol(len(box), scramble=True, seed=np.random.default_rng(check_whole(seed, "seed", least=0)))
         block = min(sampling.BLOCK, 1 << (count - 1).bit_length())
         found: dict[tuple[Value, ...], None] = {}
         drawn = 0
@@ -114,14 +114,14 @@ class Space:
         return Candidates(tuple(box), default_names(tuple(box), table), table)
 
     def sample(self, count: int, rng: np.random.Generator) -> list[dict[str, Value]]:
-        """Independent points, uniform over the space where the constraints hold; the same one may come twice.
+        """Return independent points, uniform over the part of the space that meets the constraints; one may come twice.
 
         >>> import numpy as np, pasto
         >>> rows = pasto.Space("a + b <= 1", a=(0, 1), b=(0, 1)).sample(3, np.random.default_rng(0))
         >>> len(rows), all(row["a"] + row["b"] <= 1 for row in rows)
         (3, True)
         """
-        whole(count, "count")
+        check_whole(count, "count")
         box = sampling.tighten(self.parameters, self.constraints)
         sampling.refuse_thin(box, self.constraints)
         block = min(sampling.BLOCK, max(2 * count, 256))
@@ -135,7 +135,7 @@ class Space:
         return [dict(zip(box, row, strict=True)) for row in found[:count]]
 
     def contains(self, values: Mapping[str, object]) -> bool:
-        """Whether a setting lies in every range and meets every constraint.
+        """Return whether a setting lies in every range and meets every constraint.
 
         >>> import pasto
         >>> pasto.Space(alpha=(0, 1)).contains({"alpha": 0.5}), pasto.Space(alpha=(0, 1)).contains({"alpha": 2})
@@ -150,7 +150,7 @@ class Space:
         )
 
     def features(self, rows: Iterable[Mapping[str, object]]) -> FloatArray:
-        """Settings as points, (rows, columns): ranges scaled to [0, 1], string options one-hot, constants left out.
+        """Return points (rows, columns): ranges scaled to [0, 1], string options one-hot, constants left out.
 
         >>> import pasto
         >>> pasto.Space(alpha=(0, 4), mode=["a", "b"]).features([{"alpha": 1, "mode": "b"}])
@@ -169,7 +169,7 @@ class Space:
         return np.hstack(columns)
 
     def to_saved(self) -> dict[str, Any]:
-        """The space as a plain JSON value.
+        """Return the space as a plain JSON value.
 
         >>> import pasto
         >>> pasto.Space("a <= 1", a=(0, 2)).to_saved()
@@ -208,7 +208,7 @@ class Space:
 def sobol(
     count: int, /, *given: str | Mapping[str, Given], seed: int = 0, limit: int = LIMIT, **parameters: Given
 ) -> Candidates:
-    """Candidates spread evenly over ranges by a scrambled Sobol sequence; parameters and constraints as in `Space`.
+    """Return candidates spread evenly over ranges by a scrambled Sobol sequence; the arguments are those of `Space`.
 
     >>> import pasto
     >>> candidates = pasto.sobol(4, alpha=(0.0, 2.0), depth=pasto.Integer(1, 5), mode=["fast", "careful"], seed=7)

@@ -1,4 +1,4 @@
-"""Backups: one SQLite file with every table, whichever kind of store it came from or goes into."""
+"""Backups: one SQLite file with every table, of any kind of store and for any kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from pasto.errors import StoreError, UnsafeStoreError
 from pasto.store.schema import migrations
-from pasto.store.sqlite_connections import migrate, version_of
+from pasto.store.sqlite_connections import migrate, read_version
 
 TABLES: Final = {
     "studies": "number, name, generation, state, study_file, seed, round, version, opened_at, created_at, details",
@@ -36,11 +36,11 @@ TABLES: Final = {
     "rejections_by_source": "study, source, events, first_position, last_position",
     "rejections_by_key": "study, key_prefix, events",
 }
-"""Everything that is kept, with its columns."""
+"""Columns of every table in a backup; `meta` is left out."""
 
 
 def select(table: str) -> str:
-    """The statement that reads a whole table.
+    """Return the statement that reads a whole table.
 
     >>> select("learner_states")
     'SELECT study, state FROM learner_states'
@@ -49,7 +49,7 @@ def select(table: str) -> str:
 
 
 def insert(table: str) -> str:
-    """The statement that writes one of its rows.
+    """Return the statement that writes one row of a table.
 
     >>> insert("learner_states")
     'INSERT INTO learner_states (study, state) VALUES (?, ?)'
@@ -59,9 +59,9 @@ def insert(table: str) -> str:
 
 
 def write_backup(target: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make a backup that is there whole or not at all; `fill` writes into its empty database."""
+    """Write a backup atomically; `fill` writes into its empty database."""
     if target.exists():
-        raise StoreError(f"{target} exists already, and a backup overwrites nothing; choose another name")
+        raise StoreError(f"{target} exists; a backup never overwrites a file. Choose another name")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -71,12 +71,12 @@ def write_backup(target: Path, fill: Callable[[sqlite3.Connection], None]) -> No
         with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
             fill(connection)
             connection.execute("PRAGMA journal_mode = DELETE")
-            _require_whole(connection, partial)
+            _require_sound(connection, partial)
         os.fsync(handle)
         target.hardlink_to(partial)
         _sync_directory(target.parent)
     except FileExistsError:
-        raise StoreError(f"{target} exists already, and a backup overwrites nothing; choose another name") from None
+        raise StoreError(f"{target} exists; a backup never overwrites a file. Choose another name") from None
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"the backup {target} could not be written: {error}") from error
     finally:
@@ -86,19 +86,19 @@ def write_backup(target: Path, fill: Callable[[sqlite3.Connection], None]) -> No
 
 
 @contextmanager
-def opened_backup(source: Path) -> Iterator[sqlite3.Connection]:
-    """A backup's tables as this version of the code knows them; the file itself is only read."""
+def open_backup(source: Path) -> Iterator[sqlite3.Connection]:
+    """Open a backup with the tables of this version; the file itself is only read."""
     if not source.is_file():
         raise StoreError(f"there is no backup {source}")
     with tempfile.TemporaryDirectory(prefix="pasto-restore-") as folder:
         with closing(_read_only(source)) as connection:
             try:
-                _require_whole(connection, source)
-                version = version_of(connection)
+                _require_sound(connection, source)
+                version = read_version(connection)
             except sqlite3.Error as error:
                 raise UnsafeStoreError(f"{source} is no backup of a store: {error}") from error
             if version == 0:
-                raise UnsafeStoreError(f"{source} is no backup of a store: its tables are missing")
+                raise UnsafeStoreError(f"{source} is not a backup of a store: its tables are missing")
             if version == len(migrations("sqlite")):
                 yield connection
                 return
@@ -115,7 +115,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _require_whole(connection: sqlite3.Connection, path: Path) -> None:
+def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise UnsafeStoreError(f"{path} is damaged: {finding}")

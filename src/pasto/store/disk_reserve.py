@@ -1,4 +1,4 @@
-"""Disk space held in reserve, so that a study can be paused and a key revoked on a full disk."""
+"""Disk reserve: space that lets a study be paused and a key be revoked on a full disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 RESERVE: Final = "pasto.reserve"
-"""The file's name in the store's directory."""
+"""Name of the file in the directory of a store."""
 RESERVE_BYTES: Final = 4 << 20
 MIN_STEP_BYTES: Final = 16 << 10
-"""The smallest piece of room that is worth taking."""
+"""Smallest piece of disk space that is allocated."""
 
 
 class DiskReserve:
-    """File of a few megabytes whose room is given up for one write, and taken again right after it.
+    """File of a few megabytes whose space is freed for one write, and allocated again after it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,17 +34,17 @@ class DiskReserve:
         self._size = size
         self._handle: int | None = None
         self.bytes = 0
-        """The room that is held now."""
+        """Allocated space."""
         self.refill()
 
     @property
     def is_short(self) -> bool:
-        """Whether less is held than should be."""
+        """True if less space is allocated than wanted."""
         return self.bytes < self._size
 
     def refill(self) -> None:
-        """Take as much room as is missing, or as much of it as there is."""
-        with suppress(OSError):  # there is no room even for a name; the next refill tries again
+        """Allocate the missing space, or as much of it as the disk has."""
+        with suppress(OSError):  # the disk has no space even for a name; the next refill tries again
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self.bytes = min(os.fstat(self._handle).st_size, self._size)
@@ -60,7 +60,7 @@ class DiskReserve:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Give the room up; what is left of it afterwards is taken again."""
+        """Free the space inside a `with` block; what is left of it is allocated again."""
         if self._handle is not None:
             os.ftruncate(self._handle, 0)
             self.bytes = 0
@@ -70,14 +70,14 @@ class DiskReserve:
             self.refill()
 
     def close(self) -> None:
-        """Close the file; the room stays taken."""
+        """Close the file; its space stays allocated."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def _allocate(handle: int, offset: int, size: int) -> None:
-    """Take room on the disk for certain; a file that only has the length would not."""
+    """Allocate disk space; to set the length of a file would not."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, offset, size)
     else:

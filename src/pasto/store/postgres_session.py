@@ -1,4 +1,4 @@
-"""Transactions on PostgreSQL that are done exactly once, though the connection may break at any moment."""
+"""PostgreSQL session: transactions that run exactly once, even if the connection breaks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pasto.errors import MissingExtraError, StoreError, UnsafeStoreError
-from pasto.store.schema import pending
+from pasto.store.schema import list_pending
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCKS: Final = 0x7061_7374
-"""The family of our advisory locks: number 0 guards the tables themselves, the others are the studies'."""
+"""Class of the advisory locks: number 0 protects the schema, the others the studies of that number."""
 
 _BY_INDEX: Final = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off", "jit": "off"}
-"""A writer looks up few things among many: whatever the server believes of its tables, it shall use their indices."""
+"""Planner settings of the writer, which looks up few rows in large tables: it must use the indices."""
 _CONNECTION: Final = {
     "application_name": "pasto",
     "connect_timeout": 10,
@@ -31,11 +31,11 @@ _CONNECTION: Final = {
 }
 
 _SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s AND source <> 'client'"
-"""Unless the address, or PGOPTIONS, has set it."""
+"""Changes a setting, unless the address or PGOPTIONS set it."""
 
 
 def driver() -> Any:
-    """The psycopg module; MissingExtra where it is not installed."""
+    """Return the psycopg module; MissingExtraError if it is not installed."""
     try:
         return importlib.import_module("psycopg")
     except ImportError as error:
@@ -43,9 +43,9 @@ def driver() -> Any:
 
 
 def connect(url: str, **settings: str) -> psycopg.Connection[Any]:
-    """A connection with these settings of the server, which commits only what is inside a `transaction()`.
+    """Connect with these settings of the server; only a `transaction()` commits.
 
-    What the address itself says, of time limits or where the tables are, comes before our own.
+    Settings in the address, such as time limits or the search path, take precedence.
     """
     given = driver().conninfo.conninfo_to_dict(url)
     connection: psycopg.Connection[Any] = driver().connect(autocommit=True, **{**_CONNECTION, **given})
@@ -55,15 +55,15 @@ def connect(url: str, **settings: str) -> psycopg.Connection[Any]:
 
 
 def migrate(url: str) -> None:
-    """Bring a database's tables up to date, whole or not at all, one node after the other."""
+    """Upgrade the tables in one transaction, one node after the other."""
     with connect(url) as connection, connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (LOCKS,))
         version = 0
-        known = connection.execute("SELECT to_regclass('meta')").fetchone()
-        if known is not None and known[0] is not None:
+        table = connection.execute("SELECT to_regclass('meta')").fetchone()
+        if table is not None and table[0] is not None:
             row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
             version = int(row[0]) if row else 0
-        for number, step in pending("postgres", version, "the database"):
+        for number, step in list_pending("postgres", version, "the database"):
             for statement in step:
                 connection.execute(statement.encode())
             connection.execute(
@@ -74,15 +74,15 @@ def migrate(url: str) -> None:
 
 
 class PostgresSession:
-    """The writing connection: made anew when it breaks, and used by one thread.
+    """Writing connection of one thread, opened again if it breaks.
 
-    Every transaction leaves its number in a row of the session's own. Where the line breaks during a commit that row
-    tells what became of it. (The server's own numbers do not: after a crash they are given out again.)
+    Every transaction writes its number to a row of the session. If the connection breaks during a commit, that row
+    shows whether the commit succeeded. (Transaction ids of the server do not: after a crash they are used again.)
     """
 
-    def __init__(self, url: str, *, patience: float) -> None:
+    def __init__(self, url: str, *, retry_seconds: float) -> None:
         self._url = url
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self._errors = driver().errors
         self._lost = (driver().OperationalError, driver().InterfaceError)
         self._name = f"writer {uuid.uuid4().hex}"
@@ -97,12 +97,12 @@ class PostgresSession:
         self._connection.close()
 
     def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Do something in one transaction, again where the connection was lost before it was committed.
+        """Run an action in one transaction, and again if the connection was lost before the commit.
 
-        Where it is lost while committing the answer is found out first, so nothing is done twice. Raises StoreError
-        when the server does not come back in time.
+        If it was lost during the commit, the outcome is read first, so nothing runs twice. Raises StoreError if the
+        server does not come back in time.
         """
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._retry_seconds
         wait = 0.05
         while True:
             self._number += 1
@@ -121,48 +121,50 @@ class PostgresSession:
             except self._lost as error:
                 if not self._connection.closed:
                     raise StoreError(
-                        f"the database refused to write: {_first_line(error)}; nothing was kept"
+                        f"the database refused to write: {_first_line(error)}; nothing of it is stored"
                     ) from error
-                if committing and self._committed(deadline):
+                if committing and self._is_committed(deadline):
                     return result
                 problem = error
             else:
                 return result
             if time.monotonic() + wait > deadline:
                 raise StoreError(
-                    f"the database cannot be reached: {_first_line(problem)}; nothing was kept"
+                    f"the database cannot be reached: {_first_line(problem)}; nothing of it is stored"
                 ) from problem
             time.sleep(wait)
             wait = min(2 * wait, 1.0)
 
     def vacuum(self) -> None:
-        """Make the room of deleted rows free for new ones."""
+        """Free the space of deleted rows for new ones."""
         try:
             if self._connection.closed:
                 self._connection = self._connect()
             self._connection.execute("VACUUM (ANALYZE) events, event_ids")
         except driver().Error as error:
-            raise StoreError(f"the database could not be compacted: {_first_line(error)}; it is as it was") from error
+            raise StoreError(f"the database could not be compacted: {_first_line(error)}; nothing changed") from error
 
-    def _committed(self, deadline: float) -> bool:
-        """What became of the last transaction, whose commit was never answered."""
+    def _is_committed(self, deadline: float) -> bool:
+        """Return whether the last transaction was committed, if the server never answered its commit."""
         while True:
             with suppress(*self._lost):
                 if self._connection.closed:
                     self._connection = self._connect()
-                # Should the server still be at it, this waits until it is done: the row is its own till then.
+                # If the server still commits, this waits until it is done: the transaction locks the row till then.
                 row = self._connection.execute(
                     "SELECT value FROM meta WHERE name = %s FOR UPDATE", (self._name,)
                 ).fetchone()
                 return row is not None and row[0] == str(self._number)
             if time.monotonic() > deadline:
-                raise StoreError("the database went away while it was committing; whether it did is not known")
+                raise StoreError(
+                    "the connection broke during a commit and the server did not come back; it may be stored or not"
+                )
             time.sleep(0.1)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        limit = f"{max(1, round(1000 * self._patience))}ms"
+        limit = f"{max(1, round(1000 * self._retry_seconds))}ms"
         connection = connect(self._url, idle_in_transaction_session_timeout="60s", lock_timeout=limit, **_BY_INDEX)
-        # Acknowledged means on the server's disk, also where it is told to be quicker than that.
+        # Acknowledged means on the server's disk, even if the server is configured otherwise.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
@@ -170,33 +172,33 @@ class PostgresSession:
 
 
 class ReadOnlySession:
-    """A session that refuses to write, for a process that only reads."""
+    """Session of a process that only reads: every write raises StoreError."""
 
     def transact(self, action: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Raise StoreError."""
-        raise StoreError("the database was opened for reading only; nothing was kept")
+        raise StoreError("the database was opened for reading only; nothing of it is stored")
 
     def vacuum(self) -> None:
         """Raise StoreError."""
-        raise StoreError("the database was opened for reading only; it is as it was")
+        raise StoreError("the database was opened for reading only; nothing changed")
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
 
-class ReadingPool:
-    """Connections that cannot write, and that the server frees when a question takes too long."""
+class ReadOnlyPool:
+    """Read-only connections; the server ends queries that take too long."""
 
-    def __init__(self, url: str, *, limit: str) -> None:
+    def __init__(self, url: str, *, query_timeout: str) -> None:
         self._url = url
-        self._limit = limit
+        self._query_timeout = query_timeout
         self._lost = (driver().OperationalError, driver().InterfaceError)
         self._free: list[psycopg.Connection[Any]] = []
         self._closed = False
 
     @contextmanager
-    def reading(self, isolation: str = "REPEATABLE READ") -> Iterator[psycopg.Connection[Any]]:
-        """A connection inside a read-only transaction."""
+    def open_transaction(self, isolation: str = "REPEATABLE READ") -> Iterator[psycopg.Connection[Any]]:
+        """Open a read-only transaction on a free connection."""
         connection = self._begin(isolation)
         try:
             yield connection
@@ -210,7 +212,7 @@ class ReadingPool:
             self._free.append(connection)
 
     def close(self) -> None:
-        """Close them all; one that is in use, when it comes back."""
+        """Close every connection; one in use is closed when it is returned."""
         self._closed = True
         while self._free:
             self._free.pop().close()
@@ -224,11 +226,13 @@ class ReadingPool:
                 break
             try:
                 connection.execute(begin)
-            except self._lost:  # it broke while it was resting
+            except self._lost:  # it broke while it was idle
                 connection.close()
             else:
                 return connection
-        connection = connect(self._url, statement_timeout=self._limit, idle_in_transaction_session_timeout="10min")
+        connection = connect(
+            self._url, statement_timeout=self._query_timeout, idle_in_transaction_session_timeout="10min"
+        )
         connection.execute(begin)
         return connection
 
@@ -237,6 +241,6 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def refuse(error: BaseException) -> UnsafeStoreError:
-    """What to say where the first connection fails, without the address: it may carry a password."""
+def describe_open_error(error: BaseException) -> UnsafeStoreError:
+    """Return the error for a failed first connection, without the address, which may hold a password."""
     return UnsafeStoreError(f"the database cannot be opened: {_first_line(error)}")

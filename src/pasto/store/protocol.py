@@ -1,4 +1,4 @@
-"""What every store can do; one suite of tests examines them all."""
+"""Store protocol: the operations that every kind of store has; one test suite checks all kinds."""
 
 from __future__ import annotations
 
@@ -26,39 +26,16 @@ from pasto.store.rows import (
 )
 
 
-class Store(Protocol):
-    """Where studies, policies, closes and events rest.
+class StudyStore(Protocol):
+    """Studies with their policies, closed rounds, learner states and audit log.
 
-    Two kinds of writes. What changes a study goes through `create` and `commit`, each one transaction that is written
-    whole or not at all. Events go through `append`, which many callers share: their batches are written together and
-    each caller's future is done when its own are durable.
+    A change of a study is one transaction: all of it is written, or nothing.
     """
 
-    dialect: str
-    """The SQL that `reading` speaks: "sqlite" or "postgres"."""
-
-    @property
-    def directory(self) -> Path | None:
-        """The directory it lives in, where others may put their own files beside it; None where there is none."""
-        ...
-
-    def close(self) -> None:
-        """Write what is waiting, then let go of everything."""
-        ...
-
-    # Studies
-
     def create_study(self, study: StudyRow, audit: AuditRow, *, rename_archived: str | None = None) -> StudyRow:
-        """Take in a new study and return it with its number; a name in use raises StudyExists.
+        """Add a study and return it with its number; a name in use raises StudyExistsError.
 
-        An archived study that has the name gets the name `rename_archived`, and a line about it in its audit log.
-        """
-        ...
-
-    def delete_draft(self, draft: StudyRow, name: str, audit: AuditRow) -> bool:
-        """Take a draft out of every list, if it is still as it was seen; returns whether it was written.
-
-        Its row stays under another name, in the state "deleted", for its audit log; its number is never used again.
+        If an archived study has the name, it is renamed to `rename_archived`, with a line in its audit log.
         """
         ...
 
@@ -73,174 +50,188 @@ class Store(Protocol):
         audit: Sequence[AuditRow] = (),
         use_reserve: bool = False,
     ) -> bool:
-        """Write a change of a study in one transaction, if `before` is still how it stands; else do nothing.
+        """Write a change of a study, unless another writer changed it after `before` was read.
 
-        Returns whether it was written. A round that was closed before, or a policy's version that exists, also makes
-        it nothing: exactly one of several racing writers wins. The store counts the generations, so the study's next
-        one is that behind `before`'s; its name, number, seed and birth stay as they are. `use_reserve` lets it have
-        the room that is held for actions that must work on a full disk, such as a pause.
+        Returns whether it was written. It is not written either if the round was closed before or the policy version
+        exists: exactly one of several racing writers wins. The store sets the new generation to that of `before` plus
+        one. Name, number, seed and creation time do not change. With `use_reserve`, the write may use the disk space
+        reserved for actions that must work on a full disk, such as a pause.
+        """
+        ...
+
+    def delete_draft(self, draft: StudyRow, name: str, audit: AuditRow) -> bool:
+        """Delete a draft from every list, unless it changed after it was read; returns whether it was written.
+
+        Its row stays as `name` in the state "deleted", because of its audit log. Its number is never used again.
         """
         ...
 
     def read_study(self, name: str) -> StudyRow | None:
-        """The study of that name as it stands; a deleted draft too."""
+        """Return the study of a name, a deleted draft too."""
         ...
 
     def list_studies(self) -> list[StudyRow]:
-        """Every study, by name; deleted drafts are left out."""
+        """Return every study by name, without deleted drafts."""
         ...
 
     def read_generations(self) -> dict[str, tuple[int, int]]:
-        """The number and generation of every study, by name: enough to know which of them changed.
-
-        Deleted drafts are left out.
-        """
+        """Return (number, generation) of every study by name, to find out which of them changed."""
         ...
 
     def read_learner_state(self, study: int) -> str | None:
-        """The learner's state after the last close, as text."""
+        """Return the learner's state after the last close, as text."""
         ...
 
     def read_policy(self, study: int, version: int) -> PolicyRow | None:
-        """One published policy."""
+        """Return one published policy."""
         ...
 
     def list_policies(self, study: int, *, after: int = 0, limit: int = 1000) -> list[PolicyRow]:
-        """Published policies in order, from the version behind `after`."""
+        """Return published policies in order, with versions greater than `after`."""
         ...
 
     def list_closes(self, study: int, *, after: int = 0, limit: int = 1000) -> list[CloseRow]:
-        """Closed rounds in order, from the round behind `after`."""
+        """Return closed rounds in order, with rounds greater than `after`."""
         ...
 
     def read_audit_log(self, study: int, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
-        """Return the audit log of one study, or of the INSTALLATION, in order, from the sequence after `after`."""
+        """Return audit lines of a study, or of the INSTALLATION, in order, with sequences greater than `after`."""
         ...
 
-    # Events
+
+class EventStore(Protocol):
+    """Log of exposures and metric events, with its counts.
+
+    Many callers share `append_events`: their batches are written together. The future of a batch is done when the
+    batch is durable.
+    """
 
     def append_events(
         self,
         study: int,
         events: Sequence[EventRow],
-        tallies: Sequence[SenderCounts] = (),
+        counts: Sequence[SenderCounts] = (),
         rejections: Rejections = NO_REJECTIONS,
         key: str | None = None,
     ) -> Future[AppendResult]:
-        """Keep a batch: counted once by source and id for the study's life, done when durable.
+        """Append a batch; an event counts once by source and id for the life of the study.
 
-        An event that comes again with other content is a conflict: it is not kept, and counted as rejected.
-        A metric event without a version is credited to its unit's latest exposure in the store's sequence, those
-        before it in the batch included; without any, it is kept uncredited. Excluded exposures credit nothing. Raises
-        StoreBusy, and takes nothing, when too much is waiting; the future raises StoreError, and nothing of the batch
-        was kept, when it could not be written. A batch whose future is cancelled in time is not written. `rejections`
-        are added to those of the study so far. `key` is the prefix of the API key that sent the batch.
-        """
-        ...
-
-    def delete_archived_events(self, study: int, version: int, after: int, until: int) -> int:
-        """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay.
-
-        Version 0 means events of no policy. Returns how many there were; may be done again.
-        """
-        ...
-
-    def list_archived_spans(self, study: int, after: int, until: int) -> list[ArchivedSpan]:
-        """Return the records of deleted events that may lie in a span of the log, by policy."""
-        ...
-
-    def find_unit_events(self, study: int, unit: str) -> list[tuple[int, int]]:
-        """Where a unit's events are: their sequences, and the policy of each, 0 for none.
-
-        All of the log is looked through, by a reader that holds nobody up.
-        """
-        ...
-
-    def erase_unit(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
-        """Delete all that is kept of a unit except the digests of its events' ids and their counts, and record that.
-
-        `sequences` say where its events are, if that was found out already. Returns how many of them there were.
-        """
-        ...
-
-    def delete_latest_exposures(self, study: int, version: int) -> int:
-        """Let go of the latest exposures under policies before a version: nothing is credited to them any more.
-
-        Returns how many there were. A metric event of such a unit that names no policy is then kept uncredited.
+        An event whose id came before with other content is a conflict: it is counted as rejected, and not stored. A
+        metric event without a version is credited to the latest exposure of its unit, in the store's sequence. Without
+        one it is stored uncredited. Excluded exposures get no credit. Raises StoreBusyError if the queue is full; then
+        nothing was taken. The future raises StoreError if the batch could not be written; then nothing of it is
+        stored. A batch whose future is cancelled in time is not written. `rejections` are added to those of the study
+        so far. `key` is the prefix of the API key that sent the batch.
         """
         ...
 
     @property
     def queued_events(self) -> int:
-        """How many events are waiting to be written."""
+        """Events that wait to be written."""
         ...
 
     def read_high_water(self, study: int) -> int:
-        """The last sequence of the store, behind which no event of this study can still appear."""
+        """Return the last sequence of the store: every later event of this study gets a greater one."""
         ...
 
     def read_transaction(self) -> AbstractContextManager[Any]:
-        """A connection for one short read-only transaction, of Python's database interface (DB-API 2).
+        """Open a read-only transaction on a connection of Python's database interface (DB-API 2).
 
-        Everything read through it is of one moment. In memory the writer waits meanwhile, so nothing may be awaited
-        inside that has yet to be written.
+        All statements in it see the same state of the store. In memory the writer waits meanwhile, so never wait
+        inside it for something to be written.
         """
         ...
 
     def list_sender_counts(self, study: int, version: int) -> list[SenderCounts]:
-        """The latest tally of each sender for one policy."""
+        """Return the latest counts of each sender for one policy."""
         ...
 
     def list_rejections_by_reason(self, study: int) -> list[RejectionReason]:
-        """Why events of a study were rejected, and how many for each reason."""
+        """Return the reasons for which events were rejected, with the number of events of each."""
         ...
 
     def list_rejections_by_source(self, study: int) -> list[RejectedPositions]:
-        """The rejected events of each numbered stream."""
+        """Return the rejected events of each numbered stream."""
         ...
 
     def count_rejections_by_key(self, study: int) -> dict[str, int]:
-        """Return how many events of each API key were rejected, by its prefix."""
+        """Return the number of rejected events of each API key, by its prefix."""
         ...
 
-    # Keys
+    def delete_archived_events(self, study: int, version: int, after: int, until: int) -> int:
+        """Delete a policy's events in (after, until], which the archive holds; their ids and counts stay.
+
+        Version 0 stands for events without a policy. Returns the number of deleted events; may be repeated.
+        """
+        ...
+
+    def list_archived_spans(self, study: int, after: int, until: int) -> list[ArchivedSpan]:
+        """Return the spans of deleted events that may overlap (after, until], by policy."""
+        ...
+
+    def find_unit_events(self, study: int, unit: str) -> list[tuple[int, int]]:
+        """Return (sequence, policy version) of each event of a unit; the version is 0 if it has no policy.
+
+        Reads the whole log, in short transactions that do not block the writer.
+        """
+        ...
+
+    def erase_unit(self, study: int, unit: str, audit: AuditRow, sequences: Iterable[int] | None = None) -> int:
+        """Delete all data of a unit except the digests of its event ids and their counts; returns the events.
+
+        `sequences` are those of its events, if the caller has them already.
+        """
+        ...
+
+    def delete_latest_exposures(self, study: int, version: int) -> int:
+        """Delete the latest exposures under policies before a version; returns their number.
+
+        A metric event of such a unit that names no policy is uncredited from then on.
+        """
+        ...
+
+
+class ApiKeyStore(Protocol):
+    """API keys; each change and its audit lines are one transaction."""
 
     def add_key(self, key: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
-        """Store a new key and its audit lines in one transaction; a prefix in use raises StoreError."""
+        """Add a key; a prefix in use raises StoreError."""
         ...
 
     def rotate_key(self, prefix: str, at: float, successor: KeyRow, *, audit: Sequence[AuditRow] = ()) -> None:
-        """Store a key's successor, revoke the key at a time to come and write the audit lines, in one transaction.
+        """Add a key's successor, and revoke the key at a time to come.
 
-        A key that is revoked sooner stays so. A successor's prefix in use raises StoreError, and nothing is changed.
+        A key that is revoked sooner stays so. If the prefix of the successor is in use, StoreError is raised and
+        nothing changes.
         """
         ...
 
     def revoke_key(self, prefix: str, at: float, *, audit: Sequence[AuditRow] = ()) -> bool:
-        """Revoke a key, perhaps from a time to come; False where there is none, or it is revoked by then already.
+        """Revoke a key at a time, which may be to come; False if there is no such key or it is revoked by then.
 
-        The audit lines are written in the same transaction, if the key is revoked. It may use the room that is held
-        for actions that must work on a full disk.
+        Works on a full disk: it may use the reserved disk space.
         """
         ...
 
     def list_keys(self) -> list[KeyRow]:
-        """Every key, revoked ones included."""
+        """Return every key, revoked ones included."""
         ...
 
-    # Sessions of the dashboard
+
+class SessionStore(Protocol):
+    """Sessions of the dashboard: the secret that signs them, and those that ended early."""
 
     def read_session_secret(self) -> str:
-        """Return the secret that sessions are signed with: the same on every node, made if there is none.
+        """Return the secret that signs sessions, the same on every node; creates it if there is none.
 
-        No backup holds it, and `restore` makes another.
+        Backups do not hold it, and `restore_backup` deletes it.
         """
         ...
 
     def end_session(self, key: str, until: int, session: str, now: float) -> None:
-        """End a session of a key before it expires at `until`; what was noted of expired ones is deleted.
+        """End a session of a key before it expires at `until`, and delete the records of expired sessions.
 
-        After MAX_ENDED_SESSIONS of one key, all its sessions that expire by then are ended together.
+        After MAX_ENDED_SESSIONS of one key, all its sessions that expire by then end together.
         """
         ...
 
@@ -248,52 +239,68 @@ class Store(Protocol):
         """Return whether a session was ended, here or on another node."""
         ...
 
-    # Notes
 
-    def read_cache(self, name: str) -> str | None:
-        """What was last noted under a name: only ever something that can be worked out again from the rest."""
-        ...
-
-    def write_cache(self, name: str, text: str) -> None:
-        """Keep a note in the place of the last one of that name; backups may leave notes out."""
-        ...
-
-    # Care
+class StoreMaintenance(Protocol):
+    """Checks, backups and sizes."""
 
     def check_writable(self) -> Future[None]:
-        """Write a few pages and commit them; the future raises StoreError if the store cannot take writes now.
+        """Write a few pages and commit them; the future raises StoreError if the store cannot be written.
 
-        That is StoreLostError if its file was removed or replaced, and StoreDamagedError if it is known to be damaged.
+        That is StoreLostError if its file was removed or replaced, and StoreDamagedError if it is damaged.
         """
         ...
 
     def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
-        """Look through the structure of a database file, and return what is wrong; None if it is sound.
+        """Check the structure of the database file, and return the damage, or None; then `check_writable` fails too.
 
-        Then `check_writable` fails too. A database on a server is left to the server's own checks.
+        A database on a server is left to the server's own checks.
         """
         ...
 
-    def write_backup(self, target: Path) -> None:
-        """Write everything into one new file, while others go on writing; `restore` reads it into an empty store."""
-        ...
-
-    def restore_backup(self, source: Path) -> None:
-        """Fill an empty store from a backup, of this kind of store or another; numbers and sequences are kept."""
-        ...
-
     def check_integrity(self) -> Iterable[str]:
-        """Look for damage, and tell each finding in a sentence; nothing where all is well."""
+        """Read every row, and yield each finding as a sentence; nothing if the store is sound."""
         ...
 
     def find_risks(self) -> Iterable[str]:
-        """Return what keeps damage from being noticed, each in a sentence; nothing if all rows have checksums."""
+        """Return sentences about damage that `check_integrity` cannot find; none if all rows have checksums."""
+        ...
+
+    def write_backup(self, target: Path) -> None:
+        """Write everything into one new file, while others write the store."""
+        ...
+
+    def restore_backup(self, source: Path) -> None:
+        """Fill an empty store from a backup of any kind of store; numbers and sequences stay."""
         ...
 
     def measure_size(self) -> StoreSize:
-        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        """Return the number of events and the disk space they take; reads the whole table of ids."""
         ...
 
     def compact(self) -> None:
-        """Give back, or free for new events, the room of what was deleted; events wait meanwhile."""
+        """Free the disk space of deleted rows; events wait meanwhile."""
+        ...
+
+    def close(self) -> None:
+        """Write the queued events, then close every connection and file."""
+        ...
+
+
+class Store(StudyStore, EventStore, ApiKeyStore, SessionStore, StoreMaintenance, Protocol):
+    """Everything that a service stores."""
+
+    dialect: str
+    """SQL dialect of `read_transaction`: "sqlite" or "postgres"."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Directory of an embedded store, in which other files may be put; None for other kinds."""
+        ...
+
+    def read_cache(self, name: str) -> str | None:
+        """Return the cached value of a name; caches hold only values that can be computed again."""
+        ...
+
+    def write_cache(self, name: str, text: str) -> None:
+        """Replace the cached value of a name; backups may leave it out."""
         ...

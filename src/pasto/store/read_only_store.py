@@ -1,4 +1,4 @@
-"""Looking at a store without holding it: to copy or check it while a service writes."""
+"""Read-only store: copy or check a store while a service writes it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from pasto.store.backup import write_backup
 from pasto.store.integrity_check import find_damage
 from pasto.store.rows import StoreSize
 from pasto.store.schema import migrations
-from pasto.store.sqlite_connections import FILE, connect, measure_size, version_of
+from pasto.store.sqlite_connections import FILE, connect, measure_size, read_version
 from pasto.store.store_mark import MARK, read_mark, read_stored
 
 
 class ReadOnlyStore(Protocol):
-    """What can be done with a store that another process may be writing."""
+    """Operations on a store that another process may be writing."""
 
     def write_backup(self, target: Path) -> None:
         """Write everything into one new file."""
         ...
 
     def check_integrity(self) -> Iterable[str]:
-        """Look for damage, and tell each finding in a sentence."""
+        """Read every row, and yield each finding as a sentence."""
         ...
 
     def find_risks(self) -> Iterable[str]:
-        """Return what keeps damage from being noticed, each in a sentence."""
+        """Return sentences about damage that `check_integrity` cannot find."""
         ...
 
     def measure_size(self) -> StoreSize:
-        """Return how much it holds and how much room that takes."""
+        """Return the number of events and the disk space they take."""
         ...
 
 
 class StoreSnapshot:
-    """An embedded store through a connection that only reads."""
+    """Embedded store, opened by a connection that only reads."""
 
     def __init__(self, directory: Path) -> None:
         file = directory / FILE
@@ -50,34 +50,34 @@ class StoreSnapshot:
         self._where = str(directory)
 
     def write_backup(self, target: Path) -> None:
-        """Write everything into one new file, while others go on writing."""
+        """Write everything into one new file, while others write the store."""
         write_backup(target, self._connection.backup)
 
     def check_integrity(self) -> Iterator[str]:
-        """Look for damage, and tell each finding in a sentence."""
-        mark = read_mark(self._file.parent / MARK)  # before the database: a service may go on writing both
+        """Read every row, and yield each finding as a sentence."""
+        mark = read_mark(self._file.parent / MARK)  # before the database: a service may write both meanwhile
         self._connection.execute("BEGIN")
         try:
-            version, today = version_of(self._connection), len(migrations("sqlite"))
+            version, today = read_version(self._connection), len(migrations("sqlite"))
             if version < today:
                 raise UnsafeStoreError(
                     f"{self._where} has tables of version {version}, and a check needs version {today}; open the store "
                     "once with this PASTO, as `pasto study list` does, and check again"
                 )
-            yield from mark.findings(read_stored(self._connection))
+            yield from mark.find_losses(read_stored(self._connection))
             yield from find_damage(self._connection)
         except sqlite3.DatabaseError as error:
-            raise UnsafeStoreError(f"{self._where} is no store, or one too damaged to read: {error}") from error
+            raise UnsafeStoreError(f"{self._where} is not a store, or too damaged to read: {error}") from error
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
     def find_risks(self) -> Iterable[str]:
-        """Return nothing: the rows of an embedded store have checksums."""
+        """Return nothing: the rows have checksums."""
         return ()
 
     def measure_size(self) -> StoreSize:
-        """Return how much it holds and how much room that takes."""
+        """Return the number of events and the disk space they take."""
         try:
             return measure_size(self._connection)
         except sqlite3.DatabaseError as error:
@@ -87,21 +87,22 @@ class StoreSnapshot:
             ) from error
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._connection.close()
 
 
 @contextmanager
-def open_read_only(where: str) -> Iterator[ReadOnlyStore]:
-    """The store at an address, to look at only; a service may go on writing it.
+def open_read_only(address: str) -> Iterator[ReadOnlyStore]:
+    """Open the store at an address for reading only; a service may write it meanwhile.
 
-    >>> with open_read_only("nowhere"):
+    >>> with open_read_only("missing"):
     ...     pass
     Traceback (most recent call last):
         ...
-    pasto.errors.UnsafeStoreError: there is no store in 'nowhere'; name another with --store
+    pasto.errors.UnsafeStoreError: there is no store in 'missing'; name another with --store
     """
-    store = open_store(where) if "://" in where or where == "memory:" else StoreSnapshot(Path(where))
+    is_file = "://" not in address and address != "memory:"
+    store = StoreSnapshot(Path(address)) if is_file else open_store(address)
     try:
         yield store
     finally:

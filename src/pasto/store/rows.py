@@ -1,4 +1,4 @@
-"""What a store holds, row by row: plain values, with documents as JSON text."""
+"""Rows of a store: plain values, with documents as JSON text."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
-    """One study as it stands; every change makes a new generation, and a writer must name the one it saw."""
+    """Current state of a study; every change makes a new generation."""
 
     name: str
     number: int
-    """The store's own short name for it, in every other table; 0 before it is created."""
+    """Identity of the study in every other table; 0 before it is created."""
     generation: int
-    """Fences writers: a change is written only onto the generation it was made from."""
+    """Fencing token: a change is written only if the generation is still the one that the writer read."""
     state: str
-    """Of its life: draft, learning, confirming, deployed, paused, archived; deleted for a draft that was."""
+    """draft, learning, confirming, deployed, paused or archived; deleted for a deleted draft."""
     study_file: str
-    """The study file, whole."""
+    """The whole study file as JSON."""
     seed: int
     round: int
-    """The open round, from 1; 0 before the first."""
+    """Number of the open round, from 1; 0 before the first."""
     version: int
-    """Of the policy being served; 0 before the first."""
+    """Version of the served policy; 0 before the first."""
     opened_at: float
-    """When the open round began, in seconds since 1970."""
+    """Start of the open round, in seconds since 1970."""
     created_at: float
     details: str = "{}"
-    """What its present state needs beside that: the state it was paused from, the blend that was frozen."""
+    """Further state as JSON (`StudyState`): the state before a pause, the frozen blend."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A published policy: written once, served as it is."""
+    """Published policy: written once, served unchanged."""
 
     version: int
     round: int
     learner_version: int | None
-    """The version of the learner's own policy that it serves; None where the learner is not asked."""
+    """Version of the learner's own policy that it serves; None if the learner is not asked."""
     document: str
-    """The document, exactly as everyone reads it."""
+    """The policy document, byte for byte as clients read it."""
     checksum: str
-    """SHA-256 of the text, in hexadecimal."""
+    """SHA-256 of the document, in hexadecimal."""
     after_sequence: int
-    """The last event before it: none of its own events has a smaller sequence."""
+    """Last event before it: all its own events have greater sequences."""
     published_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class CloseRow:
-    """How one round ended: what was seen and what came of it; enough to do it again."""
+    """Closed round, with everything that a replay needs."""
 
     round: int
     version: int
-    """Of the policy that was served in it."""
+    """Version of the policy that was served in the round."""
     high_water: int
-    """The last event that the close saw."""
+    """Sequence of the last event that the close read."""
     record: str
-    """The rounds that were learned from now, with what they measured."""
+    """Measurements and decisions of the close as JSON (`CloseRecord`)."""
     learner_checksum: str
-    """SHA-256 of the learner's state afterwards."""
+    """SHA-256 of the learner's state after the close."""
     next_version: int
     closed_at: float
 
@@ -71,7 +71,7 @@ INSTALLATION = 0
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One line of the log that is only ever added to: who did what to a study or a key, and why."""
+    """Line of the audit log, which only grows: who did what to a study or a key, and why."""
 
     at: float
     who: str
@@ -79,15 +79,15 @@ class AuditRow:
     reason: str
     detail: str = "{}"
     sequence: int = 0
-    """Given by the store."""
+    """Set by the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """A key as it is kept: never the key itself."""
+    """API key as it is stored, without the secret itself."""
 
     prefix: str
-    """The public part, by which it is found and named."""
+    """Public part, by which a key is found and named."""
     digest: str
     """SHA-256 of the whole key, in hexadecimal."""
     name: str
@@ -101,55 +101,55 @@ EXPOSURE, METRIC = 0, 1
 
 
 class EventRow(NamedTuple):
-    """One event, checked and ready to be kept."""
+    """Validated event."""
 
     id: str
     kind: int
     """EXPOSURE or METRIC."""
     unit: str
     version: int | None
-    """None where a metric event names no policy: the store then credits the unit's latest exposure."""
+    """Policy version; None if a metric event names none: the store then credits the unit's latest exposure."""
     arm: str | None
     candidate: int | None
     name: str | None = None
-    """A metric event's."""
+    """Name of a metric event."""
     fields: str | None = None
-    """A metric event's, as a flat JSON object."""
+    """Fields of a metric event, as a flat JSON object."""
     excluded: int = 0
-    """1 where it is kept and counted but never learned from: a fallback, an override."""
+    """1 if the event is stored and counted but not analysed: a fallback or an override."""
     source: str | None = None
-    """Which sender, of a numbered stream."""
+    """Sender of a numbered stream."""
     position: int | None = None
-    """In that stream."""
+    """Number of the event in that stream."""
 
 
 class SenderCounts(NamedTuple):
-    """What one sender says it decided under one policy, so far: the other side of the books."""
+    """Running totals that a sender reports for one policy; compared with the exposures that came."""
 
     source: str
     version: int
     position: int
-    """Later tallies replace earlier ones."""
+    """Number of the report; later ones replace earlier ones."""
     assigned: str
     """Decisions by candidate, as a JSON object."""
     dropped: str
-    """Exposures it could not keep, by candidate."""
+    """Exposures that the sender had to drop, by candidate, as a JSON object."""
 
 
 class RejectionReason(NamedTuple):
-    """How many events were rejected for one reason."""
+    """Number of events that were rejected for one reason."""
 
     kind: str
-    """What it is counted under."""
+    """Group of reasons that are counted together."""
     reason: str
-    """As it was first given."""
+    """First reason of the group, as the sender got it."""
     events: int
     first_at: float = 0.0
-    """When it was first given; set by the store."""
+    """Time of the first rejection; set by the store."""
 
 
 class RejectedPositions(NamedTuple):
-    """The rejected events of one numbered stream."""
+    """Rejected events of one numbered stream: how many, and the range of their positions."""
 
     source: str
     events: int
@@ -158,7 +158,7 @@ class RejectedPositions(NamedTuple):
 
 
 class Rejections(NamedTuple):
-    """The rejected events of a batch: their counts by reason, and by sender if they were numbered."""
+    """Rejected events of a batch: counts by reason, and by sender if they were numbered."""
 
     reasons: tuple[RejectionReason, ...] = ()
     positions: tuple[RejectedPositions, ...] = ()
@@ -168,7 +168,7 @@ NO_REJECTIONS = Rejections()
 
 
 CONFLICT = "conflict"
-"""What events are counted under whose id was used before with other content."""
+"""Kind of rejection of events whose id was used before with other content."""
 CONFLICT_REASON = (
     "conflict: the same source sent another event with this id before, and that one counts; send each event with an "
     "id of its own"
@@ -176,47 +176,47 @@ CONFLICT_REASON = (
 
 
 class AppendResult(NamedTuple):
-    """What became of a batch."""
+    """Outcome of an appended batch."""
 
     new: tuple[bool, ...]
-    """By event: False where its id was kept before."""
+    """By event: False if its id was stored before."""
     last: int
-    """The store's last sequence after it."""
+    """Last sequence of the store after the batch."""
     conflicts: tuple[int, ...] = ()
-    """Places of the events whose id was kept before with other content; the others that are not new are repeats."""
+    """Indices of events whose id was stored before with other content; other events that are not new are repeats."""
 
 
 class ArchivedSpan(NamedTuple):
-    """How many events of one policy were deleted together, because the archive holds them."""
+    """Events of one policy that were deleted together, because the archive holds them."""
 
     version: int
-    """0 for events of no policy."""
+    """0 for events without a policy."""
     events: int
     first: int
-    """The first sequence that was deleted."""
+    """First deleted sequence."""
     last: int
 
 
 class StoreSize(NamedTuple):
-    """How much a store holds, and how much room that takes."""
+    """Number of events in a store, and the space they take."""
 
     bytes: int
-    """On disk, or in memory."""
+    """Space on disk, or in memory."""
     free_bytes: int | None
-    """Of them: free, to be used by what comes next; None if the database does not tell."""
+    """Part of `bytes` that is free for new rows; None if the database does not report it."""
     ids: int
-    """Event ids that are remembered, each for the life of its study."""
+    """Event ids; each is stored for the life of its study."""
     archived: int
     """Events that were deleted because the archive holds them."""
 
     @property
     def events(self) -> int:
-        """Events in the store: every id that is remembered is of one, or of an archived one."""
+        """Events in the store: every id belongs to one of them or to an archived one."""
         return self.ids - self.archived
 
     @property
     def bytes_an_event(self) -> float:
-        """Bytes in use for each event that ever came.
+        """Used bytes divided by the number of all events that ever came.
 
         >>> StoreSize(bytes=3000, free_bytes=600, ids=100, archived=90).bytes_an_event
         24.0

@@ -1,4 +1,4 @@
-"""The numbered steps from an empty database to today's tables."""
+"""Schema: the numbered migrations from an empty database to the current tables."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _WORDS: Final = {
         "keyed": "",
     },
 }
-"""`numbered` counts by itself, `name` is text in the order of its bytes, `keyed` tables rest in their key's order.
-`digest` is `event_ids.compute_digest` of an event."""
+"""Words of the migrations in each dialect. `numbered` columns count up, `name` is text in the order of its bytes,
+`keyed` tables are stored in the order of their keys. `digest` is `event_ids.compute_digest` of an event."""
 
 
 def migrations(dialect: str) -> list[list[str]]:
-    """The statements of each step, in order; the last step's number is the schema's version.
+    """Return the statements of each migration, in order; the number of migrations is the schema version.
 
     >>> migrations("sqlite")[0][0].split()[:3]
     ['CREATE', 'TABLE', 'meta']
@@ -53,8 +53,11 @@ def migrations(dialect: str) -> list[list[str]]:
     return [_statements(text) for text in texts]
 
 
-def pending(dialect: str, version: int, where: str) -> list[tuple[int, list[str]]]:
-    """The numbered steps that a database of this version still needs; StoreRefused where it is ahead of the code."""
+def list_pending(dialect: str, version: int, where: str) -> list[tuple[int, list[str]]]:
+    """Return the numbered migrations that a database of a version needs.
+
+    Raises UnsafeStoreError if the version is newer than this code.
+    """
     steps = migrations(dialect)
     if version > len(steps):
         raise UnsafeStoreError(

@@ -1,4 +1,4 @@
-"""Connections to an SQLite database: one that writes, any number that only read."""
+"""SQLite connections: one that writes, any number that only read, and the lock of the directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pasto.errors import UnsafeStoreError
 from pasto.store import statements
 from pasto.store.event_ids import compute_digest
 from pasto.store.rows import StoreSize
-from pasto.store.schema import pending
+from pasto.store.schema import list_pending
 
 WAL_AUTOCHECKPOINT: Final = "wal_autocheckpoint = 8000"
 
@@ -29,48 +29,48 @@ PRAGMAS: Final = (
     WAL_AUTOCHECKPOINT,
     "secure_delete = ON",
 )
-"""Of the writing connection: what is committed is on the disk, the log grows to 32 MB before it is folded in, and what
-is deleted is overwritten: not every SQLite does that by itself, and a forgotten unit would stay in the file."""
+"""Settings of the writing connection: commits are on the disk, the write-ahead log grows to 32 MB before a checkpoint,
+and deleted rows are overwritten, so that an erased unit does not stay in the file."""
 
-_OLDEST: Final = (3, 37, 0)
+_OLDEST_SQLITE: Final = (3, 37, 0)
 
-_PATIENCE: Final = 10.0
-"""Seconds to wait for a lock; only opening and closing ever meet one."""
+_LOCK_SECONDS: Final = 10.0
+"""Time to wait for a lock of another connection; only opening and closing meet one."""
 
 
 def connect(address: str) -> sqlite3.Connection:
-    """A connection that any thread may use, where a transaction begins and ends when it is told to."""
-    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
+    """Connect, for any thread, with transactions that begin and end explicitly."""
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_SECONDS)
 
 
 def prepare(connection: sqlite3.Connection, where: str) -> None:
-    """Make a connection the writing one, and its tables today's.
+    """Make a connection the writing one, and upgrade its tables.
 
-    There is only ever one, which also alone folds the log into the file: SQLite before 3.51.3 can lose what two
-    connections write or fold at the same moment.
+    There is one writing connection, and only it runs checkpoints: SQLite before 3.51.3 can lose data if two
+    connections write or run a checkpoint at the same moment.
     """
-    if sqlite3.sqlite_version_info < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        needed = ".".join(map(str, _OLDEST_SQLITE))
         raise UnsafeStoreError(f"SQLite {needed} or newer is needed, and this Python has {sqlite3.sqlite_version}")
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     migrate(connection, where)
 
 
-def version_of(connection: sqlite3.Connection) -> int:
-    """The version of the tables; 0 where there are none."""
+def read_version(connection: sqlite3.Connection) -> int:
+    """Return the schema version; 0 if there are no tables."""
     if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
         return 0
     return int(connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()[0])
 
 
 def migrate(connection: sqlite3.Connection, where: str) -> None:
-    """Bring the tables up to date, each step whole or not at all."""
+    """Upgrade the tables, each migration in one transaction."""
     connection.create_function("event_digest", 3, compute_digest, deterministic=True)
-    for number, step in pending("sqlite", version_of(connection), where):
+    for number, migration in list_pending("sqlite", read_version(connection), where):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for statement in step:
+            for statement in migration:
                 connection.execute(statement)
             connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('schema', ?)", (str(number),))
             connection.execute("COMMIT")
@@ -80,7 +80,7 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
 
 
 def measure_size(connection: sqlite3.Connection) -> StoreSize:
-    """Return how much a database holds and how much room that takes."""
+    """Return the number of events of a database and the space they take."""
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
@@ -89,7 +89,7 @@ def measure_size(connection: sqlite3.Connection) -> StoreSize:
 
 
 def is_sound(file: Path) -> bool:
-    """Return whether a new connection finds nothing wrong with a database's structure."""
+    """Return whether a new connection finds the structure of a database sound."""
     try:
         with closing(connect(f"{file.as_uri()}?mode=ro")) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
@@ -98,7 +98,7 @@ def is_sound(file: Path) -> bool:
 
 
 class ConnectionPool:
-    """Read-only connections to a file, opened as needed: they see what is committed and can change nothing."""
+    """Read-only connections to a file, opened as needed."""
 
     def __init__(self, path: Path) -> None:
         self._address = f"{path.as_uri()}?mode=ro"
@@ -106,13 +106,13 @@ class ConnectionPool:
         self._closed = False
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Nothing to wait for: readers and the writer do not meet."""
+    def block_readers(self) -> Iterator[None]:
+        """Do nothing: readers do not block the writer."""
         yield
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection inside a transaction."""
+    def open_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a read-only transaction on a free connection."""
         try:
             connection = self._free.pop()
         except IndexError:
@@ -130,30 +130,30 @@ class ConnectionPool:
             self._free.append(connection)
 
     def close(self) -> None:
-        """Close them all; one that is in use, when it comes back."""
+        """Close every connection; one in use is closed when it is returned."""
         self._closed = True
         while self._free:
             self._free.pop().close()
 
 
 class SharedConnection:
-    """The one connection that a database in memory has: whoever uses it has it alone."""
+    """The one connection of a database in memory, used by one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._lock = threading.RLock()
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Keep readers out."""
+    def block_readers(self) -> Iterator[None]:
+        """Block readers."""
         with self._lock:
             yield
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside a transaction, unable to write."""
+    def open_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a read-only transaction on the connection."""
         with self._lock:
-            if self._connection.in_transaction:  # a reader that reads on
+            if self._connection.in_transaction:  # nested in another read-only transaction
                 yield self._connection
                 return
             self._connection.execute("PRAGMA query_only = ON")
@@ -165,14 +165,14 @@ class SharedConnection:
                 self._connection.execute("PRAGMA query_only = OFF")
 
     def close(self) -> None:
-        """Nothing of its own to close."""
+        """Do nothing: the store closes the connection."""
 
 
 FILE: Final = "pasto.db"
-"""The database's name in its directory."""
+"""Name of the database in its directory."""
 
 LOCK: Final = "pasto.lock"
-"""Locked, and carrying the process's number, while a store is open."""
+"""File that is locked while a store is open, and holds the process id."""
 
 _NETWORK: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "davfs", "gcsfuse", "gfs2", "glusterfs", "goofys", "gpfs", "lustre", "ncpfs"}
@@ -183,13 +183,13 @@ _MOUNTS: Final = Path("/proc/self/mounts")
 
 
 class StoreDirectory:
-    """A directory held by this process: nobody else can open it until it is released.
+    """Directory locked by this process: no other process can open it until it is released.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     held = StoreDirectory(Path(folder) / "data")
-    ...     name = held.database.name
-    ...     held.release()
+    ...     directory = StoreDirectory(Path(folder) / "data")
+    ...     name = directory.database.name
+    ...     directory.release()
     >>> name
     'pasto.db'
     """
@@ -198,32 +198,32 @@ class StoreDirectory:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path = path.resolve()
-            _refuse_network(self.path, _read_mounts() if mounts is None else mounts)
+            _require_local_disk(self.path, _read_mounts() if mounts is None else mounts)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UnsafeStoreError(
                 f"{path} cannot hold a store: {error.strerror}; name a directory you may write"
             ) from error
         try:
-            self._hold()
+            self._acquire()
             self._prepare()
         except BaseException:
             os.close(self._lock)
             raise
-        _held.add(self._lock)
+        _open_locks.add(self._lock)
 
     @property
     def database(self) -> Path:
-        """The file with everything in it."""
+        """The database file."""
         return self.path / FILE
 
     def release(self) -> None:
-        """Let others open it."""
-        if self._lock in _held:
-            _held.discard(self._lock)
+        """Unlock the directory."""
+        if self._lock in _open_locks:
+            _open_locks.discard(self._lock)
             os.close(self._lock)
 
-    def _hold(self) -> None:
+    def _acquire(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -238,7 +238,7 @@ class StoreDirectory:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def _prepare(self) -> None:
-        """Make the file before SQLite does: it and its log are for their owner's eyes only."""
+        """Create the file before SQLite does, so that only its owner may read it and its log."""
         handle = os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(handle, 0o600)
@@ -250,15 +250,15 @@ def _read_mounts() -> str:
     return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
 
 
-def _refuse_network(path: Path, mounts: str) -> None:
-    """Locks and shared memory do not hold across machines: an SQLite file there would be lost in the end."""
+def _require_local_disk(path: Path, mounts: str) -> None:
+    """Raise UnsafeStoreError on a network file system: locks and shared memory do not work across machines."""
     kind, longest = "", -1
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
         point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1]))
-        # Of several mounts on one point the last hides the others.
+        # Of several mounts on one point, the last hides the others.
         if path.is_relative_to(point) and len(point.parts) >= longest:
             kind, longest = fields[2], len(point.parts)
     if kind.removeprefix("fuse.") in _NETWORK:
@@ -268,14 +268,14 @@ def _refuse_network(path: Path, mounts: str) -> None:
         )
 
 
-_held: set[int] = set()
+_open_locks: set[int] = set()
 
 
-def _let_go_in_child() -> None:
-    """A child that was forked must not keep the directory locked after its parent has ended."""
-    while _held:
+def _unlock_in_child() -> None:
+    """Close the locks in a forked child, so that it does not hold them after its parent ends."""
+    while _open_locks:
         with contextlib.suppress(OSError):
-            os.close(_held.pop())
+            os.close(_open_locks.pop())
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_unlock_in_child)

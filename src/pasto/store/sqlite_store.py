@@ -1,4 +1,4 @@
-"""The store in one directory, or in memory: SQLite with one writing connection."""
+"""SQLite store: in one directory or in memory, with one writing connection."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from pasto.errors import StoreDamagedError, StoreError, StoreLostError, UnsafeStoreError
 from pasto.store import statements
-from pasto.store.backup import TABLES, insert, opened_backup, select, write_backup
+from pasto.store.backup import TABLES, insert, open_backup, select, write_backup
 from pasto.store.failures import is_damage, is_disk_full
-from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, Place, plan_ingest, uncredited
+from pasto.store.ingest_plan import Credit, EventBatch, IngestPlan, StudyUnit, find_uncredited_units, plan_ingest
 from pasto.store.integrity_check import find_damage, stored_checksum
 from pasto.store.rows import AppendResult, StoreSize
-from pasto.store.session_secret import delete_secret, load_secret, new_secret
+from pasto.store.sessions import delete_secret, load_secret, new_secret
 from pasto.store.side_files import SideFiles
 from pasto.store.sql_store import SqlStore
 from pasto.store.sqlite_connections import (
@@ -39,23 +39,23 @@ from pasto.store.write_queue import WriteQueue
 
 T = TypeVar("T")
 
-# Each wanted name is looked up in the index: CROSS JOIN forbids the planner to walk the table instead.
+# CROSS JOIN makes the planner look up each unit in the index instead of scanning the table.
 _CREDITS = (
     "SELECT latest_exposures.unit, version, arm, candidate FROM json_each(?) AS wanted "
     "CROSS JOIN latest_exposures ON latest_exposures.study = ? AND latest_exposures.unit = wanted.value"
 )
-_KEPT = "SELECT content_checksum FROM event_ids WHERE digest = ?"
+_CONTENT_CHECKSUM = "SELECT content_checksum FROM event_ids WHERE digest = ?"
 
 _HEARTBEAT = "heartbeat"
 _HEARTBEAT_BYTES = 8192
 _MIN_FREE_BYTES = 1 << 20
-"""Free room on the disk below which a store is not ready: less than a large batch may need."""
+"""Free disk space below which a store is not ready: a large batch may need more."""
 _STEPS_BETWEEN_STOPS = 100_000
 """Steps of SQLite's virtual machine after which a long check asks whether to stop."""
 
 
 class SqliteStore(SqlStore):
-    """Everything in one file, written by one thread and read by any.
+    """Store in one SQLite file, written by one thread and read by any.
 
     >>> store = SqliteStore(None)
     >>> store.list_studies()
@@ -106,11 +106,11 @@ class SqliteStore(SqlStore):
 
     @property
     def directory(self) -> Path | None:
-        """The directory it lives in; None in memory."""
+        """Directory of the database; None in memory."""
         return self._folder
 
     def close(self) -> None:
-        """Write what is waiting, then let go of everything."""
+        """Write the queued events, then close every connection and file."""
         if self._writer.close():
             self._readers.close()
             self._connection.close()
@@ -121,36 +121,36 @@ class SqliteStore(SqlStore):
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one short read-only transaction, of Python's database interface (DB-API 2)."""
+        """Open a read-only transaction on a connection of Python's database interface (DB-API 2)."""
         self._writer.require_open()
         self._require_files()
         try:
-            with self._readers.reading() as connection:
+            with self._readers.open_transaction() as connection:
                 yield connection
         except sqlite3.Error as error:
-            self._note_damage(error)
+            self._record_damage(error)
             raise StoreError(f"{self._where} could not be read: {error}") from error
 
     def read_session_secret(self) -> str:
-        """Return the secret that sessions are signed with; in memory it lasts as long as the store."""
+        """Return the secret that signs sessions; in memory it lasts as long as the store."""
         if self._session_secret is None:
             self._session_secret = new_secret() if self.directory is None else load_secret(self.directory)
         return self._session_secret
 
     def read_high_water(self, study: int) -> int:
-        """The last sequence of the store, behind which no event of this study can still appear."""
-        # Sequences are handed out by the one writer in the order of its commits.
+        """Return the last sequence of the store: every later event of this study gets a greater one."""
+        # The one writer assigns sequences in the order of its commits.
         with self.read_transaction() as connection:
             return int(connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
 
     def write_backup(self, target: Path) -> None:
-        """Write everything into one new file, while others go on writing."""
+        """Write everything into one new file, while others write the store."""
         with self.read_transaction() as connection:
             write_backup(target, connection.backup)
 
     def restore_backup(self, source: Path) -> None:
         """Fill an empty store from a backup."""
-        with opened_backup(source) as backup:
+        with open_backup(source) as backup:
 
             def write(connection: sqlite3.Connection) -> None:
                 for table in TABLES:
@@ -160,37 +160,37 @@ class SqliteStore(SqlStore):
                     rows = backup.execute(select(table))
                     connection.executemany(insert(table), _sealed(rows) if table == "events" else rows)
 
-            self._writing(write)
+            self._write(write)
             if self._files is not None:
-                self._files.mark.reset(self._writer.perform(self._stored))
+                self._files.mark.reset(self._writer.perform(self._read_mark))
         self._session_secret = None
         if self.directory is not None:
             delete_secret(self.directory)
 
     def check_integrity(self) -> Iterator[str]:
-        """Look for damage, and tell each finding in a sentence."""
+        """Read every row, and yield each finding as a sentence."""
         if self._files is not None:
-            yield from self._files.mark.record.findings(self._writer.perform(self._stored))
+            yield from self._files.mark.record.find_losses(self._writer.perform(self._read_mark))
         with self.read_transaction() as connection:
             yield from find_damage(connection)
 
     def measure_size(self) -> StoreSize:
-        """Return how much it holds and how much room that takes; reads the whole table of ids."""
+        """Return the number of events and the disk space they take; reads the whole table of ids."""
         with self.read_transaction() as connection:
             return measure_size(connection)
 
     def compact(self) -> None:
-        """Write the file again without free pages, and give the room back; events wait meanwhile."""
+        """Rewrite the file without free pages; events wait meanwhile."""
 
         def run() -> None:
-            with self._readers.writing():
+            with self._readers.block_readers():
                 try:
                     self._connection.execute("VACUUM")
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 except sqlite3.Error as error:
                     raise StoreError(
-                        f"{self._where} could not be compacted: {error}; it is as it was. Compacting needs as much "
-                        "free disk as the store holds."
+                        f"{self._where} could not be compacted: {error}; nothing changed. Compacting needs as much "
+                        "free disk space as the store has."
                     ) from error
 
         self._writer.perform(run)
@@ -200,7 +200,7 @@ class SqliteStore(SqlStore):
         return self._writer.submit(self._write_heartbeat)
 
     def find_damage(self, should_stop: Callable[[], bool] = lambda: False) -> str | None:
-        """Look through the structure of the file, and return what is wrong; a store in memory has none."""
+        """Check the structure of the file, and return the damage, or None; a store in memory has none."""
         if self._directory is not None:
             with self.read_transaction() as connection:
                 connection.set_progress_handler(should_stop, _STEPS_BETWEEN_STOPS)
@@ -212,7 +212,7 @@ class SqliteStore(SqlStore):
                 self._damage = str(finding)
         return self._damage
 
-    def _writing(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
+    def _write(self, action: Callable[[Any], T], *, use_reserve: bool = False) -> T:
         def run() -> T:
             with self._transaction():
                 result = action(self._connection)
@@ -225,8 +225,8 @@ class SqliteStore(SqlStore):
             except StoreError as error:
                 if self._files is None or not is_disk_full(error):
                     raise
-                # In the writing thread, so no event can take the room in between; and the log is not folded into the
-                # file meanwhile, which would take it too.
+                # In the writing thread, so no event can take the space in between. Without checkpoints meanwhile,
+                # because these would take it too.
                 self._connection.execute("PRAGMA wal_autocheckpoint = 0")
                 try:
                     with self._files.reserve.released():
@@ -238,41 +238,41 @@ class SqliteStore(SqlStore):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One transaction of the writing connection; called in the writing thread."""
-        with self._readers.writing():
+        """Run a transaction of the writing connection; called in the writing thread."""
+        with self._readers.block_readers():
             try:
                 self._require_files()
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
-                self._require_files()  # what went into a file that is gone is not acknowledged
+                self._require_files()  # a commit to a removed file is not acknowledged
             except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError):
-                raise  # what was given does not fit
+                raise  # the values do not fit the tables
             except sqlite3.Error as error:
-                self._note_damage(error)
-                raise StoreError(f"{self._where} could not be written: {error}; nothing was kept of it") from error
+                self._record_damage(error)
+                raise StoreError(f"{self._where} could not be written: {error}; nothing of it is stored") from error
             finally:
                 if self._connection.in_transaction:
-                    with suppress(sqlite3.Error):  # what went wrong first is what to tell
+                    with suppress(sqlite3.Error):  # the first error is the one to report
                         self._connection.execute("ROLLBACK")
 
     def _append(self, batches: Sequence[EventBatch]) -> Sequence[AppendResult]:
         """Write a group of batches in one transaction."""
         with self._transaction():
             last = int(self._connection.execute(statements.LAST_SEQUENCE).fetchone()[0])
-            planned = self._add_events(batches, last)
-            self._connection.executemany(statements.SET_LATEST, planned.latest)
-            self._connection.executemany(statements.SET_TALLY, planned.tallies)
-            self._connection.executemany(statements.ADD_REJECTED_REASON, planned.rejected_reasons)
-            self._connection.executemany(statements.ADD_REJECTED_NUMBERS, planned.rejected_numbers)
-            self._connection.executemany(statements.ADD_REJECTED_KEY, planned.rejected_keys)
+            plan = self._add_events(batches, last)
+            self._connection.executemany(statements.SET_LATEST_EXPOSURE, plan.latest_exposures)
+            self._connection.executemany(statements.SET_SENDER_COUNTS, plan.sender_counts)
+            self._connection.executemany(statements.ADD_REJECTIONS_BY_REASON, plan.rejections_by_reason)
+            self._connection.executemany(statements.ADD_REJECTIONS_BY_SOURCE, plan.rejections_by_source)
+            self._connection.executemany(statements.ADD_REJECTIONS_BY_KEY, plan.rejections_by_key)
         if self._files is not None:
-            self._files.mark.advance(events=planned.answers[-1].last)
+            self._files.mark.advance(events=plan.results[-1].last)
             self._files.refill_reserve()
-        return planned.answers
+        return plan.results
 
     def _open(self, connect: Callable[[str], sqlite3.Connection], address: str) -> sqlite3.Connection:
-        """Connect, and make the tables today's."""
+        """Connect, and upgrade the tables."""
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(address)
@@ -295,13 +295,13 @@ class SqliteStore(SqlStore):
     def _open_file(
         self, connect: Callable[[str], sqlite3.Connection], address: str, files: SideFiles, *, is_restoring: bool
     ) -> sqlite3.Connection:
-        """Connect to the file, and compare it with the mark that lies next to it."""
+        """Connect to the file, and compare it with the mark file."""
         try:
             connection = self._open(connect, address)
         except UnsafeStoreError as error:
             if not is_disk_full(error):
                 raise
-            with files.reserve.released():  # SQLite itself needs a little room, and a pause needs SQLite
+            with files.reserve.released():  # to open a database needs a little space, and a pause needs the database
                 connection = self._open(connect, address)
         try:
             files.begin(read_stored(connection), is_restoring=is_restoring)
@@ -310,86 +310,88 @@ class SqliteStore(SqlStore):
             raise
         return connection
 
-    def _stored(self) -> MarkRecord:
+    def _read_mark(self) -> MarkRecord:
         return read_stored(self._connection)
 
     def _mark_stored(self) -> None:
         if self._files is not None:
-            stored = self._stored()
+            stored = self._read_mark()
             self._files.mark.advance(events=stored.events, audit=stored.audit, keys=stored.keys)
 
     def _write_heartbeat(self) -> None:
-        """Write about as much as a small batch does; called in the writing thread."""
+        """Write as much as a small batch; called in the writing thread."""
         if self._damage is not None:
             raise StoreDamagedError(
                 f"{self._where} is damaged: {self._damage}; run `pasto store check`, and restore a backup"
             )
         if self._directory is not None and disk_usage(self._directory.path).free < _MIN_FREE_BYTES:
-            # A small write may still fit into the log, which keeps its length; a batch would not.
-            raise StoreError(f"{self._where} has no room: the disk is full") from OSError(errno.ENOSPC, "disk full")
+            # A small write may still fit into the write-ahead log, whose length is fixed; a batch would not.
+            raise StoreError(f"{self._where} has no free space: the disk is full") from OSError(
+                errno.ENOSPC, "disk full"
+            )
         self._heartbeats += 1
         text = f"{self._heartbeats:016d}" * (_HEARTBEAT_BYTES // 16)
         with self._transaction():
-            self._connection.execute(statements.SET_NOTE, (_HEARTBEAT, text))
+            self._connection.execute(statements.SET_META, (_HEARTBEAT, text))
         if self._files is not None:
             self._files.refill_reserve()
 
     def _require_files(self) -> None:
-        """Raise StoreLostError if the file on the disk is not the one that is open."""
-        problem = None if self._files is None else self._files.problem()
+        """Raise StoreLostError if the file on the disk is not the open one."""
+        problem = None if self._files is None else self._files.find_problem()
         if problem is not None:
             raise StoreLostError(
                 f"{self._where}: {problem} while the store was open; nothing more is acknowledged. Stop the service, "
                 "put the file back or restore a backup, and start it again"
             )
 
-    def _note_damage(self, error: BaseException) -> None:
+    def _record_damage(self, error: BaseException) -> None:
         if self._damage is None and is_damage(error):
             self._damage = str(error)
 
     def _add_events(self, batches: Sequence[EventBatch], last: int) -> IngestPlan:
         count = sum(len(batch.events) for batch in batches)
-        credits = self._credits(uncredited(batches))
+        credits = self._read_credits(find_uncredited_units(batches))
         now = float(self._clock())
 
-        def planned(kept: Mapping[bytes, int | None]) -> IngestPlan:
+        def make_plan(stored: Mapping[bytes, int | None]) -> IngestPlan:
             numbers = range(last + 1, last + 1 + count)
-            return plan_ingest(batches, last=last, sequences=numbers, received_at=now, kept=kept, credits=credits)
+            return plan_ingest(batches, last=last, sequences=numbers, received_at=now, stored=stored, credits=credits)
 
         self._connection.execute("SAVEPOINT events")
         try:
-            chosen = planned(kept={})
-            self._connection.executemany(statements.ADD_ID, chosen.ids)
+            plan = make_plan(stored={})
+            self._connection.executemany(statements.ADD_ID, plan.ids)
         except sqlite3.IntegrityError:
-            # Some id was kept before: only now is it worth asking which.
+            # Some id was stored before: read which.
             self._connection.execute("ROLLBACK TO events")
-            chosen = planned(kept=self._kept(batches))
-            self._connection.executemany(statements.ADD_ID, chosen.ids)
-        self._connection.executemany(statements.ADD_EVENT, chosen.events)
-        return chosen
+            plan = make_plan(stored=self._read_stored_ids(batches))
+            self._connection.executemany(statements.ADD_ID, plan.ids)
+        self._connection.executemany(statements.ADD_EVENT, plan.events)
+        return plan
 
-    def _credits(self, units: Iterable[Place]) -> dict[Place, Credit]:
+    def _read_credits(self, units: Iterable[StudyUnit]) -> dict[StudyUnit, Credit]:
         return {(study, row[0]): row[1:] for study, row in self._look_up(_CREDITS, units)}
 
-    def _kept(self, batches: Iterable[EventBatch]) -> dict[bytes, int | None]:
-        """Return the ids of a group that are remembered, each with its content."""
-        kept: dict[bytes, int | None] = {}
+    def _read_stored_ids(self, batches: Iterable[EventBatch]) -> dict[bytes, int | None]:
+        """Return the ids of a group that the store has, each with its content checksum."""
+        stored: dict[bytes, int | None] = {}
         for digest in sorted({digest for batch in batches for digest, _ in batch.identities}):
-            if (row := self._connection.execute(_KEPT, (digest,)).fetchone()) is not None:
-                kept[digest] = row[0]
-        return kept
+            if (row := self._connection.execute(_CONTENT_CHECKSUM, (digest,)).fetchone()) is not None:
+                stored[digest] = row[0]
+        return stored
 
-    def _look_up(self, statement: str, places: Iterable[Place]) -> Iterator[tuple[int, Any]]:
-        """Rows of what is wanted, with the study each belongs to."""
-        wanted: dict[int, list[str]] = defaultdict(list)
-        for study, name in places:
-            wanted[study].append(name)
-        for study, names in wanted.items():
+    def _look_up(self, statement: str, units: Iterable[StudyUnit]) -> Iterator[tuple[int, Any]]:
+        """Yield the rows of some units, each with its study."""
+        units_by_study: dict[int, list[str]] = defaultdict(list)
+        for study, unit in units:
+            units_by_study[study].append(unit)
+        for study, names in units_by_study.items():
             for row in self._connection.execute(statement, (json.dumps(names), study)):
                 yield study, row
 
 
 def _sealed(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield events from a backup; those without a checksum, of an older version or from PostgreSQL, get one."""
+    """Yield events of a backup; those of an older version or from PostgreSQL get the checksum that they lack."""
     for *values, checksum in rows:
         yield (*values, stored_checksum("events", values) if checksum is None else checksum)

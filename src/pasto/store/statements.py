@@ -1,4 +1,4 @@
-"""The SQL that both kinds of database understand, with ? where a value goes."""
+"""SQL statements that SQLite and PostgreSQL share, with ? for each value."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ ADD_CLOSE: Final = (
     "row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
-LEARNER: Final = "SELECT state FROM learner_states WHERE study = ?"
-SET_LEARNER: Final = (
+LEARNER_STATE: Final = "SELECT state FROM learner_states WHERE study = ?"
+SET_LEARNER_STATE: Final = (
     "INSERT INTO learner_states (study, state) VALUES (?, ?) ON CONFLICT (study) DO UPDATE SET state = excluded.state"
 )
 
-AUDIT: Final = (
+AUDIT_LOG: Final = (
     "SELECT at, who, action, reason, detail, sequence FROM audit_log "
     "WHERE study = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
@@ -64,37 +64,37 @@ ADD_AUDIT: Final = (
     "INSERT INTO audit_log (study, at, who, action, reason, detail, row_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 
-KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM api_keys"
+API_KEYS: Final = "SELECT prefix, digest, name, scopes, created_at, expires_at, revoked_at FROM api_keys"
 ADD_KEY: Final = (
     "INSERT INTO api_keys (prefix, digest, name, scopes, created_at, expires_at, revoked_at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 REVOKE_KEY: Final = "UPDATE api_keys SET revoked_at = ? WHERE prefix = ? AND (revoked_at IS NULL OR revoked_at > ?)"
 
-TALLIES: Final = (
+SENDER_COUNTS: Final = (
     "SELECT source, version, position, assigned, dropped FROM sender_counts WHERE study = ? AND version = ?"
 )
-SET_TALLY: Final = (
+SET_SENDER_COUNTS: Final = (
     "INSERT INTO sender_counts (study, version, source, position, assigned, dropped) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, version, source) DO UPDATE SET "
     "position = excluded.position, assigned = excluded.assigned, dropped = excluded.dropped "
     "WHERE excluded.position > sender_counts.position"
 )
 
-REJECTED_REASONS: Final = "SELECT kind, reason, events, first_at FROM rejections_by_reason WHERE study = ?"
-ADD_REJECTED_REASON: Final = (
+REJECTIONS_BY_REASON: Final = "SELECT kind, reason, events, first_at FROM rejections_by_reason WHERE study = ?"
+ADD_REJECTIONS_BY_REASON: Final = (
     "INSERT INTO rejections_by_reason (study, kind, reason, events, first_at) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (study, kind) DO UPDATE SET events = rejections_by_reason.events + excluded.events"
 )
-REJECTED_KEYS: Final = "SELECT key_prefix, events FROM rejections_by_key WHERE study = ?"
-ADD_REJECTED_KEY: Final = (
+REJECTIONS_BY_KEY: Final = "SELECT key_prefix, events FROM rejections_by_key WHERE study = ?"
+ADD_REJECTIONS_BY_KEY: Final = (
     "INSERT INTO rejections_by_key (study, key_prefix, events) VALUES (?, ?, ?) "
     "ON CONFLICT (study, key_prefix) DO UPDATE SET events = rejections_by_key.events + excluded.events"
 )
-REJECTED_NUMBERS: Final = (
+REJECTIONS_BY_SOURCE: Final = (
     "SELECT source, events, first_position, last_position FROM rejections_by_source WHERE study = ?"
 )
-ADD_REJECTED_NUMBERS: Final = (
+ADD_REJECTIONS_BY_SOURCE: Final = (
     "INSERT INTO rejections_by_source (study, source, events, first_position, last_position) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (study, source) DO UPDATE SET events = rejections_by_source.events + excluded.events, "
     "first_position = CASE WHEN excluded.first_position < rejections_by_source.first_position "
@@ -103,11 +103,11 @@ ADD_REJECTED_NUMBERS: Final = (
     "THEN excluded.last_position ELSE rejections_by_source.last_position END"
 )
 
-NOTE: Final = "SELECT value FROM meta WHERE name = ?"
-NOTE_NAMES: Final = "SELECT name FROM meta WHERE name >= ? AND name < ?"
-DELETE_NOTE: Final = "DELETE FROM meta WHERE name = ?"
-ADD_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
-SET_NOTE: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+META: Final = "SELECT value FROM meta WHERE name = ?"
+META_NAMES: Final = "SELECT name FROM meta WHERE name >= ? AND name < ?"
+DELETE_META: Final = "DELETE FROM meta WHERE name = ?"
+ADD_META: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+SET_META: Final = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 LAST_SEQUENCE: Final = (
     "SELECT max(sequence) FROM (SELECT coalesce(max(sequence), 0) AS sequence FROM events "
@@ -119,24 +119,24 @@ ADD_EVENT: Final = (
 )
 ADD_ID: Final = "INSERT INTO event_ids (digest, content_checksum) VALUES (?, ?)"
 
-_ARCHIVED: Final = "study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ?"
-HAS_ARCHIVED: Final = f"SELECT 1 FROM events WHERE {_ARCHIVED} LIMIT 1"  # noqa: S608 -- our own names
-DELETE_ARCHIVED: Final = f"DELETE FROM events WHERE {_ARCHIVED}"  # noqa: S608
-# Metric events are counted in all, -1 for those of no policy; exposures by policy.
+_ARCHIVED_SPAN: Final = "study = ? AND coalesce(version, 0) = ? AND sequence > ? AND sequence <= ?"
+HAS_ARCHIVED: Final = f"SELECT 1 FROM events WHERE {_ARCHIVED_SPAN} LIMIT 1"  # noqa: S608 -- our own names
+DELETE_ARCHIVED: Final = f"DELETE FROM events WHERE {_ARCHIVED_SPAN}"  # noqa: S608
+# Exposures are counted by policy. Metric events are counted together, under -1 if they have no policy, else 0.
 COUNT_ARCHIVED: Final = (
     "INSERT INTO archived_event_counts (study, version, kind, candidate, arm, excluded, numbered, events) "  # noqa: S608
     "SELECT study, CASE WHEN kind = 0 THEN coalesce(version, 0) WHEN version IS NULL THEN -1 ELSE 0 END, kind, "
     "CASE WHEN kind = 0 THEN coalesce(candidate, -1) ELSE -1 END, "
     "CASE WHEN kind = 0 THEN coalesce(arm, '') ELSE '' END, excluded, "
     "CASE WHEN kind = 0 AND source IS NOT NULL THEN 1 ELSE 0 END, count(*) "
-    f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2, 3, 4, 5, 6, 7 "
+    f"FROM events WHERE {_ARCHIVED_SPAN} GROUP BY 1, 2, 3, 4, 5, 6, 7 "
     "ON CONFLICT (study, version, kind, candidate, arm, excluded, numbered) "
     "DO UPDATE SET events = archived_event_counts.events + excluded.events"
 )
 COUNT_ARCHIVED_SOURCES: Final = (
     "INSERT INTO archived_source_counts (study, source, events, first_position, last_position) "  # noqa: S608
     "SELECT study, source, count(*), min(position), max(position) "
-    f"FROM events WHERE {_ARCHIVED} AND source IS NOT NULL AND position IS NOT NULL GROUP BY study, source "
+    f"FROM events WHERE {_ARCHIVED_SPAN} AND source IS NOT NULL AND position IS NOT NULL GROUP BY study, source "
     "ON CONFLICT (study, source) DO UPDATE SET events = archived_source_counts.events + excluded.events, "
     "first_position = CASE WHEN excluded.first_position < archived_source_counts.first_position "
     "THEN excluded.first_position ELSE archived_source_counts.first_position END, "
@@ -145,22 +145,22 @@ COUNT_ARCHIVED_SOURCES: Final = (
 )
 COUNT_ARCHIVED_SENDERS: Final = (
     "INSERT INTO archived_sender_counts (study, key_prefix, source, kind, events) "  # noqa: S608
-    f"SELECT study, coalesce(key_prefix, ''), coalesce(source, ''), kind, count(*) FROM events WHERE {_ARCHIVED} "
+    f"SELECT study, coalesce(key_prefix, ''), coalesce(source, ''), kind, count(*) FROM events WHERE {_ARCHIVED_SPAN} "
     "GROUP BY 1, 2, 3, 4 "
     "ON CONFLICT (study, key_prefix, source, kind) "
     "DO UPDATE SET events = archived_sender_counts.events + excluded.events"
 )
-ADD_ARCHIVED_ROUND: Final = (
+ADD_ARCHIVED_SPAN: Final = (
     "INSERT INTO archived_spans (study, version, until_sequence, events, first_sequence, last_sequence) "  # noqa: S608
     "SELECT study, coalesce(version, 0), CAST(? AS BIGINT), count(*), min(sequence), max(sequence) "
-    f"FROM events WHERE {_ARCHIVED} GROUP BY 1, 2 "
+    f"FROM events WHERE {_ARCHIVED_SPAN} GROUP BY 1, 2 "
     "ON CONFLICT (study, version, until_sequence) DO UPDATE SET events = archived_spans.events + excluded.events, "
     "first_sequence = CASE WHEN excluded.first_sequence < archived_spans.first_sequence "
     "THEN excluded.first_sequence ELSE archived_spans.first_sequence END, "
     "last_sequence = CASE WHEN excluded.last_sequence > archived_spans.last_sequence "
     "THEN excluded.last_sequence ELSE archived_spans.last_sequence END"
 )
-# Exposures of old policies are counted together, under -2: one row a policy and candidate would grow for ever.
+# Exposures of old policies are counted together under -2, so that the table does not grow for ever.
 _OLD_COUNTS: Final = "study = ? AND kind = 0 AND version > 0 AND version <= ?"
 NEWEST_COUNT: Final = "SELECT coalesce(max(version), 0) FROM archived_event_counts WHERE study = ? AND kind = 0"
 MERGE_OLD_COUNTS: Final = (
@@ -171,26 +171,26 @@ MERGE_OLD_COUNTS: Final = (
     "DO UPDATE SET events = archived_event_counts.events + excluded.events"
 )
 DELETE_OLD_COUNTS: Final = f"DELETE FROM archived_event_counts WHERE {_OLD_COUNTS}"  # noqa: S608
-ARCHIVED_EVENTS: Final = (
+ARCHIVED_SPANS: Final = (
     "SELECT version, events, first_sequence, last_sequence FROM archived_spans "
     "WHERE study = ? AND first_sequence <= ? AND last_sequence > ? ORDER BY version, until_sequence"
 )
 SIZES: Final = "SELECT (SELECT count(*) FROM event_ids), (SELECT coalesce(sum(events), 0) FROM archived_spans)"
-EVENTS_OF: Final = (
+UNIT_EVENTS: Final = (
     "SELECT sequence, coalesce(version, 0) FROM events "
     "WHERE study = ? AND sequence > ? AND sequence <= ? AND unit = ? ORDER BY sequence"
 )
-FORGET_EVENT: Final = (
+ERASE_EVENT: Final = (
     "UPDATE events SET id = '', unit = '', name = NULL, fields = NULL, row_checksum = NULL "
     "WHERE sequence = ? AND study = ? AND unit = ?"
 )
-FORGET_LATEST: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit = ?"
-OLD_LATEST: Final = (
+ERASE_LATEST_EXPOSURE: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit = ?"
+COUNT_OLD_EXPOSURES: Final = (
     "SELECT max(unit), sum(CASE WHEN version < ? THEN 1 ELSE 0 END) FROM "
     "(SELECT unit, version FROM latest_exposures WHERE study = ? AND unit > ? ORDER BY unit LIMIT ?) AS piece"
 )
-TRIM_LATEST: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit > ? AND unit <= ? AND version < ?"
-SET_LATEST: Final = (
+DELETE_OLD_EXPOSURES: Final = "DELETE FROM latest_exposures WHERE study = ? AND unit > ? AND unit <= ? AND version < ?"
+SET_LATEST_EXPOSURE: Final = (
     "INSERT INTO latest_exposures (study, unit, version, arm, candidate, sequence) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (study, unit) DO UPDATE SET version = excluded.version, arm = excluded.arm, "
     "candidate = excluded.candidate, sequence = excluded.sequence WHERE excluded.sequence > latest_exposures.sequence"

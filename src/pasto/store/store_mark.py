@@ -1,4 +1,7 @@
-"""Mark next to an embedded store: what the store acknowledged, kept outside of the store's own files."""
+"""Store mark: the last sequences that an embedded store acknowledged, in a file next to the database.
+
+It shows if the database lost writes, for example because an older copy was put in its place.
+"""
 
 from __future__ import annotations
 
@@ -12,54 +15,56 @@ from typing import Final, NamedTuple
 from pasto.store import statements
 
 MARK: Final = "pasto.mark"
-"""The file's name in the store's directory."""
+"""Name of the file in the directory of a store."""
 MARK_BYTES: Final = 256
-"""The file is written over in place and always as long, which a full disk allows too."""
+"""Fixed length of the file: it is overwritten in place, which works on a full disk too."""
 
 
 class MarkRecord(NamedTuple):
-    """Numbers that never fall in a sound store."""
+    """Numbers that never decrease in a sound store."""
 
     events: int = 0
-    """The last event's sequence."""
+    """Sequence of the last event."""
     audit: int = 0
-    """The last audit line's sequence."""
+    """Sequence of the last audit line."""
     keys: int = 0
-    """How many keys were ever made."""
+    """Number of all keys, revoked ones too."""
     missing_after: int = 0
     missing_until: int = 0
-    """Events in (missing_after, missing_until] were acknowledged and gone when the store was opened."""
+    """Events in (missing_after, missing_until] were acknowledged, and missing when the store was opened."""
 
-    def findings(self, stored: MarkRecord) -> list[str]:
-        """Return what is missing in a store that holds less than was acknowledged, in sentences.
+    def find_losses(self, stored: MarkRecord) -> list[str]:
+        """Return sentences about acknowledged rows that a store does not have.
 
-        >>> MarkRecord(events=9, keys=1).findings(MarkRecord(events=7, keys=1))[0][:54]
+        >>> MarkRecord(events=9, keys=1).find_losses(MarkRecord(events=7, keys=1))[0][:54]
         'events up to 9 were acknowledged, the store ends at 7:'
         """
         causes = (
             "the write-ahead log (pasto.db-wal) was shortened or an older copy of the file restored; if that was done "
             f"on purpose, delete {MARK}"
         )
-        found = []
+        losses = []
         if stored.events < self.events:
-            found.append(f"events up to {self.events} were acknowledged, the store ends at {stored.events}: {causes}")
+            losses.append(f"events up to {self.events} were acknowledged, the store ends at {stored.events}: {causes}")
         if self.missing_until:
-            found.append(
+            losses.append(
                 f"events up to {self.missing_until} were acknowledged, the store ended at {self.missing_after} when it "
                 f"was last opened: {causes}"
             )
         if stored.audit < self.audit:
-            found.append(f"{self.audit} audit lines were acknowledged, the store ends at line {stored.audit}: {causes}")
+            losses.append(
+                f"{self.audit} audit lines were acknowledged, the store ends at line {stored.audit}: {causes}"
+            )
         if stored.keys < self.keys:
-            found.append(f"{self.keys} keys were made, the store holds {stored.keys}: {causes}")
-        return found
+            losses.append(f"{self.keys} keys were made, the store holds {stored.keys}: {causes}")
+        return losses
 
 
 _TEMPLATE: Final = "{" + ", ".join(f'"{name}": %d' for name in MarkRecord._fields) + "}"
 
 
 def read_stored(connection: sqlite3.Connection) -> MarkRecord:
-    """Return the numbers of a database that its mark is compared with."""
+    """Return the numbers of a database, to compare them with its mark."""
     (events,) = connection.execute(statements.LAST_SEQUENCE).fetchone()
     (audit,) = connection.execute("SELECT coalesce(max(sequence), 0) FROM audit_log").fetchone()
     (keys,) = connection.execute("SELECT count(*) FROM api_keys").fetchone()
@@ -67,7 +72,7 @@ def read_stored(connection: sqlite3.Connection) -> MarkRecord:
 
 
 class StoreMark:
-    """The mark of one directory, written after each commit; a commit without its mark is not an error."""
+    """Mark file of one directory, written after each commit; a commit without its mark is not an error."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,27 +80,27 @@ class StoreMark:
         self.record = read_mark(path)
 
     def advance(self, *, events: int = 0, audit: int = 0, keys: int = 0) -> None:
-        """Write down what was committed."""
-        known = self.record
+        """Record a commit."""
+        last = self.record
         self._write(
-            known._replace(events=max(events, known.events), audit=max(audit, known.audit), keys=max(keys, known.keys))
+            last._replace(events=max(events, last.events), audit=max(audit, last.audit), keys=max(keys, last.keys))
         )
 
     def begin(self, stored: MarkRecord) -> list[str]:
-        """Take up what a store holds when it is opened; the sentences are about what is missing in it."""
-        known = self.record
-        missing = known.findings(stored)
-        stored = stored._replace(audit=max(stored.audit, known.audit), keys=max(stored.keys, known.keys))
-        if stored.events < known.events:
-            after = min(stored.events, known.missing_after or stored.events)
-            stored = stored._replace(missing_after=after, missing_until=max(known.events, known.missing_until))
+        """Compare a store with its mark when it is opened; returns sentences about missing rows."""
+        last = self.record
+        losses = last.find_losses(stored)
+        stored = stored._replace(audit=max(stored.audit, last.audit), keys=max(stored.keys, last.keys))
+        if stored.events < last.events:
+            after = min(stored.events, last.missing_after or stored.events)
+            stored = stored._replace(missing_after=after, missing_until=max(last.events, last.missing_until))
         else:
-            stored = stored._replace(missing_after=known.missing_after, missing_until=known.missing_until)
+            stored = stored._replace(missing_after=last.missing_after, missing_until=last.missing_until)
         self._write(stored)
-        return missing
+        return losses
 
     def reset(self, stored: MarkRecord) -> None:
-        """Begin anew with what a store holds, because it was filled or begun on purpose."""
+        """Set the mark to the numbers of a store that was restored or created on purpose."""
         self._write(stored)
 
     def close(self) -> None:
@@ -108,7 +113,7 @@ class StoreMark:
         if record == self.record and self._handle is not None:
             return
         text = (_TEMPLATE % record).ljust(MARK_BYTES - 1) + "\n"
-        with suppress(OSError):  # no room, or no file: the mark falls behind, and the next commit writes it
+        with suppress(OSError):  # no disk space, or no file: the next commit writes it
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._handle, text.encode("ascii"), 0)
@@ -116,7 +121,7 @@ class StoreMark:
 
 
 def read_mark(path: Path) -> MarkRecord:
-    """Read a mark; zeros if there is none. One that cannot be read counts as that of a store with keys."""
+    """Read a mark; zeros if there is none. A mark that cannot be read counts as that of a store with keys."""
     try:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:

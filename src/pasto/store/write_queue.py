@@ -1,4 +1,4 @@
-"""The one thread that writes: many callers' batches become one transaction."""
+"""Write queue: the one thread that writes, which puts the batches of many callers into one transaction."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from pasto.store.rows import AppendResult
 
 T = TypeVar("T")
 
-GROUP = 2_000
-"""Events that go into one transaction at most, unless one batch alone has more."""
-WAITING = 50_000
-"""Events that may wait; whoever comes then is told to come again."""
+MAX_GROUP_EVENTS = 2_000
+"""Most events in one transaction, unless one batch alone has more."""
+MAX_QUEUED_EVENTS = 50_000
+"""Most events in the queue; further batches are refused with StoreBusyError."""
 
 
 class WriteQueue:
-    """Takes work from any thread and does it in order, in a thread of its own.
+    """Queue of batches and tasks from any thread, worked off in order by a thread of its own.
 
-    Whatever waits while one transaction is written becomes the next: nobody waits for company, and a busy store pays
-    for few of them. `append` writes a group and returns an answer a batch; where a group is refused for what
-    is in it, its batches are tried one by one, so that none suffers for its neighbour.
+    Batches that queue while one transaction is written become the next one (group commit): a batch never waits for
+    others, and a busy store has few transactions. `append` writes a group and returns one result per batch. If a group
+    fails because of its content, its batches are tried one by one, so that only the faulty one fails.
     """
 
     def __init__(
-        self, append: Callable[[Sequence[EventBatch]], Sequence[AppendResult]], *, waiting: int = WAITING
+        self,
+        append: Callable[[Sequence[EventBatch]], Sequence[AppendResult]],
+        *,
+        max_queued: int = MAX_QUEUED_EVENTS,
     ) -> None:
         self._append = append
-        self._room = waiting
-        self._waiting = 0
+        self._max_queued = max_queued
+        self._queued = 0
         self._work: deque[EventBatch | _Task] = deque()
         self._change = threading.Condition()
         self._closed = False
@@ -43,31 +46,31 @@ class WriteQueue:
         self._thread.start()
 
     @property
-    def waiting(self) -> int:
-        """Events that wait."""
-        return self._waiting
+    def queued_events(self) -> int:
+        """Events that wait to be written."""
+        return self._queued
 
     def append(self, batch: EventBatch) -> Future[AppendResult]:
-        """Queue a batch; StoreBusy, and nothing is taken, where too much is waiting."""
+        """Queue a batch; raises StoreBusyError if the queue is full."""
         self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
             self.require_open()
-            if self._waiting and self._waiting + batch.size > self._room:
+            if self._queued and self._queued + batch.size > self._max_queued:
                 raise StoreBusyError(
-                    f"{self._waiting} events are waiting to be written; nothing was taken, send it again"
+                    f"{self._queued} events are waiting to be written; nothing was taken, send it again"
                 )
-            self._waiting += batch.size
+            self._queued += batch.size
             self._work.append(batch)
             self._change.notify()
         return batch.future
 
     def perform(self, action: Callable[[], T]) -> T:
-        """Do something in the writing thread, after what is waiting, and return its result."""
+        """Run an action in the writing thread, after the queued work, and return its result."""
         result: T = self.submit(action).result()
         return result
 
     def submit(self, action: Callable[[], T]) -> Future[T]:
-        """Have something done in the writing thread, after what is waiting."""
+        """Queue an action for the writing thread, after the queued work."""
         task = _Task(action)
         self.require_open()  # before the lock: in a forked child it may never be free
         with self._change:
@@ -77,7 +80,7 @@ class WriteQueue:
         return task.future
 
     def close(self) -> bool:
-        """Finish what is waiting and end the thread; False where that was done before, or in another process."""
+        """Finish the queued work and end the thread; False if it was closed before, or in another process."""
         if os.getpid() != self._process:
             return False
         with self._change:
@@ -100,67 +103,67 @@ class WriteQueue:
                     self._change.wait()
                 if not self._work:
                     return
-                taken = self._take()
-            if isinstance(taken, _Task):
-                taken.run()
+                work = self._take()
+            if isinstance(work, _Task):
+                work.run()
             else:
-                self._write(taken)
+                self._write(work)
 
     def _take(self) -> _Task | list[EventBatch]:
-        """The next thing to do, called with the lock held: one task, or as many batches as fit together."""
+        """Remove one task from the queue, or as many batches as fit together; the caller has the lock."""
         first = self._work.popleft()
         if isinstance(first, _Task):
             return first
         group, size = [first], first.size
         while self._work:
             following = self._work[0]
-            if isinstance(following, _Task) or size + following.size > GROUP:
+            if isinstance(following, _Task) or size + following.size > MAX_GROUP_EVENTS:
                 break
             group.append(following)
             size += following.size
             self._work.popleft()
-        self._waiting -= size
+        self._queued -= size
         return group
 
     def _write(self, group: list[EventBatch]) -> None:
-        # A caller that gave up cannot take its batch back once it is being written.
+        # A caller cannot cancel a batch from here on.
         group = [batch for batch in group if batch.future.set_running_or_notify_cancel()]
         if not group:
             return
         try:
-            answers = self._append(group)
+            results = self._append(group)
         except Exception as error:
-            # The store itself failing fails them all; anything else is some batch's own fault, to be found alone.
+            # A failure of the store fails them all; anything else is the fault of one batch.
             if len(group) == 1 or isinstance(error, StoreError):
                 for batch in group:
-                    batch.future.set_exception(_told(error))
+                    batch.future.set_exception(_to_store_error(error))
             else:
                 for batch in group:
-                    self._alone(batch)
+                    self._write_alone(batch)
             return
-        for batch, answer in zip(group, answers, strict=True):
-            batch.future.set_result(answer)
+        for batch, result in zip(group, results, strict=True):
+            batch.future.set_result(result)
 
-    def _alone(self, batch: EventBatch) -> None:
+    def _write_alone(self, batch: EventBatch) -> None:
         try:
-            (answer,) = self._append([batch])
+            (result,) = self._append([batch])
         except Exception as error:
-            batch.future.set_exception(_told(error))
+            batch.future.set_exception(_to_store_error(error))
         else:
-            batch.future.set_result(answer)
+            batch.future.set_result(result)
 
 
-def _told(error: Exception) -> StoreError:
-    """One kind of error, whatever the database or its driver called it."""
+def _to_store_error(error: Exception) -> StoreError:
+    """Return an error of the database or its driver as a StoreError."""
     if isinstance(error, StoreError):
         return error
-    told = StoreError(f"the events could not be written: {error}; nothing of this batch was kept")
-    told.__cause__ = error
-    return told
+    store_error = StoreError(f"the events could not be written: {error}; nothing of this batch is stored")
+    store_error.__cause__ = error
+    return store_error
 
 
 class _Task:
-    """Something to be done in turn, whatever it returns."""
+    """Action in the queue, and the future of its result."""
 
     __slots__ = ("_action", "future")
 

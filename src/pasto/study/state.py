@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pasto.errors import StateError
 from pasto.objective import Objective, objective_document, read_objective_document
 from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.optimize.learners import FORMER_NAMES, LEARNERS, Learner, current_name
 from pasto.space import Candidates, Space
-from pasto.study.pending_rounds import PendingRounds
+from pasto.study.pending_rounds import CorrectableRounds, PendingRounds
 from pasto.study.policy_history import PolicyHistory
+
+if TYPE_CHECKING:
+    from pasto.study.study import Study
 
 FORMAT = 3
 """The number of the document's form. Raise it whenever the document changes, the learners' part of it included."""
@@ -45,6 +48,44 @@ class SavedStudy:
     rounds: PendingRounds
     correctable: dict[str, Any] | None
     """The rounds that are not final, as `CorrectableRounds.to_saved` writes them."""
+
+    @classmethod
+    def of(cls, study: Study) -> SavedStudy:
+        """Return what a study knows now."""
+        learner, correctable = study._learner, study._correctable
+        return cls(
+            candidates=study.candidates,
+            space=study.space,
+            objective=objective_document(study.objective),
+            learner=learner,
+            seed=study.seed,
+            baseline=study.baseline,
+            control_share=study.control_share,
+            limits=study._limits,
+            retired=study._retired,
+            learned_rounds=study._learned_rounds,
+            learned=learner.save(study._state),
+            policies=study._policies,
+            rounds=study._rounds,
+            correctable=None if correctable is None else correctable.to_saved(learner.save),
+        )
+
+    def restore(self, study: Study) -> None:
+        """Give everything learned and served back to a new study with the same options."""
+        study.space, study._retired = self.space, self.retired
+        study._problem = study._describe_problem()
+
+        def load(learned: dict[str, Any]) -> Any:
+            return study._learner.load(study._problem, learned)
+
+        try:
+            study._state = load(self.learned)
+            study._learned_rounds = self.learned_rounds
+            study._policies, study._rounds = self.policies, self.rounds
+            if self.correctable is not None:
+                study._correctable = CorrectableRounds.from_saved(self.correctable, load)
+        except (KeyError, TypeError, IndexError) as error:
+            raise StateError(f"the saved state cannot be read: {error!r}") from error
 
     def to_document(self) -> dict[str, Any]:
         """Return the plain JSON value; equal studies give equal documents, in the same order of keys."""

@@ -15,7 +15,6 @@ from pasto.errors import (
     NotFittedError,
     OptionError,
     PastoError,
-    StateError,
     UnsupportedError,
     refuse_renamed_options,
 )
@@ -25,7 +24,7 @@ from pasto.objective.useless_bounds import warn_useless_bounds
 from pasto.optimize.exploration_limits import ExplorationLimits
 from pasto.optimize.learners import Learner, LearningProblem, RoundResult, Thompson
 from pasto.optimize.learners.mirror_ascent import MirrorAscent
-from pasto.optimize.learners.thompson import LARGEST_JOINT
+from pasto.optimize.learners.thompson import MAX_JOINT_CANDIDATES
 from pasto.records import Assignment, Blend, Observation, Policy, Value
 from pasto.space import Candidates, Space
 from pasto.study import options
@@ -38,7 +37,7 @@ from pasto.study.observations import (
     read_observations,
 )
 from pasto.study.pending_rounds import CorrectableRounds, PendingRounds, draw_round
-from pasto.study.policy_history import PolicyHistory, count_remembered_policies
+from pasto.study.policy_history import PolicyHistory
 from pasto.study.state import SavedStudy
 
 if TYPE_CHECKING:
@@ -287,13 +286,8 @@ class Study:
         >>> study.policy.version, study.publish().version
         (0, 1)
         """
-        self._publish()
+        self._policies.add(self._propose(self.policy.version + 1))
         return self.policy
-
-    @property
-    def remembered_policies(self) -> int:
-        """The number of policies that may wait for their observations at once."""
-        return count_remembered_policies(len(self.candidates))
 
     def add(
         self, rows: Sequence[Mapping[str, Value]] | IntoDataFrame, names: Sequence[str] | None = None
@@ -309,7 +303,7 @@ class Study:
         """
         before = self.candidates
         self._grow(before.add(rows, names))
-        self._publish()
+        self.publish()
         return tuple(range(len(before), len(self.candidates)))
 
     def retire(self, *candidates: int | str) -> None:
@@ -324,7 +318,7 @@ class Study:
         self._learner.check(problem)
         self._retired = retired
         self._problem = problem
-        self._publish()
+        self.publish()
 
     def with_confidence(self, confidence: float) -> Study:
         """Return the same study, everything learned included, that answers with another confidence."""
@@ -360,29 +354,14 @@ class Study:
             return self._learner.means(self._state)[None]
         if not isinstance(self._learner, Thompson):
             raise UnsupportedError(f"learner {self.learner!r} has no posterior of the means; 'thompson' has one")
-        posterior = self._learner.belief(self._problem, self._state)
+        posterior = self._learner.posterior(self._problem, self._state)
         noise = np.empty((draws, *self._problem.shape))
         noise[:, :, self._order] = np.random.default_rng([self.seed, 3]).standard_normal(noise.shape)
         return np.concatenate([posterior.mean[None], posterior.draw(noise)]) if draws else posterior.mean[None]
 
     def state(self) -> dict[str, Any]:
         """Return everything the study knows, as a plain JSON value; `Study.from_state` continues it bit for bit."""
-        return SavedStudy(
-            candidates=self.candidates,
-            space=self.space,
-            objective=objective_document(self.objective),
-            learner=self._learner,
-            seed=self.seed,
-            baseline=self.baseline,
-            control_share=self.control_share,
-            limits=self._limits,
-            retired=self._retired,
-            learned_rounds=self._learned_rounds,
-            learned=self._learner.save(self._state),
-            policies=self._policies,
-            rounds=self._rounds,
-            correctable=None if self._correctable is None else self._correctable.to_saved(self._learner.save),
-        ).to_document()
+        return SavedStudy.of(self).to_document()
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], objective: Objective | None = None) -> Study:
@@ -395,25 +374,16 @@ class Study:
         True
         """
         saved = SavedStudy.from_document(state)
-        try:
-            study = cls(
-                saved.candidates,
-                saved.read_objective(objective),
-                learner=saved.learner,
-                seed=saved.seed,
-                baseline=saved.baseline,
-                control_share=saved.control_share,
-                **asdict(saved.limits),
-            )
-            study.space, study._retired = saved.space, saved.retired
-            study._problem = study._describe_problem()
-            study._state = study._load(saved.learned)
-            study._learned_rounds = saved.learned_rounds
-            study._policies, study._rounds = saved.policies, saved.rounds
-            if saved.correctable is not None:
-                study._correctable = CorrectableRounds.from_saved(saved.correctable, study._load)
-        except (KeyError, TypeError, IndexError) as error:
-            raise StateError(f"the saved state cannot be read: {error!r}") from error
+        study = cls(
+            saved.candidates,
+            saved.read_objective(objective),
+            learner=saved.learner,
+            seed=saved.seed,
+            baseline=saved.baseline,
+            control_share=saved.control_share,
+            **asdict(saved.limits),
+        )
+        saved.restore(study)
         return study
 
     def __repr__(self) -> str:
@@ -437,7 +407,7 @@ class Study:
         self._learned_rounds += 1
         if publish:
             self._add_new_points()
-            self._publish()
+            self.publish()
 
     def _add_new_points(self) -> None:
         """Over a continuous space, add the points that would enter the blend."""
@@ -450,12 +420,9 @@ class Study:
         if points:
             self._grow(self.candidates.add(points))
 
-    def _load(self, learned: dict[str, Any]) -> Any:
-        return self._learner.load(self._problem, learned)
-
     def _describe_problem(self) -> LearningProblem:
         features = None
-        if len(self.candidates) <= LARGEST_JOINT:
+        if len(self.candidates) <= MAX_JOINT_CANDIDATES:
             features = self.candidates.features() if self.space is None else self.space.features(self.candidates)
         return LearningProblem(
             self.objective, self.candidates.names, self.baseline, features, self._retired, self._limits
@@ -481,6 +448,3 @@ class Study:
     def _propose(self, version: int) -> Policy:
         shares = self._learner.propose(self._problem, self._state, np.random.default_rng([self.seed, version, 1]))
         return Policy(version, tuple(shares.tolist()))
-
-    def _publish(self) -> None:
-        self._policies.add(self._propose(self.policy.version + 1))

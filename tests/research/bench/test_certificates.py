@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pasto_research.bench.certificate_worlds import WORLDS, Amounts, CertificateWorld, Counts, Events, Gaussian, Metric
+from pasto_research.bench.certificate_worlds import (
+    WORLDS,
+    Amounts,
+    CertificateWorld,
+    Counts,
+    Events,
+    Gaussian,
+    MetricDistribution,
+)
 from pasto_research.bench.certificates import SIDES, Calibration, calibrate, run_study
 
 
@@ -25,7 +33,7 @@ def world(name: str) -> CertificateWorld:
         Counts(1.0, 3.0, 0.5),
     ],
 )
-def test_metrics_have_the_mean_and_variance_that_they_state(metric: Metric) -> None:
+def test_metrics_have_the_mean_and_variance_that_they_state(metric: MetricDistribution) -> None:
     rng = np.random.default_rng(1)
     truth = float(metric.scale(np.array([0.3]))[0])
     cells = np.array([metric.sample(truth, 200, rng) for _ in range(4_000)])

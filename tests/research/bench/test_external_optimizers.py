@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 from pasto_research.bench import external_optimizers as peers
-from pasto_research.bench.learners import PLAYERS, race
-from pasto_research.bench.worlds import Setting, uniform
+from pasto_research.bench.learners import ADAPTERS, race
+from pasto_research.bench.worlds import WorldFamily, uniform
 
 MODULES = ["ax", "optuna"]
 
@@ -19,7 +19,7 @@ def test_the_players_offered_are_those_whose_module_is_there() -> None:
     expected = [name for module in peers.PEERS if find_spec(module) for name in peers.PEERS[module]]
     assert list(peers.installed()) == expected
     everyone = {name for players in peers.PEERS.values() for name in players}
-    assert {name for name in PLAYERS if name in everyone} == set(expected)
+    assert {name for name in ADAPTERS if name in everyone} == set(expected)
 
 
 @pytest.mark.parametrize("there", [[], ["optuna"], ["ax"], MODULES])
@@ -36,8 +36,8 @@ def test_the_benchmarks_load_neither() -> None:
 
 def test_the_race_runs_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in peers.installed():
-        monkeypatch.delitem(PLAYERS, name)
-    small = Setting("small", uniform(0.2, candidates=12), follows_gradients=False)
+        monkeypatch.delitem(ADAPTERS, name)
+    small = WorldFamily("small", uniform(0.2, candidates=12), follows_gradients=False)
     courses = race(small, instances=3, rounds=5, seed=2)
     assert "posterior blend" in {course.player for course in courses}
     assert not {course.player for course in courses} & {name for each in peers.PEERS.values() for name in each}

@@ -7,15 +7,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from pasto.sim.random_streams import stream
-from pasto_research.bench.learners import PLAYERS, Judge, measure, race
-from pasto_research.bench.worlds import SETTINGS, Setting, uniform
+from pasto_research.bench.learners import ADAPTERS, Judge, measure, race
+from pasto_research.bench.worlds import SETTINGS, WorldFamily, uniform
 
-SMALL = Setting("small", uniform(0.2, candidates=12))
+SMALL = WorldFamily("small", uniform(0.2, candidates=12))
 
 
 def test_every_player_finishes_on_the_same_instances() -> None:
     courses = race(SMALL, instances=3, rounds=15, seed=2)
-    assert {course.player for course in courses} == {*PLAYERS, *GRADIENTS} - {"posterior blend, no geometry"}
+    assert {course.player for course in courses} == {*ADAPTERS, *GRADIENTS} - {"posterior blend, no geometry"}
     for course in courses:
         assert_allclose(course.gaps, courses[0].gaps, rtol=1e-6)
         assert course.marks == (5, 10, 15)
@@ -48,7 +48,7 @@ def test_the_oracle_is_the_limit_and_a_scalar_bandit_cannot_pass_the_best_single
 
 
 def test_hard_guardrails_race_without_the_learners_that_follow_a_gradient() -> None:
-    setting = Setting("hard", uniform(0.2, candidates=10, hard=True), follows_gradients=False)
+    setting = WorldFamily("hard", uniform(0.2, candidates=10, hard=True), follows_gradients=False)
     courses = race(setting, instances=2, rounds=10)
     assert not {course.player for course in courses} & GRADIENTS
 

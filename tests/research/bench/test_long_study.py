@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pasto.inference.event_shortage import MAX_EARLIER_ROUNDS
+from pasto.report.records import write_report
 from pasto.service.close_record import CloseRecord
 from pasto.service.service import Service
 from pasto_research.bench.long_study import HOUR, NAME, PAGES, crowd, grow, measure, opened
@@ -46,7 +47,7 @@ def test_neither_a_close_nor_a_page_reads_a_study_through(
     # What was closed is told, its senders are added to the last record, and it is compared with the latest rounds.
     assert read == [2 + MAX_EARLIER_ROUNDS]
     with counted(service, monkeypatch) as read:
-        report = service.report(NAME)
+        report = write_report(service.report(NAME))
     assert report["learning"]["rounds"][-1] == rounds
     assert len(report["learning"]["rounds"]) == min(rounds, 1_000)
     assert read[0] <= 1_000 + 100 + 100  # the rounds it looks at, those it lists, and those since the books were noted

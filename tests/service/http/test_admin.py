@@ -39,7 +39,7 @@ def test_a_unit_is_forgotten_and_the_log_says_so(serve: Serve, tmp_path: Path) -
     assert (gone.status_code, gone.json()) == (200, {"study": "feed", "events": 1, "rounds": [1]})
     line = remote.audit("feed")[-1]
     assert (line["action"], line["reason"], "user/7" in json.dumps(line)) == ("forget", "asked to", False)
-    assert remote.forget("feed", "user/7", who="ann")["events"] == 0
+    assert remote.erase_unit("feed", "user/7", who="ann")["events"] == 0
     assert remote.replay("feed")["except"] == {"deleted_units": {"units": 1, "rounds": [1]}}
     assert remote.archive_events("feed", who="ann", delete_older=0.0)["deleted_rounds"] == [1]
 
@@ -90,9 +90,10 @@ def test_those_who_wait_for_their_turn_hold_up_nobody(serve: Serve, tmp_path: Pa
     with ThreadPoolExecutor() as others:
         with archive.alone():
             asked = [
-                others.submit(HttpStudyApi(site.url).forget, "feed", f"user/{number}", who="ann") for number in range(4)
+                others.submit(HttpStudyApi(site.url).erase_unit, "feed", f"user/{number}", who="ann")
+                for number in range(4)
             ]
-            site.until(context.keeping.locked)
+            site.until(context.retention_lock.locked)
             assert site.client.get("/v1/studies/feed/report").status_code == 200
             assert not any(one.done() for one in asked)
         assert [one.result()["events"] for one in asked] == [1, 1, 1, 1]

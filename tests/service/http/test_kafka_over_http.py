@@ -74,7 +74,7 @@ def free(folder: Path) -> bool:
 def test_a_service_reads_topics_and_goes_on_where_it_left_off(
     producer: Producer, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pasto.service.kafka.REST", 0.1)
+    monkeypatch.setattr("pasto.service.kafka.RECONNECT_SECONDS", 0.1)
     brokers = producer.list_topics(timeout=60).brokers.values()
     properties = tmp_path / "client.properties"
     properties.write_text(
@@ -137,14 +137,11 @@ def test_a_client_that_fails_to_the_last_is_begun_again(monkeypatch: pytest.Monk
                 raise RuntimeError("and cannot even be closed")
 
     monkeypatch.setattr("pasto.service.kafka.subscribe", lambda topics, settings: Broken())
-    monkeypatch.setattr("pasto.service.kafka.REST", 0.0)
+    monkeypatch.setattr("pasto.service.kafka.RECONNECT_SECONDS", 0.0)
     service = Service(open_store("memory:"))
     topics = TopicConsumer(service, {"clicks": "feed"}, {})
     topics.start()
-    thread = topics._thread
-    assert thread is not None
-    while Broken.closes < 5 and thread.is_alive():
-        thread.join(0.01)
+    assert topics.wait_for(lambda: Broken.closes >= 5, timeout=60.0)
     topics.stop(20.0)
     service.shutdown()
     assert Broken.closes >= 5

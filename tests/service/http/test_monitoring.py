@@ -15,7 +15,7 @@ import yaml
 from pasto.service.http.prometheus import BOUNDS, PrometheusMetrics
 from pasto.service.http.routes import ROUTES
 from pasto.service.http.server import JsonFormatter, TextFormatter, start_logging
-from pasto.store.write_queue import WAITING
+from pasto.store.write_queue import MAX_QUEUED_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def test_logs_hold_neither_keys_nor_units(serve: Serve, lines: io.StringIO, monk
     assert "/v1/studies/{name}/report" in logged
     assert key.split("_")[2] not in logged
     assert unit not in logged
-    assert "key made" in logged
+    assert "key created" in logged
     assert "RuntimeError" in logged
 
 
@@ -122,7 +122,7 @@ def test_alerts_name_what_is_counted_and_can_fire() -> None:
     expressions = {rule["alert"]: rule["expr"] for rule in rules}
     for name in re.findall(r"pasto_\w+", " ".join(expressions.values())):
         assert f"`{name}`" in reference
-    assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < WAITING
+    assert float(expressions["PastoStoreBehind"].rpartition(">")[2]) < MAX_QUEUED_EVENTS
     # Two rates of one counter meet label by label, so one kind over all kinds needs its labels summed away.
     refused = expressions["PastoEventsRejected"]
     assert refused.count("sum by (study) (rate(") == refused.count("rate(") == 4
@@ -131,7 +131,7 @@ def test_alerts_name_what_is_counted_and_can_fire() -> None:
 def test_the_histogram_adds_up() -> None:
     meters = PrometheusMetrics(lambda: ())
     for seconds in (0.0001, 0.0005, 0.02, 0.3, 100.0):
-        meters.request(ROUTES[0], 200, seconds)
+        meters.count_request(ROUTES[0].method, ROUTES[0].path, 200, seconds)
     text = meters.text().decode()
     buckets = [float(each) for each in re.findall(r"pasto_request_seconds_bucket\{.*\} (\S+)", text)]
     assert buckets == sorted(buckets)

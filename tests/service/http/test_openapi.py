@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pasto.service.http import responses
-from pasto.service.http.openapi import document
+from pasto.service.http.openapi import build_document
 from pasto.service.http.responses import STATUSES
 from pasto.service.http.routes import ROUTES, Route
 
@@ -20,7 +20,7 @@ SOURCE = Path(responses.__file__).parent
 PLAIN = {
     "not_found": 404,
     "method_not_allowed": 405,
-    "too_slow": 408,
+    "timeout": 408,
     "url_too_long": 414,
     "head_too_large": 431,
     "internal_error": 500,
@@ -81,7 +81,7 @@ def test_the_page_has_every_metric(site: Site) -> None:
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
-    told = document()
+    told = build_document()
     assert told["openapi"] == "3.1.0"
     found = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
     assert found == {(route.method, route.path) for route in ROUTES}
@@ -91,7 +91,7 @@ def test_the_document_has_every_route_and_no_other() -> None:
 
 def test_every_reference_leads_somewhere(site: Site) -> None:
     served = site.client.get("/openapi.json").json()
-    assert served == document()
+    assert served == build_document()
 
     def references(value: Any) -> Any:
         if isinstance(value, dict):
@@ -105,9 +105,9 @@ def test_every_reference_leads_somewhere(site: Site) -> None:
     assert set(references(served)) <= known
 
 
-def test_routes_with_scopes_say_so_in_the_document() -> None:
+def test_routes_with_scopes_say_so_in_the_build_document() -> None:
     for route in ROUTES:
-        operation = document()["paths"][route.path][route.method.lower()]
+        operation = build_document()["paths"][route.path][route.method.lower()]
         assert ("security" in operation) == bool(route.scopes)
         assert all(scope in operation.get("description", "") for scope in route.scopes)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pasto.service.http_client import HttpStudyApi
 
 if TYPE_CHECKING:
@@ -56,8 +58,8 @@ def test_another_question_is_answered(serve: Serve) -> None:
     site.client.post("/v1/studies/feed/rounds/close").raise_for_status()
     candidates = {one["candidate"] for one in drawn["assignments"]}
     found = HttpStudyApi(site.url).what_if("feed", keep=["y >= 2.5"], only=sorted(candidates))
-    assert found["objective"] == "maximize x, keep y >= 2.5"
-    assert abs(found["metrics"]["y"]["value"] - 2.5) < 0.2
+    assert found.objective == "maximize x, keep y >= 2.5"
+    assert found.metrics["y"].value == pytest.approx(2.5, abs=0.2)
     refused = site.client.post("/v1/studies/feed/what-if", json={"maximize": ["clicks"]})
     assert refused.status_code == 400
     assert "measures no 'clicks'" in refused.json()["error"]["message"]

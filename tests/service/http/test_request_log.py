@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pasto.service.http.request_log import MAX_REFUSED_LINES, WINDOW_SECONDS, RequestLog
+from pasto.service.http.request_log import MAX_REJECTED_LINES, WINDOW_SECONDS, RequestLog
 
 if TYPE_CHECKING:
     from tests.service.http.conftest import Serve
@@ -27,15 +27,15 @@ def test_refused_requests_fill_the_log_up_to_a_limit_and_are_counted(
     site = serve()
     key = site.running.application.context.keys.create("boss", ["admin"])["key"]
     with caplog.at_level(logging.INFO, "pasto.http"):
-        for _ in range(MAX_REFUSED_LINES + 50):
+        for _ in range(MAX_REJECTED_LINES + 50):
             assert site.client.get("/v1/studies", headers={"authorization": "Bearer wrong"}).status_code == 401
         site.client.headers["authorization"] = f"Bearer {key}"
         assert site.client.get("/v1/studies/none").status_code == 404
         told = site.client.get("/metrics").text
-        site.running.application.context.log.summarize(now=True)
+        site.running.application.context.request_log.summarize(now=True)
     lines = [vars(record) for record in caplog.records if record.name == "pasto.http"]
     refused = [line for line in lines if line.get("status") == 401]
-    assert len(refused) == MAX_REFUSED_LINES + 1
+    assert len(refused) == MAX_REJECTED_LINES + 1
     assert refused[-1]["suppressed"] == 50
     assert [line["status"] for line in lines if line.get("status") == 404] == [404]  # other statuses are logged still
     assert 'pasto_suppressed_log_lines_total{status="401"} 50.0' in told

@@ -62,6 +62,6 @@ def test_a_failing_source_is_an_error_with_its_reason_and_a_warning_of_readyz(se
     # A caller from elsewhere without a key learns that something fails, not what.
     site.client.post("/v1/keys", json={"name": "ops", "scopes": ["admin"]}).raise_for_status()
     stranger = site.client.get("/readyz", headers={"x-forwarded-for": "203.0.113.9"}).json()
-    assert "studies whose source cannot be read: 1" in stranger["warnings"][0]
+    assert "the sources of 1 studies cannot be read" in stranger["warnings"][0]
     assert "feed" not in str(stranger)
     assert "deeds" not in str(stranger)

@@ -53,7 +53,7 @@ def send(site: Site, identity: str) -> Any:
 def started(serve: Serve, folder: Path) -> Site:
     """Serve a store in a directory, with a study and without a cache of the store's health."""
     site = serve(store=str(folder), retry_after=7)
-    site.running.application.context.health.cache_seconds = 0.0
+    site.running.application.context.store_health.cache_seconds = 0.0
     site.study()
     assert send(site, "first").json()["accepted"] == 1
     assert site.client.get("/readyz").json() == READY
@@ -135,7 +135,7 @@ def test_a_file_that_is_lost_under_the_service_acknowledges_nothing(serve: Serve
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
     ready = site.client.get("/readyz")
     assert ready.status_code == 503
-    assert "removed, replaced or emptied while the service runs" in ready.json()["problems"][0]
+    assert "removed, replaced or emptied while the service was running" in ready.json()["problems"][0]
     assert str(tmp_path) not in ready.text
 
 
@@ -150,9 +150,9 @@ def test_a_file_that_is_put_back_goes_on(serve: Serve, tmp_path: Path) -> None:
 
 def test_a_damaged_page_at_the_start_is_not_ready(serve: Serve, tmp_path: Path) -> None:
     store: Any = open_store(str(tmp_path))
-    store._writing(lambda connection: connection.execute("CREATE TABLE spoilt (text TEXT)"))
-    store._writing(lambda connection: connection.execute("INSERT INTO spoilt VALUES (?)", ("x" * 200_000,)))
-    store._writing(lambda connection: connection.execute("INSERT INTO spoilt SELECT text FROM spoilt"))
+    store._write(lambda connection: connection.execute("CREATE TABLE spoilt (text TEXT)"))
+    store._write(lambda connection: connection.execute("INSERT INTO spoilt VALUES (?)", ("x" * 200_000,)))
+    store._write(lambda connection: connection.execute("INSERT INTO spoilt SELECT text FROM spoilt"))
     (root,) = store._connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'spoilt'").fetchone()
     store.close()
     content = bytearray((tmp_path / "pasto.db").read_bytes())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pasto.report.html import render_html
+from pasto.report.records import write_report
 from pasto.report.text import render_text
 
 Make = Callable[..., Any]
@@ -71,11 +72,12 @@ def place(playground: Make) -> Any:
 def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     rounds(place, 8)
     report = place.service.report("feed")
-    told = report["learning"]
-    blend = report["blend"]["probabilities"]
+    document = write_report(report)
+    told = document["learning"]
+    blend = document["blend"]["probabilities"]
     for target, true in (
         ("the blend", sum(share * LIFT[name] for name, share in blend.items())),
-        ("the best single candidate", LIFT[report["blend"]["single"]]),
+        ("the best single candidate", LIFT[document["blend"]["single"]]),
     ):
         lift = lift_of(told, target, "x")
         absolute = lift["adjusted"]["absolute"]
@@ -86,22 +88,23 @@ def test_a_report_tells_adjusted_lifts_beside_raw_ones(place: Any) -> None:
     served = lift_of(told, "the learner's traffic", "rate")
     assert widths(served)[1] < 0.8 * widths(served)[0]
     assert lift_of(told, "the blend", "y")["adjusted"] is None
-    assert report["claims"].endswith("x is adjusted by what units did before.")
-    assert "cannot be told" not in report["claims"]
+    assert document["claims"].endswith("x is adjusted by what units did before.")
+    assert "cannot be told" not in document["claims"]
     for shown in (render_text(report), render_html(report)):
         assert "variance reduced by" in shown
         assert "variance is reduced by" in " ".join(shown.split())
-    json.dumps(report, allow_nan=False)
+    json.dumps(write_report(report), allow_nan=False)
     assert place.service.replay("feed")["identical"]
 
 
 def test_a_range_is_told_beside(place: Any) -> None:
     rounds(place, 4)
     report = place.service.report("feed")
-    served = lift_of(report["learning"], "the learner's traffic", "y")
+    document = write_report(report)
+    served = lift_of(document["learning"], "the learner's traffic", "y")
     assert served["bounded"]["relative"]["low"] < 0.0 < served["bounded"]["relative"]["high"]
-    assert lift_of(report["learning"], "the blend", "y")["bounded"] is None
-    assert lift_of(report["learning"], "the learner's traffic", "rate")["bounded"] is None
+    assert lift_of(document["learning"], "the blend", "y")["bounded"] is None
+    assert lift_of(document["learning"], "the learner's traffic", "rate")["bounded"] is None
     for shown in (render_text(report), render_html(report)):
         assert "by its range" in shown
 
@@ -111,13 +114,14 @@ def test_a_confirmation_is_adjusted_too(place: Any) -> None:
     place.service.change("feed", "confirm", who="ann")
     rounds(place, 2)
     report = place.service.report("feed")
-    lift = lift_of(report["confirmation"], "the blend", "x")
+    document = write_report(report)
+    lift = lift_of(document["confirmation"], "the blend", "x")
     raw, adjusted = widths(lift)
     assert adjusted < 0.7 * raw
     assert lift["adjusted"]["variance_reduced_by"] > 0.5
     for shown in (render_text(report), render_html(report)):
         assert "x, adjusted" in shown
-    assert report["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
+    assert document["confirmation"]["claims"].endswith("x is adjusted by what units did before.")
     assert place.service.replay("feed")["identical"]
 
 
@@ -126,5 +130,6 @@ def test_a_study_without_covariates_is_told_as_before(playground: Make) -> None:
     for _ in range(3):
         place.round()
     report = place.service.report("feed")
-    assert all(lift["adjusted"] is None for lift in report["learning"]["lifts"])
+    document = write_report(report)
+    assert all(lift["adjusted"] is None for lift in document["learning"]["lifts"])
     assert "adjusted" not in render_text(report)

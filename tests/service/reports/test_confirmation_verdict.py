@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, OptionError
+from pasto.report.records import IntervalEstimate, LiftRecord, SampleRatioReport, write_report
 from pasto.service.reports.confirmation_report import judge_confirmation
 from pasto.service.study_file import StudySpec, parse_spec
 
@@ -15,16 +16,19 @@ Make = Callable[..., Any]
 Ends = tuple[float, float]
 
 
-def told(control: float = 10.0, **ends: Ends | None) -> dict[str, Any]:
-    """A confirmation of the blend with these relative lifts; None stands for ends that are not known."""
+def make_lifts(control: float = 10.0, **ends: Ends | None) -> list[LiftRecord]:
+    """Return lifts of a confirmed blend with these relative intervals; None stands for ends that are not known."""
     lifts = []
     for metric, pair in ends.items():
-        low, high = pair or (None, None)
-        relative = {"low": low, "high": high, "value": None if pair is None else (pair[0] + pair[1]) / 2}
-        absolute = {end: None if value is None else control * value for end, value in relative.items()}
-        lift = {"target": "the blend", "metric": metric, "control": control, "relative": relative, "absolute": absolute}
-        lifts.append({**lift, "adjusted": None})
-    return {"lifts": lifts, "sample_ratio": {"alarm": False}}
+        relative = absolute = IntervalEstimate(None, None, None)
+        if pair is not None:
+            low, high = pair
+            relative = IntervalEstimate((low + high) / 2, low, high)
+            absolute = IntervalEstimate(control * (low + high) / 2, control * low, control * high)
+        lifts.append(
+            LiftRecord("the blend", metric, None, control, absolute, relative, "unclear", None, None, 1, 0.95, True)
+        )
+    return lifts
 
 
 @pytest.fixture
@@ -48,33 +52,35 @@ def spec(document: dict[str, Any]) -> Callable[..., StudySpec]:
 def test_a_verdict_needs_whole_intervals(
     spec: Make, x: Ends | None, y: Ends | None, state: str, goal: str, rail: str
 ) -> None:
-    verdict = judge_confirmation(spec(), told(x=x, y=y))
-    assert (verdict["state"], verdict["goal"]["state"], verdict["guardrails"][0]["state"]) == (state, goal, rail)
+    verdict = judge_confirmation(spec(), make_lifts(x=x, y=y), None)
+    assert (verdict.state, verdict.goal.state, verdict.guardrails[0].state) == (state, goal, rail)
 
 
 def test_a_soft_guardrail_does_not_decide(spec: Make) -> None:
     soft = [{"metric": "y", "at_least": "-2%", "penalty": 1.0, "stop_at": "-12%"}]
-    verdict = judge_confirmation(spec(guardrails=soft), told(x=(0.01, 0.2), y=(-0.5, -0.4)))
-    assert (verdict["state"], verdict["guardrails"][0]["state"]) == ("confirmed", "broken")
+    verdict = judge_confirmation(spec(guardrails=soft), make_lifts(x=(0.01, 0.2), y=(-0.5, -0.4)), None)
+    assert (verdict.state, verdict.guardrails[0].state) == ("confirmed", "broken")
 
 
 def test_a_goal_to_lower_is_better_when_it_falls(spec: Make) -> None:
-    verdict = judge_confirmation(spec(goal={"minimize": "x"}), told(x=(-0.2, -0.01), y=(0.0, 0.1)))
-    assert verdict["state"] == "confirmed"
+    verdict = judge_confirmation(spec(goal={"minimize": "x"}), make_lifts(x=(-0.2, -0.01), y=(0.0, 0.1)), None)
+    assert verdict.state == "confirmed"
 
 
 def test_a_weighted_goal_adds_the_ends_of_its_parts(spec: Make) -> None:
     weighted = spec(goal={"maximize": {"x": 1, "y": -0.5}})
-    verdict = judge_confirmation(weighted, told(x=(0.03, 0.2), y=(0.0, 0.05)))
-    assert verdict["goal"]["measured"]["low"] == pytest.approx(0.03 - 0.5 * 0.05)
-    assert verdict["goal"]["measured"]["high"] == pytest.approx(0.2)
-    assert verdict["goal"]["state"] == "better"
-    assert judge_confirmation(weighted, told(x=(0.03, 0.2), y=(0.0, 0.1)))["goal"]["state"] == "unclear"
+    verdict = judge_confirmation(weighted, make_lifts(x=(0.03, 0.2), y=(0.0, 0.05)), None)
+    assert verdict.goal.measured is not None
+    assert verdict.goal.measured.low == pytest.approx(0.03 - 0.5 * 0.05)
+    assert verdict.goal.measured.high == pytest.approx(0.2)
+    assert verdict.goal.state == "better"
+    assert judge_confirmation(weighted, make_lifts(x=(0.03, 0.2), y=(0.0, 0.1)), None).goal.state == "unclear"
 
 
 def test_units_that_went_astray_confirm_nothing(spec: Make) -> None:
-    astray = {**told(x=(0.01, 0.2), y=(0.0, 0.1)), "sample_ratio": {"alarm": True}}
-    assert judge_confirmation(spec(), astray)["state"] == "inconclusive"
+    mismatch = SampleRatioReport(True, 1e-9, None, {})
+    verdict = judge_confirmation(spec(), make_lifts(x=(0.01, 0.2), y=(0.0, 0.1)), mismatch)
+    assert verdict.state == "inconclusive"
 
 
 def confirming(playground: Make, floor: str, **options: Any) -> Any:
@@ -113,7 +119,7 @@ def test_a_confirmed_blend_is_deployed_and_the_reply_says_what_was_shown(playgro
     assert reply["confirmation"]["state"] == "confirmed"
     assert reply["confirmation"]["goal"]["state"] == "better"
     assert [(rail["name"], rail["state"]) for rail in reply["confirmation"]["guardrails"]] == [("y", "holds")]
-    assert place.service.report("feed")["confirmation"]["verdict"] == reply["confirmation"]
+    assert write_report(place.service.report("feed"))["confirmation"]["verdict"] == reply["confirmation"]
 
 
 def test_what_was_never_confirmed_says_so(playground: Make) -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pasto.report.html import render_html
+from pasto.report.records import (
+    AdjustedLiftRecord,
+    BlendRecord,
+    CertificateRecord,
+    GainRecord,
+    IntervalEstimate,
+    LiftRecord,
+    write_report,
+)
 from pasto.report.text import render_text
 from pasto.service.reports import builder
-from pasto.service.reports.contradictions import find_contradictions
+from pasto.service.reports.guardrail_report import find_contradictions
 from pasto.service.study_file import StudySpec, parse_spec
 from pasto.service.study_state import blend_document
 
@@ -31,16 +41,18 @@ def stated(**rail: Any) -> StudySpec:
     )
 
 
-def lift(low: float | None, high: float | None, *, target: str = "the blend", metric: str = "y") -> dict[str, Any]:
-    """A lift in JSON over a control at 10."""
-    middle = None if low is None or high is None else (low + high) / 2
-    ends = {"value": middle, "low": low, "high": high}
-    absolute = {name: None if end is None else 10.0 * end for name, end in ends.items()}
-    return {"target": target, "metric": metric, "control": 10.0, "relative": ends, "absolute": absolute}
+def lift(low: float | None, high: float | None, *, target: str = "the blend", metric: str = "y") -> LiftRecord:
+    """Return a lift over a control at 10."""
+    relative = absolute = IntervalEstimate(None, None, None)
+    if low is not None and high is not None:
+        relative = IntervalEstimate((low + high) / 2, low, high)
+        absolute = IntervalEstimate(5.0 * (low + high), 10.0 * low, 10.0 * high)
+    return LiftRecord(target, metric, None, 10.0, absolute, relative, "unclear", None, None, 3, 0.95, True)
 
 
-def answer(holds: float = 0.97) -> dict[str, Any]:
-    return {"certificate": {"confidence": 0.95, "certified": True, "holds": {"y": holds}}}
+def answer(holds: float | None = 0.97) -> BlendRecord:
+    certificate = None if holds is None else CertificateRecord(0.95, True, {"y": holds})
+    return BlendRecord({}, 1.0, {}, {}, {}, True, {}, None, None, GainRecord("w=0", 0.1, 0.1), certificate)
 
 
 @pytest.mark.parametrize(
@@ -67,25 +79,26 @@ def test_only_an_interval_beyond_the_limit_contradicts(
 
 def test_what_is_not_certified_is_not_contradicted() -> None:
     spec, measured = stated(at_least="-2%"), [lift(-0.06, -0.03)]
-    assert find_contradictions(spec, answer(0.94), measured) == []
-    assert find_contradictions(spec, {"certificate": None}, measured) == []
-    assert find_contradictions(spec, None, measured) == []
+    assert find_contradictions(spec, answer(0.94), measured) == ()
+    assert find_contradictions(spec, answer(None), measured) == ()
+    assert find_contradictions(spec, None, measured) == ()
     other = [lift(-0.06, -0.03, target="the learner's traffic"), lift(-0.06, -0.03, metric="x")]
-    assert find_contradictions(spec, answer(), other) == []
+    assert find_contradictions(spec, answer(), other) == ()
 
 
 def test_the_adjusted_lift_counts_if_there_is_one() -> None:
-    spec, raw = stated(at_least="-2%"), lift(-0.06, 0.01)
-    assert find_contradictions(spec, answer(), [raw]) == []
-    assert find_contradictions(spec, answer(), [{**raw, "adjusted": lift(-0.05, -0.03)}]) != []
+    spec, raw, precise = stated(at_least="-2%"), lift(-0.06, 0.01), lift(-0.05, -0.03)
+    adjusted = AdjustedLiftRecord(precise.absolute, precise.relative, "down", 0.4)
+    assert find_contradictions(spec, answer(), [raw]) == ()
+    assert find_contradictions(spec, answer(), [replace(raw, adjusted=adjusted)]) != ()
 
 
 def test_a_confirmation_says_more_and_does_not_compare_sums_that_grow() -> None:
     harmed = [lift(-0.06, -0.03)]
     (found,) = find_contradictions(stated(at_least="-2%"), answer(), harmed, harmed)
-    assert found["phase"] == "confirming"
-    assert found["text"].endswith("while confirming; do not deploy this blend.")
-    assert find_contradictions(stated(at_least=9.8), answer(), [], harmed) == []
+    assert found.phase == "confirming"
+    assert found.text.endswith("while confirming; do not deploy this blend.")
+    assert find_contradictions(stated(at_least=9.8), answer(), [], harmed) == ()
 
 
 def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +106,8 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     for _ in range(4):
         place.round()
     honest = place.service.report("feed")
-    assert honest["contradictions"] == []
+    document = write_report(honest)
+    assert document["contradictions"] == []
     assert "disagree" not in render_text(honest)
 
     def overconfident(blend: Any) -> dict[str, Any]:
@@ -104,7 +118,8 @@ def test_it_is_said_in_text_page_and_json(playground: Make, monkeypatch: pytest.
     monkeypatch.setattr(builder, "blend_document", overconfident)
     place.service = place.node()
     report = place.service.report("feed")
-    (found,) = report["contradictions"]
+    document = write_report(report)
+    (found,) = document["contradictions"]
     assert (found["guardrail"], found["phase"], found["at"], found["holds"]) == ("y", "learning", "+40%", 0.971)
     assert found["measured"]["high"] < 0.4
     said = "The certificate of y and its measured lift disagree: it is certified at least +40% with 97.1%"

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pasto.inference.guardrail_monitor import GuardrailMonitor
 from pasto.metrics import Moments
 from pasto.metrics.moments import build_moments
-from pasto.service.round_history import judged_round
 from pasto.service.rounds.guardrail_check import GuardrailResult, after_close, check_guardrails, rearm
+from pasto.service.rounds.guardrail_state import judged_round
 from pasto.service.study_file import StudySpec, parse_spec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import GuardrailStatus, StudyState
 
 Rounds = list[tuple[int, tuple[Moments, ...]]]
@@ -62,14 +62,14 @@ def told(spec: StudySpec, rounds: Rounds, since: int = 0) -> list[tuple[str, str
     vigil = GuardrailMonitor()
     for number, measured in rounds:
         vigil = vigil.add_rounds(
-            floors(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
+            build_stop_levels(spec), [judged_round(number, measured, spec.rounds.every)], judged=number >= since
         )
-    return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(floors(spec))]
+    return [(one.name, one.state, float(f"{one.p_value:.4g}")) for one in vigil.verdicts(build_stop_levels(spec))]
 
 
 def said(judged: GuardrailResult) -> list[tuple[str, str, float]]:
     assert judged.problems == ()
-    return [(one.name, one.state, one.p_value) for one in judged.said]
+    return [(one.name, one.state, one.p_value) for one in judged.verdicts]
 
 
 def kept(watch: GuardrailStatus, judged: GuardrailResult) -> GuardrailStatus:
@@ -156,7 +156,7 @@ def test_a_round_that_cannot_be_judged_leaves_the_evidence_as_it_was(spec: Study
     before = kept(GuardrailStatus(), check_guardrails(spec, "learning", GuardrailStatus(), [(1, drawn(3, 1, 0.0))]))
     odd = replace(drawn(3, 2, 0.0)[1], mean=(float("nan"),) * 3)
     judged = check_guardrails(spec, "learning", before, [(2, (odd,))])
-    assert judged.said == []
+    assert judged.verdicts == ()
     assert judged.problems[0].startswith("the breaker could not judge: MeasurementError")
     assert judged.carried == before.carried
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from pasto.errors import LifecycleError, NotFittedError, ObjectiveError, OptionE
 from pasto.inference.lift import LiftTarget, estimate_lifts
 from pasto.inference.round_data import record_rounds
 from pasto.report.html import render_html
+from pasto.report.records import write_report
 from pasto.report.text import render_text, render_what_if
 from pasto.service.policy_cache import PolicyCache
-from pasto.service.reports.confirmation_report import build_confirmation
-from pasto.service.round_history import judged_rounds, latest
+from pasto.service.reports.confirmation_report import report_confirmation
+from pasto.service.round_history import latest
+from pasto.service.rounds.guardrail_state import read_judged_rounds
 from pasto.service.scheduler import Scheduler
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
 Make = Callable[..., Any]
 TRUTH = {"w=0": (12.0, 8.0), "w=1": (9.8, 10.2), "w=2": (10.0, 12.0), "w=3": (9.0, 10.5)}
@@ -40,7 +43,7 @@ def lift_of(told: dict[str, Any], target: str, metric: str) -> dict[str, Any]:
 
 def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Make) -> None:
     place = learned(playground)
-    report = place.service.report("feed")
+    report = write_report(place.service.report("feed"))
     json.dumps(report, allow_nan=False)
     told = report["learning"]
     blend = report["blend"]["probabilities"]
@@ -56,7 +59,7 @@ def test_lifts_contain_the_truth_and_are_those_of_the_statistics(playground: Mak
     standing = place.service.board.standing("feed")
     (direct,) = estimate_lifts(
         record_rounds(measured.rounds),
-        {"rate": quantities(standing.spec)["rate"]},
+        {"rate": build_quantities(standing.spec)["rate"]},
         [LiftTarget("the learner's traffic")],
     )
     shown = lift_of(told, "the learner's traffic", "rate")
@@ -77,7 +80,7 @@ def test_units_that_are_lost_on_the_way_void_every_claim(playground: Make) -> No
         place.crowd(400, lost=lambda name, number: name == "w=0" and number % 2 == 0)
         place.now += 3600
         place.service.close_round("feed", who="ann")
-    report = place.service.report("feed")
+    report = write_report(place.service.report("feed"))
     ratio = report["quality"]["sample_ratio"]
     assert ratio["alarm"]
     assert (ratio["suspect"]["arm"], ratio["suspect"]["candidate"]) == ("learner", "w=0")
@@ -93,7 +96,7 @@ def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None
     drawn = policy.draw("too late")
     late = {"type": "exposure", "id": "late", "unit": "too late", "version": policy.version, "candidate": drawn.name}
     place.service.ingest("feed", place.service.decode(json.dumps([late]).encode())).result()
-    quality = place.service.report("feed")["quality"]
+    quality = write_report(place.service.report("feed"))["quality"]
     assert quality["units"] == 200
     assert quality["late"] == {"events": 1, "share": 1 / 401}
     assert set(quality["clipped"]) == {"x", "y", "rate.numerator", "rate.denominator"}
@@ -102,8 +105,9 @@ def test_quality_tells_what_was_cut_and_what_came_late(playground: Make) -> None
 def test_a_report_of_nothing_claims_nothing(playground: Make) -> None:
     place = playground()
     report = place.service.report("feed")
-    assert report["claims"] == "Nothing was measured yet, and nothing can be claimed."
-    assert report["confirmation"] is None
+    document = write_report(report)
+    assert document["claims"] == "Nothing was measured yet, and nothing can be claimed."
+    assert document["confirmation"] is None
     assert "Nothing was measured yet" in render_text(report)
     with pytest.raises(NotFittedError):
         place.service.what_if("feed", keep=["y >= -1%"])
@@ -120,20 +124,21 @@ def test_a_confirmation_tells_each_arm_once_a_unit_and_what_was_promised(playgro
         place.now += 3601
         assert scheduler.tick() == 1
     report = place.service.report("feed")
-    told = report["confirmation"]
+    document = write_report(report)
+    told = document["confirmation"]
     assert sum(told["units"].values()) == 1200
     assert told["sequential"]
     assert told["looks"] == 4
     targets = {one["target"] for one in told["lifts"]}
     assert "the blend" in targets
-    frozen = report["frozen"]["probabilities"]
+    frozen = document["frozen"]["probabilities"]
     true = sum(share * TRUTH[name][0] for name, share in frozen.items()) / TRUTH["w=1"][0] - 1
     relative = lift_of(told, "the blend", "x")["relative"]
     assert relative["low"] < true < relative["high"]
     predicted = {(one["target"], one["metric"]): one for one in told["predicted"]}
-    assert predicted["the blend", "x"]["predicted"] == pytest.approx(report["frozen"]["lifts"]["x"] / 100, rel=1e-6)
+    assert predicted["the blend", "x"]["predicted"] == pytest.approx(document["frozen"]["lifts"]["x"] / 100, rel=1e-6)
     assert predicted["the blend", "x"]["inside"]
-    assert report["claims"] == told["claims"]
+    assert document["claims"] == told["claims"]
     assert "Predicted and realised" in render_text(report)
     shown = place.service.change("feed", "deploy", who="ann", reason="certified", without_confirmation=True)
     assert shown["state"] == "deployed"
@@ -149,15 +154,16 @@ def test_a_horizon_is_judged_by_the_first_look_behind_it(playground: Make) -> No
         place.crowd(200)
         place.now += 3601
         scheduler.tick()
-        told = place.service.report("feed")["confirmation"]
+        told = write_report(place.service.report("feed"))["confirmation"]
         seen.append((told["sequential"], sum(told["units"].values())))
     assert seen == [(True, 200), (True, 400), (False, 600), (False, 600), (False, 600)]
     assert "has been reached" in told["note"]
     looks = PolicyCache(place.store).reread("feed").rounds.looks
     spec = place.service.board.standing("feed").spec
-    anytime = build_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
+    anytime = report_confirmation(spec, looks[:3], ("w=0", "w=1", "w=2", "w=3"))
     assert anytime is not None
-    wide, narrow = (lift_of(one, "the blend", "x")["relative"] for one in (anytime, told))
+    lifts = {"lifts": [asdict(lift) for lift in anytime.lifts]}
+    wide, narrow = (lift_of(report, "the blend", "x")["relative"] for report in (lifts, told))
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
 
 
@@ -173,7 +179,7 @@ def test_a_horizon_that_makes_no_sense_is_refused(playground: Make, options: dic
 
 def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: Make) -> None:
     place = learned(playground)
-    found = place.service.what_if("feed", keep=["y >= -1%"])
+    found = write_report(place.service.what_if("feed", keep=["y >= -1%"]))
     assert found["objective"] == "maximize x, keep y >= -1%"
     saved = place.store.read_learner_state(1)
     study = pasto.Study.from_state(json.loads(saved))
@@ -185,12 +191,13 @@ def test_another_question_is_answered_as_if_it_had_been_the_study_s(playground: 
     )
     assert found["lifts"]["y"]["value"] == pytest.approx(-0.01, abs=1e-6)
     assert found["lifts"]["x"]["low"] < found["lifts"]["x"]["value"] < found["lifts"]["x"]["high"]
-    own = place.service.what_if("feed", drop=["y"])
+    own = write_report(place.service.what_if("feed", drop=["y"]))
     assert own["answer"]["probabilities"] == {"w=0": 1.0}
     other = place.service.what_if("feed", maximize=["rate"], drop=["y"], only=["w=2", "w=3"])
-    assert other["objective"] == "maximize rate"
-    assert other["from_log"] == ["rate.numerator", "rate.denominator"]
-    assert set(other["answer"]["probabilities"]) == {"w=2"}
+    document = write_report(other)
+    assert document["objective"] == "maximize rate"
+    assert document["from_log"] == ["rate.numerator", "rate.denominator"]
+    assert set(document["answer"]["probabilities"]) == {"w=2"}
     assert "stay as they" in render_what_if(other)
 
 
@@ -206,13 +213,13 @@ def test_a_question_about_what_is_not_there_is_refused(playground: Make) -> None
 
 def test_prices_and_the_trade_off_are_those_of_the_means(playground: Make) -> None:
     place = learned(playground)
-    report = place.service.report("feed")
+    report = write_report(place.service.report("feed"))
     (price,) = report["prices"]
     assert price["low"] < price["value"] < price["high"]
     # Along the line from w=0 to w=2, a percent of y costs this many percents of x.
     true = (TRUTH["w=0"][0] - TRUTH["w=2"][0]) / (TRUTH["w=2"][1] - TRUTH["w=0"][1]) * TRUTH["w=1"][1] / TRUTH["w=1"][0]
     assert price["value"] == pytest.approx(true, rel=0.1)
-    assert price["words"].startswith("Relaxing y by 0.1 percentage points buys")
+    assert price["words"].startswith("Relaxing y by one percentage point buys")
     curve = report["trade_off"]
     points = sorted((one["y"], one["x"]) for one in curve["blends"])
     assert all(before[1] >= after[1] - 1e-9 for before, after in itertools.pairwise(points))
@@ -233,7 +240,8 @@ def test_a_certificate_bounds_all_hard_guardrails_together(playground: Make) -> 
         place.round()
     place.service.change("feed", "confirm", who="ann", reason="enough")
     report = place.service.report("feed")
-    for answer in (report["blend"], report["frozen"], place.service.show("feed")["frozen"]):
+    document = write_report(report)
+    for answer in (document["blend"], document["frozen"], place.service.show("feed")["frozen"]):
         certificate = answer["certificate"]
         assert certificate["hard"] == ["y", "rate"]
         expected = 1.0 - sum(1.0 - certificate["holds"][name] for name in ("y", "rate"))
@@ -253,7 +261,7 @@ def test_a_page_needs_nothing_beside_it(playground: Make) -> None:
 
 def test_plans_start_from_what_was_measured(playground: Make) -> None:
     place = learned(playground, rounds=3)
-    spreads = place.service.report("feed")["spreads"]
+    spreads = write_report(place.service.report("feed"))["spreads"]
     assert spreads["x"]["units"] == 300
     assert spreads["x"]["mean"] == pytest.approx(9.8, abs=0.3)
     assert spreads["x"]["deviation"] == pytest.approx(1.0, abs=0.2)
@@ -265,4 +273,4 @@ def test_of_very_many_rounds_the_latest_are_read(playground: Make, monkeypatch: 
     monkeypatch.setattr("pasto.service.round_history.MAX_NUMBERS", 2 * 5 * 4 * 5)
     rounds = PolicyCache(place.store).reread("feed").rounds.rounds
     assert [one.version for one in latest(rounds)] == [3, 4]
-    assert [one.version for one in judged_rounds(place.store, 1)] == [1, 2, 3, 4]
+    assert [one.version for one in read_judged_rounds(place.store, 1)] == [1, 2, 3, 4]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pasto.errors import LifecycleError, OptionError
+from pasto.report.records import write_report
 from pasto.service.service import Service
 from pasto.service.study_state import StudyState
 from pasto.store import open_store
@@ -105,18 +106,18 @@ def test_a_round_without_events_is_held_back(
     begin: Callable[..., Service], heard: list[dict[str, Any]], kinds: tuple[str, ...]
 ) -> None:
     service = begin()
-    before = service.report("feed")["blend"]
+    before = write_report(service.report("feed"))["blend"]
     send(service, kinds)
     done = close(service)
     assert (done["learned_from"], done["held"]) == ([], [3])
     assert "round 3 is held back" in done["problems"][0]
-    assert service.report("feed")["rounds_learned"] == 2
-    assert service.report("feed")["blend"]["metrics"] == before["metrics"]
+    assert write_report(service.report("feed"))["rounds_learned"] == 2
+    assert write_report(service.report("feed"))["blend"]["metrics"] == before["metrics"]
     (held,) = service.show("feed")["held"]
     likes = next(finding for finding in held["findings"] if finding["column"] == "likes")
     assert (likes["units"], likes["seen"]) == (USERS, 0.0)
     assert likes["expected"] == pytest.approx(0.5 * USERS, rel=0.15)
-    assert service.report("feed")["held"] == service.show("feed")["held"]
+    assert write_report(service.report("feed"))["held"] == service.show("feed")["held"]
     (message,) = heard
     assert (message["event"], message["held"]) == ("held", [3])
     assert service.audit("feed")[-1]["detail"]["held"] == [3]
@@ -134,7 +135,7 @@ def test_the_study_goes_on_and_learns_the_round_once_its_events_are_there(begin:
     send(service, ("exposure", "watch", "like"))
     done = close(service)
     assert (done["learned_from"], done["held"], done["problems"]) == ([3, 5], [], [])
-    assert service.report("feed")["rounds_learned"] == 5
+    assert write_report(service.report("feed"))["rounds_learned"] == 5
     assert service.show("feed")["held"] == []
     assert replayed(service)
 
@@ -182,7 +183,7 @@ def test_a_person_resolves_it(begin: Callable[..., Service], resolution: str, ro
     send(service, ("exposure", "watch", "like"))
     done = close(service)
     assert done["learned_from"] == ([3, 4] if resolution == "learn" else [4])
-    assert service.report("feed")["rounds_learned"] == rounds_learned
+    assert write_report(service.report("feed"))["rounds_learned"] == rounds_learned
     assert service.show("feed")["held"] == []
     send(service, ("watch", "like"), version=3)  # too late: nothing is learned of it any more
     send(service, ("exposure", "watch", "like"))
@@ -220,7 +221,7 @@ def test_late_corrections_go_on_beside_a_held_round(begin: Callable[..., Service
     for _ in range(7):
         send(service, ("exposure", "watch", "like"))
         assert close(service)["problems"] == []
-    assert service.report("feed")["rounds_learned"] == 12
+    assert write_report(service.report("feed"))["rounds_learned"] == 12
     assert replayed(service)
 
 
@@ -242,7 +243,7 @@ def test_a_study_stands_still_before_a_held_round_is_forgotten(
     begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = begin()
-    monkeypatch.setattr("pasto.service.study_file.StudySpec.room", 2)
+    monkeypatch.setattr("pasto.service.study_file.StudySpec.max_maturing_rounds", 2)
     for _ in range(2):
         send(service, ("exposure",))
         close(service)

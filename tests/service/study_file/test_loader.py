@@ -11,13 +11,13 @@ import yaml
 
 from pasto.errors import StudyFileError
 from pasto.service.study_file import EXAMPLE, load_spec, read_document, read_spec
-from pasto.service.study_file.loader import LARGEST, MAX_CHARACTERS, MAX_NODES, Kind
+from pasto.service.study_file.loader import MAX_BYTES, MAX_CHARACTERS, MAX_NODES, Kind
 
 
 def test_the_example_is_a_study_that_nobody_need_be_warned_of() -> None:
     spec = read_spec(EXAMPLE, "yaml")
     assert spec.warnings == ()
-    study = spec.study(seed=1)
+    study = spec.build_study(seed=1)
     assert len(study.candidates) == 9
     assert study.candidates[study.baseline or 0] == {"like_weight": 1, "share_weight": 1}
     assert max(map(len, EXAMPLE.splitlines())) <= 120
@@ -52,9 +52,9 @@ def test_the_same_study_in_three_ways(tmp_path: Path) -> None:
 
 LAUGHS = "a: &a [1, 1]\nb: &b [*a, *a]\nname: [*b, *b]\n"
 UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
-    ("yaml", LAUGHS, "write its content out"),
-    ("yaml", "name: feed\nname: food\n", "'name' stands there twice (line 2)"),
-    ("yaml", "traffic: {cap: 10%, cap: 20%}", "'cap' stands there twice"),
+    ("yaml", LAUGHS, "write it out"),
+    ("yaml", "name: feed\nname: food\n", "'name' occurs twice (line 2)"),
+    ("yaml", "traffic: {cap: 10%, cap: 20%}", "'cap' occurs twice"),
     ("yaml", "a: " + "[" * 40 + "]" * 40, "more than 16 deep"),
     ("yaml", "[" * 20_000, "more than 16 deep"),
     ("yaml", "{" * 20_000, "more than 16 deep"),
@@ -70,7 +70,7 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
     ("yaml", "just text", "must be a mapping of fields"),
     ("yaml", "", "must be a mapping of fields"),
     ("yaml", b"\xff\xfe\x00", "cannot be read"),
-    ("json", '{"a": {"b": 1, "b": 2}}', "'b' stands there twice"),
+    ("json", '{"a": {"b": 1, "b": 2}}', "'b' occurs twice"),
     ("json", '{"a": NaN}', "NaN is no number"),
     ("json", '{"a": -Infinity}', "-Infinity is no number"),
     ("json", "[" * 100_000, "nested too deeply"),
@@ -79,13 +79,13 @@ UNREADABLE: list[tuple[Kind, str | bytes, str]] = [
     ("json", "{", "cannot be read"),
     ("yaml", "? [a, b]\n: 1", "a name is a plain word, not a list or a mapping (line 1)"),
     ("yaml", "a: 1\n? {b: 1}\n: 1", "a name is a plain word, not a list or a mapping (line 2)"),
-    ("yaml", "a: !!bool perhaps", "not what its tag says"),
-    ("yaml", "a: !!timestamp soon", "not what its tag says"),
+    ("yaml", "a: !!bool perhaps", "does not fit its tag"),
+    ("yaml", "a: !!timestamp soon", "does not fit its tag"),
     ("json", r'{"baseline": {"\ud800": 1}, "parameters": {"\ud800": [1]}}', "surrogates not allowed"),
     ("toml", "a = ", "cannot be read"),
     ("toml", "a = " + "[" * 100_000, "nested too deeply"),
     ("toml", "a = 1\na = 2", "cannot be read"),
-    ("yaml", "#" * (LARGEST + 1), "over 4 MiB"),
+    ("yaml", "#" * (MAX_BYTES + 1), "over 4 MiB"),
     ("yaml", "#" * (MAX_CHARACTERS + 1), "may have 1,048,576 characters, got 1,048,577; write it as JSON"),
     ("toml", "#" * (MAX_CHARACTERS + 1), "may have 1,048,576 characters, got 1,048,577; write it as JSON"),
     ("yaml", f"name: [{'a,' * MAX_NODES}]", "may have 100,000 values and names, and has more; write it as JSON"),
@@ -107,6 +107,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_spec(tmp_path / "study.txt")
     with pytest.raises(StudyFileError, match=r"No such file"):
         load_spec(tmp_path / "study.yaml")
-    (tmp_path / "big.json").write_bytes(b" " * (LARGEST + 2))
+    (tmp_path / "big.json").write_bytes(b" " * (MAX_BYTES + 2))
     with pytest.raises(StudyFileError, match="over 4 MiB"):
         load_spec(tmp_path / "big.json")

@@ -114,7 +114,7 @@ def test_covariates_are_measured_behind_the_columns_and_never_learned() -> None:
         ("like_rate.covariate.numerator", 86_400.0),
         ("like_rate.covariate.denominator", 86_400.0),
     ]
-    assert spec.measured == (*spec.columns, *spec.covariates)
+    assert spec.measured_columns == (*spec.columns, *spec.covariates)
     assert parse_spec(spec.document) == spec
     once = parse_spec(study(metrics=timed(), rounds={"every": "1h", "maturity": "2h"}, unit="request"))
     assert "a request that comes once has no past" in " ".join(once.warnings)
@@ -136,7 +136,7 @@ def test_windows_are_over_when_a_round_is_learned_and_tables_tell_the_time() -> 
     with pytest.raises(StudyFileError) as told:
         parse_spec(study(metrics=timed(), rounds={"maturity": "2h"}, source=SOURCE))
     assert set(told.value.problems) == {"source.exposures.time", "source.events[0].time"}
-    assert "metrics.watch.window needs to know when things happened" in str(told.value)
+    assert "metrics.watch.window needs the time of events" in str(told.value)
     exposures, events = {**SOURCE["exposures"], "time": "at"}, [{**SOURCE["events"][0], "time": "at"}]
     parse_spec(
         study(
@@ -155,7 +155,7 @@ def test_a_spec_makes_the_study_it_states() -> None:
             confidence=0.9,
         )
     )
-    made = spec.study(seed=11)
+    made = spec.build_study(seed=11)
     assert made.seed == 11
     assert made.control_share == 0.2
     assert made.baseline == 2
@@ -165,7 +165,7 @@ def test_a_spec_makes_the_study_it_states() -> None:
         "new_candidate_share": 0.05,
         "loss_budget": {"likes (at least)": 0.2},
     }
-    assert spec.study(seed=11).state() == made.state()
+    assert spec.build_study(seed=11).state() == made.state()
 
 
 def test_exposures_are_signed_only_if_the_file_says_so() -> None:
@@ -193,7 +193,7 @@ def test_three_ways_to_say_what_may_be_served() -> None:
     spec = parse_spec(study(parameters=None, ranges=ranges, baseline=baseline, constraints=["like + share <= 4"]))
     assert spec.candidates == pasto.Space("like + share <= 4", like=(0, 2), share=pasto.Integer(0, 3), mode=["a", "b"])
     assert spec.learner == Thompson(structure="process")
-    assert spec.study(seed=3).candidates[0] == baseline
+    assert spec.build_study(seed=3).candidates[0] == baseline
     limited = parse_spec(study(constraints=["like + share <= 2"]))
     assert isinstance(limited.candidates, pasto.Candidates)
     assert len(limited.candidates) == 5

@@ -1,1 +1,1 @@
-"""Answers for a truth that is only believed: best in expectation, hard guardrails held with confidence."""
+"""Robust blends under a posterior: best in expectation, with hard guardrails held with confidence."""

@@ -2,7 +2,7 @@
 
 An expected penalty is convex in level and spread together, so it lies above its tangent planes, as a concave curve lies
 below them. With those for it, and spread ≥ ‖factorᵀ x − anchor‖, the program is a linear goal over second-order cones.
-It needs no inside, so that a program which a single blend can hold is solved as well; and no smoothness.
+It needs neither an interior nor smoothness, so it also solves a program that only one blend can hold.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ROUNDS = 300
 
 
 def solve_conic(program: ChanceProgram) -> Iterator[InteriorPoint]:
-    """Points ever nearer to the optimum, each with one more cut for the curve and for every soft guardrail.
+    """Yield points ever nearer to the optimum, each with one more cut for the curve and every soft guardrail.
 
-    What is left to gain is counted from the cuts' own optimum, which no value can exceed.
+    The remaining gain is counted from the cuts' own optimum, which no value can exceed.
     """
     model = ConicModel(program)
     for _ in range(ROUNDS):
@@ -38,7 +38,7 @@ def solve_conic(program: ChanceProgram) -> Iterator[InteriorPoint]:
 
 
 class ConicModel:
-    """The program as cuts and cones.
+    """Conic model of a program: cuts and cones.
 
     The unknowns are the shares, then each soft guardrail's spread, then its expected penalty, then the curve.
     """
@@ -64,7 +64,7 @@ class ConicModel:
             self.cut(program.mass / program.mass.sum())
 
     def solve(self) -> InteriorPoint | None:
-        """The optimum of the cuts so far, or None where there is none."""
+        """Return the optimum of the cuts so far, or None if there is none."""
         import clarabel  # seldom needed
 
         settings = clarabel.DefaultSettings()
@@ -74,7 +74,7 @@ class ConicModel:
         program = self.program
         width, bounds = len(program.goal), sparse.vstack(self.flat)
         sizes = [len(height) for _, height in self.cones]
-        found = clarabel.DefaultSolver(
+        solution = clarabel.DefaultSolver(
             sparse.csc_matrix((self.count, self.count)),
             self.goal,
             sparse.vstack([self.share, bounds, *(matrix for matrix, _ in self.cones)]).tocsc(),
@@ -86,24 +86,24 @@ class ConicModel:
             ],
             settings,
         ).solve()
-        answer, duals = np.array(found.x), np.array(found.z)
-        if "nfeasible" in str(found.status) or not np.isfinite(answer).all():
+        answer, duals = np.array(solution.x), np.array(solution.z)
+        if "nfeasible" in str(solution.status) or not np.isfinite(answer).all():
             return None
         shares = np.maximum(answer[:width], 0.0)
         shares[program.mass > 0.0] /= float(program.mass @ shares)
         tops = 1 + bounds.shape[0] + np.cumsum([0, *sizes])[:-1]
         gaps = duals[1 : 1 + (width if program.caps is None else 2 * width)]
         prices = np.where(program.hard, duals[tops], 0.0)
-        left = -float(found.obj_val) - program.at(shares).value
+        left = -float(solution.obj_val) - program.at(shares).value
         return InteriorPoint(shares, np.maximum(gaps, 0.0), prices, np.zeros(len(prices)), float(duals[0]), left)
 
     def cut(self, shares: FloatArray) -> None:
         """Add the tangent planes at the shares."""
         program, width, soft = self.program, len(self.program.goal), self.soft
-        place = program.at(shares)
-        level, spread, ratio = place.level[soft], place.spread[soft], place.ratio[soft]
-        by_level = -2.0 * np.maximum(spread, TINY) * place.miss[soft] * (hazard(ratio) - ratio)
-        by_spread = 2.0 * spread * place.miss[soft]
+        evaluation = program.at(shares)
+        level, spread, ratio = evaluation.level[soft], evaluation.spread[soft], evaluation.ratio[soft]
+        by_level = -2.0 * np.maximum(spread, TINY) * evaluation.miss[soft] * (hazard(ratio) - ratio)
+        by_spread = 2.0 * spread * evaluation.miss[soft]
         rows = np.zeros((len(soft), self.count))
         rows[:, :width] = by_level[:, None] * program.slack[soft]
         rows[range(len(soft)), self.spreads] = by_spread
@@ -116,7 +116,7 @@ class ConicModel:
             self.limits.append(np.array([program.curve.value(shares) - float(slope @ shares)]))
 
     def _cone(self, rail: int) -> tuple[Any, FloatArray]:
-        """A guardrail's spread below its level where it is hard, below an unknown of its own where it is soft."""
+        """Return the cone of a guardrail: its spread is below its level if it is hard, else below its own unknown."""
         program, width = self.program, len(self.program.goal)
         across: Any = (
             sparse.diags(program.factor[rail]) if program.diagonal else sparse.csr_matrix(program.factor[rail].T)

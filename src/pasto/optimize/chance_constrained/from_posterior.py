@@ -1,4 +1,4 @@
-"""From a form and a belief to a chance program with its numbers brought to about one."""
+"""Chance program of a normal form and a posterior, scaled so that its numbers are about one."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pasto.arrays import FloatArray
 from pasto.errors import OptionError
 from pasto.estimate import Posterior
 from pasto.objective import NormalForm, UtilityGoal
-from pasto.optimize.chance_constrained.program import HAIR, ChanceProgram, SlackCurve
+from pasto.optimize.chance_constrained.program import HARD_MARGIN, ChanceProgram, SlackCurve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncertainSlack:
-    """What a belief says of each guardrail's slack: slack · p in the mean, ‖factorᵀ p − anchor‖ either way."""
+    """Slack of each guardrail under a posterior: slack · p in the mean, with deviation ‖factorᵀ p − anchor‖."""
 
     slack: FloatArray
     """(guardrails, candidates)."""
     factor: FloatArray
-    """(guardrails, candidates) where every guardrail's is diagonal, else (guardrails, candidates, rank)."""
+    """(guardrails, candidates) if every guardrail's is diagonal, else (guardrails, candidates, rank)."""
     anchor: FloatArray
     """(guardrails, candidates) or (guardrails, rank): a relative guardrail's share of the baseline's own spread."""
     base: int | None
-    """The baseline, where a guardrail is relative to it."""
+    """The baseline, if a guardrail is relative to it."""
 
     @classmethod
     def of(
-        cls, form: NormalForm, belief: Posterior, offsets: FloatArray | None, baseline: int | None
+        cls, form: NormalForm, posterior: Posterior, offsets: FloatArray | None, baseline: int | None
     ) -> UncertainSlack:
-        """Look at a belief through the guardrails of a form built at its mean."""
-        count, width = len(form.at), belief.mean.shape[1]
+        """Return the slack of the guardrails of a form that is built at the posterior's mean."""
+        count, width = len(form.at), posterior.mean.shape[1]
         shares = np.zeros(count) if offsets is None else np.asarray(offsets, dtype=float)
         if shares.shape != (count,):
             raise OptionError(f"offsets= needs one number for each of the {count} guardrails, got shape {shares.shape}")
@@ -42,8 +42,8 @@ class UncertainSlack:
                 "offsets= count against the baseline, and none was named; pass baseline=, a candidate's index"
             )
         if baseline is not None and not 0 <= baseline < width:
-            raise OptionError(f"baseline={baseline!r} is no candidate; give an index from 0 to {width - 1}")
-        factors = [belief.factor(row) for row in form.rows]
+            raise OptionError(f"baseline={baseline!r} is not a candidate; give an index from 0 to {width - 1}")
+        factors = [posterior.factor(row) for row in form.rows]
         if all(factor.ndim == 1 for factor in factors):
             factor = np.array(factors).reshape(count, width)
             anchor = np.zeros((count, width))
@@ -56,21 +56,21 @@ class UncertainSlack:
             for place, part in enumerate(full):
                 factor[place, :, : part.shape[-1]] = part
             anchor = np.zeros((count, rank)) if baseline is None else shares[:, None] * factor[:, baseline]
-        slack = form.rows @ belief.mean - form.at[:, None]
+        slack = form.rows @ posterior.mean - form.at[:, None]
         return cls(slack, factor, anchor, baseline if shares.any() else None)
 
     @property
     def diagonal(self) -> bool:
-        """Whether candidates tell nothing of each other."""
+        """Return whether the candidates are independent."""
         return self.factor.ndim == 2
 
     def spread(self, probabilities: FloatArray) -> FloatArray:
-        """The standard deviation of each guardrail's slack under a blend, (guardrails,)."""
+        """Return the standard deviation of each guardrail's slack under a blend, (guardrails,)."""
         moved = self.factor * probabilities if self.diagonal else probabilities @ self.factor
         return np.asarray(np.sqrt(((moved - self.anchor) ** 2).sum(axis=1)))
 
     def alone(self) -> FloatArray:
-        """The same for each candidate alone, (guardrails, candidates)."""
+        """Return the standard deviation of the slack for each candidate alone, (guardrails, candidates)."""
         if self.diagonal:
             rest = (self.anchor**2).sum(axis=1)[:, None] - self.anchor**2
             return np.asarray(np.sqrt(rest + (self.factor - self.anchor) ** 2))
@@ -85,10 +85,10 @@ class UncertainSlack:
         caps: FloatArray | None = None,
         curve: Callable[[float], SlackCurve] | None = None,
     ) -> tuple[ChanceProgram, float, FloatArray]:
-        """The program for a goal (candidates,), hard guardrails being held with so many deviations to spare.
+        """Return the program for a goal (candidates,) that holds hard guardrails with this many deviations to spare.
 
-        With it come the units of the goal and of each guardrail, powers of two, so that nothing is rounded. A curve is
-        given as a function of its unit, and then stands in the place of the goal, which tells its size only.
+        The units of the goal and of each guardrail are returned too: powers of two, so that nothing is rounded. A curve
+        is a function of its unit; it replaces the goal, which then only gives its size.
         """
         hard = np.isinf(penalties)
         times = np.where(hard, deviations, 1.0)
@@ -105,7 +105,7 @@ class UncertainSlack:
             factor=self.factor * (scale if self.diagonal else scale[:, :, None]),
             anchor=self.anchor * scale,
             penalties=penalties * units**2 / unit,
-            tight=np.where(hard, HAIR, 0.0),
+            tight=np.where(hard, HARD_MARGIN, 0.0),
             base=self.base,
             caps=caps,
             curve=None if curve is None else curve(unit),
@@ -114,13 +114,13 @@ class UncertainSlack:
 
 
 def _powers(sizes: FloatArray) -> FloatArray:
-    """The power of two above each size; 1 for a size of 0."""
+    """Return the power of two above each size; 1 for a size of 0."""
     return np.where(sizes > 0.0, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledSlack:
-    """The average utility of a blend over drawn truths, in units of its own.
+    """Average utility of a blend over posterior draws, in its own units.
 
     >>> import numpy as np, pasto
     >>> goal = pasto.utility(lambda y: -(y**2).sum(-1), lambda y: -2 * y, over={"x": (-9, 9)}).form().goal
@@ -130,37 +130,37 @@ class SampledSlack:
     """
 
     goal: UtilityGoal
-    truths: FloatArray
+    samples: FloatArray
     """(draws, metrics of the utility, columns)."""
     unit: float = 1.0
 
     @classmethod
-    def of(cls, goal: UtilityGoal, truths: FloatArray) -> SampledSlack:
-        """From truths (draws, metrics, candidates), held within the ranges on which the utility was checked."""
+    def of(cls, goal: UtilityGoal, samples: FloatArray) -> SampledSlack:
+        """Return the average over samples (draws, metrics, candidates), clipped to the ranges of the utility."""
         low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
-        return cls(goal, np.clip(truths[:, list(goal.columns)], low[:, None], high[:, None]))
+        return cls(goal, np.clip(samples[:, list(goal.columns)], low[:, None], high[:, None]))
 
     def singles(self) -> FloatArray:
-        """The average utility of each column alone, (columns,)."""
-        return np.asarray(self.goal.function(self.truths.transpose(0, 2, 1)).mean(axis=0) / self.unit)
+        """Return the average utility of each column alone, (columns,)."""
+        return np.asarray(self.goal.function(self.samples.transpose(0, 2, 1)).mean(axis=0) / self.unit)
 
     def counted_in(self, unit: float) -> SampledSlack:
-        """The same in other units."""
+        """Return the same average in other units."""
         return replace(self, unit=unit)
 
     def value(self, shares: FloatArray) -> float:
-        """The average."""
-        return float(np.mean(self.goal.function(self.truths @ shares))) / self.unit
+        """Return the average at the shares."""
+        return float(np.mean(self.goal.function(self.samples @ shares))) / self.unit
 
     def gradient(self, shares: FloatArray) -> FloatArray:
-        """Its gradient, (columns,)."""
-        slopes = self.goal.derivative(self.truths @ shares)
-        return np.asarray(np.einsum("nm,nmk->k", slopes, self.truths) / (len(self.truths) * self.unit))
+        """Return its gradient, (columns,)."""
+        slopes = self.goal.derivative(self.samples @ shares)
+        return np.asarray(np.einsum("nm,nmk->k", slopes, self.samples) / (len(self.samples) * self.unit))
 
     def bend(self, shares: FloatArray) -> FloatArray:
-        """The negative of its second derivatives, by differences of the utility's gradient inside its ranges."""
+        """Return its negative second derivatives, from differences of the utility's gradient inside its ranges."""
         low, high = (np.array([self.goal.over[name][side] for name in self.goal.over]) for side in (0, 1))
-        vectors = self.truths @ shares
+        vectors = self.samples @ shares
         count, metrics = vectors.shape
         hessians = np.empty((count, metrics, metrics))
         for place in range(metrics):
@@ -171,11 +171,11 @@ class SampledSlack:
             hessians[:, place] = rise / (above - below)[:, place, None]
         ranges = high - low  # metrics in units of their own range: the bends of a small one keep their digits
         bends, axes = np.linalg.eigh(-(hessians + hessians.transpose(0, 2, 1)) / 2.0 * np.outer(ranges, ranges))
-        scaled = self.truths / ranges[:, None]
+        scaled = self.samples / ranges[:, None]
         roots = np.sqrt(np.maximum(bends, 0.0))[:, :, None] * (axes.transpose(0, 2, 1) @ scaled)
-        flat = roots.reshape(-1, self.truths.shape[2])
+        flat = roots.reshape(-1, self.samples.shape[2])
         return np.asarray(flat.T @ flat / (count * self.unit))
 
     def take(self, columns: NDArray[np.intp]) -> SampledSlack:
-        """The same average over a few columns."""
-        return replace(self, truths=self.truths[:, :, columns])
+        """Return the same average over a few columns."""
+        return replace(self, samples=self.samples[:, :, columns])

@@ -1,4 +1,4 @@
-"""The last digits: Newton's method on the columns and guardrails that a point near the optimum shows to count."""
+"""Newton polish: the last digits, on the columns and guardrails that are active near the optimum."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pasto.arrays import FloatArray
 from pasto.optimize.chance_constrained.interior_point import InteriorPoint
 from pasto.optimize.chance_constrained.program import TINY, CertifiedPoint, ChanceProgram, hazard
 
-ENOUGH = 1e-10
-"""The gap to the optimum, beside a goal whose spread is about one, that ends the search."""
-STEPS = 12
-ROUNDS = 8
-DENSE = 40
-"""Above so many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
+TARGET_GAP = 1e-10
+"""The gap to the optimum that ends the search; the goal's spread is about one."""
+MAX_NEWTON_STEPS = 12
+MAX_ACTIVE_SETS = 8
+MAX_DENSE_COLUMNS = 40
+"""Above this many independent columns, their matrix is solved by its structure: a diagonal and a few rows."""
 
 
 def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPoint | None:
-    """The optimum of the columns that count, which change until the gap is small enough; None where Newton fails."""
+    """Return the optimum of the active columns, which change until the gap is small; None if Newton's method fails."""
     width = len(program.goal)
     prices, level = np.where(program.hard, point.prices, 0.0), point.level
     caps = np.full(width, np.inf) if program.caps is None else program.caps
@@ -28,8 +28,8 @@ def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPo
         full = moving & (caps - shares < point.gaps[width:])
         shares, moving = np.where(full, caps, shares), moving & ~full
     best: CertifiedPoint | None = None
-    for _ in range(ROUNDS):
-        with np.errstate(all="ignore"):  # Newton's method may go astray; what it finds is judged by its proof
+    for _ in range(MAX_ACTIVE_SETS):
+        with np.errstate(all="ignore"):  # Newton's method may fail; its result is judged by its proof
             if moving.any():
                 settled = _newton(program, shares, prices, level, moving)
                 if settled is None:
@@ -42,7 +42,7 @@ def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPo
         wanted = (
             ((shares > 0.0) & (shares < caps)) | ((shares <= 0.0) & (worth > 0.0)) | ((shares >= caps) & (worth < 0.0))
         )
-        if max(proof.gap, proof.short) <= ENOUGH or (wanted == moving).all():
+        if max(proof.gap, proof.short) <= TARGET_GAP or (wanted == moving).all():
             return best
         moving = wanted
     return best
@@ -51,75 +51,75 @@ def polish_solution(program: ChanceProgram, point: InteriorPoint) -> CertifiedPo
 def _newton(
     program: ChanceProgram, shares: FloatArray, prices: FloatArray, level: float, moving: NDArray[np.bool_]
 ) -> tuple[FloatArray, FloatArray, float] | None:
-    """Shares, prices and level at the optimum over the moving columns, the other shares staying as they are."""
-    kept = moving | (shares > 0.0)
+    """Return shares, prices and level at the optimum over the moving columns; the other shares do not change."""
+    used = moving | (shares > 0.0)
     if program.base is not None:
-        kept[program.base] = True
-    columns = np.flatnonzero(kept)
-    slim = program.diagonal and program.curve is None and len(columns) > DENSE
+        used[program.base] = True
+    columns = np.flatnonzero(used)
+    slim = program.diagonal and program.curve is None and len(columns) > MAX_DENSE_COLUMNS
     small = program.take(columns) if slim else program.take(columns).dense()
     caps = np.inf if small.caps is None else small.caps
     shares, moving, prices = shares[columns], moving[columns], prices.copy()
-    place = small.at(shares)
-    held = program.hard & (prices > place.level - program.tight - place.spread)
+    evaluation = small.at(shares)
+    held = program.hard & (prices > evaluation.level - program.tight - evaluation.spread)
     soft = np.where(program.hard, 0.0, 2.0 * program.penalties)
     prices[~held] = 0.0
-    for _ in range(STEPS + (0 if program.diagonal else len(columns))):
-        direction = place.away / np.maximum(place.spread, TINY)[:, None]
+    for _ in range(MAX_NEWTON_STEPS + (0 if program.diagonal else len(columns))):
+        direction = evaluation.away / np.maximum(evaluation.spread, TINY)[:, None]
         unit, slack = small.lifted(direction)[:, moving], small.slack[:, moving]
         border = np.vstack([small.mass[moving], (slack - unit)[held]])
-        wrong = place.slope[moving] - level * border[0] + prices[held] @ border[1:]
-        off = np.append(1.0 - float(small.mass @ shares), (place.spread - place.level + small.tight)[held])
+        wrong = evaluation.slope[moving] - level * border[0] + prices[held] @ border[1:]
+        off = np.append(1.0 - float(small.mass @ shares), (evaluation.spread - evaluation.level + small.tight)[held])
         if max(np.abs(wrong).max(initial=0.0), np.abs(off).max()) < 1e-14:
             break
-        chance, firm = soft * place.miss, prices / np.maximum(place.spread, TINY)
-        tail = hazard(place.ratio) * chance
+        chance, firm = soft * evaluation.miss, prices / np.maximum(evaluation.spread, TINY)
+        tail = hazard(evaluation.ratio) * chance
         try:
             if slim:
                 rows = np.vstack([slack, unit])
                 core = np.block(
-                    [[np.diag(chance), np.diag(-tail)], [np.diag(-tail), np.diag(tail * place.ratio - firm)]]
+                    [[np.diag(chance), np.diag(-tail)], [np.diag(-tail), np.diag(tail * evaluation.ratio - firm)]]
                 )
                 diagonal = (chance + firm) @ small.factor[:, moving] ** 2
-                change, turn = _by_structure(diagonal, rows, core, border, wrong, off)
+                change, turn = _solve_structured(diagonal, rows, core, border, wrong, off)
             else:
-                bend = small.bend(chance + firm, chance + tail * place.ratio, direction)
+                bend = small.bend(chance + firm, chance + tail * evaluation.ratio, direction)
                 if small.curve is not None:
                     bend += small.curve.bend(shares)
                 cross = slack.T @ (tail[:, None] * unit)
                 bend = bend[np.ix_(moving, moving)] + slack.T @ (chance[:, None] * slack) - cross - cross.T
-                change, turn = _by_matrix(bend, border, wrong, off)
+                change, turn = _solve_dense(bend, border, wrong, off)
         except np.linalg.LinAlgError:
             return None
-        part = 1.0 if program.diagonal else _part(shares, change, moving)
+        part = 1.0 if program.diagonal else _limit_step(shares, change, moving)
         shares[moving] += part * change
         level -= part * float(turn[0])
         prices[held] += part * turn[1:]
         if not np.isfinite(level + shares.sum()):
             return None
-        # What has left its bounds does not move after all.
+        # A share that reaches a bound does not move any more.
         moving &= (shares > 0.0) & (shares < caps)
         held &= prices > 0.0
         shares, prices = np.clip(shares, 0.0, caps), np.maximum(prices, 0.0)
         if not moving.any():
             break
-        place = small.at(shares)
+        evaluation = small.at(shares)
     everywhere = np.zeros_like(program.goal)
     everywhere[columns] = shares
     return everywhere, prices, level
 
 
-def _part(shares: FloatArray, change: FloatArray, moving: NDArray[np.bool_]) -> float:
-    """How much of a change keeps every share: neighbours are much alike, and one must leave at a time."""
+def _limit_step(shares: FloatArray, change: FloatArray, moving: NDArray[np.bool_]) -> float:
+    """Return the part of a change that keeps every share positive: of similar neighbours one leaves at a time."""
     falling = change < 0.0
     parts = shares[moving][falling] / -change[falling]
     return 1.0 if not len(parts) or parts.min() >= 1.0 else float(parts.min()) * (1.0 + 1e-12)
 
 
-def _by_matrix(
+def _solve_dense(
     bend: FloatArray, border: FloatArray, wrong: FloatArray, off: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The change that makes bend · change − borderᵀ turn = wrong and border · change = off."""
+    """Solve bend · change − borderᵀ turn = wrong and border · change = off."""
     count = len(wrong)
     system = np.zeros((count + len(off), count + len(off)))
     system[:count, :count] = bend
@@ -129,19 +129,19 @@ def _by_matrix(
     if not np.isfinite(system).all() or not np.isfinite(right).all():
         raise np.linalg.LinAlgError
     try:
-        found = np.linalg.solve(system, right)
-        sound = np.abs(system @ found - right).max() <= 1e-6 * np.abs(right).max()
+        solution = np.linalg.solve(system, right)
+        sound = np.abs(system @ solution - right).max() <= 1e-6 * np.abs(right).max()
     except np.linalg.LinAlgError:
         sound = False
     if not sound:  # more guardrails are at their limit than columns hold them there: their prices are not unique
-        found = np.linalg.lstsq(system, right, rcond=1e-12)[0]
-    return found[:count], found[count:]
+        solution = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+    return solution[:count], solution[count:]
 
 
-def _by_structure(
+def _solve_structured(
     diagonal: FloatArray, rows: FloatArray, core: FloatArray, border: FloatArray, wrong: FloatArray, off: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The same for bend = diagonal + rowsᵀ core rows, through rows · change."""
+    """Solve the same for bend = diagonal + rowsᵀ core rows, through rows · change."""
     diagonal = np.maximum(diagonal, 1e-14 * diagonal.max())
     count, both = len(rows), np.vstack([rows, border])
     divided = both / diagonal
@@ -152,6 +152,6 @@ def _by_structure(
             [-crossed[count:, :count] @ core, crossed[count:, count:]],
         ]
     )
-    found = np.linalg.solve(system, np.append(right[:count], off - right[count:]))
-    moved, turn = found[:count], found[count:]
+    solution = np.linalg.solve(system, np.append(right[:count], off - right[count:]))
+    moved, turn = solution[:count], solution[count:]
     return (wrong + turn @ border - (core @ moved) @ rows) / diagonal, turn

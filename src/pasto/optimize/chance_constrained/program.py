@@ -1,8 +1,8 @@
-"""The one problem behind every cautious answer: a goal, penalties as expected, and guardrails held with confidence.
+"""Chance program, the problem of every robust blend: a goal, expected penalties, and guardrails with confidence.
 
 Each guardrail's slack is S_g ~ N(level_g, spread_g²), level_g = slack_g · x and spread_g = ‖factor_gᵀ x − anchor_g‖.
-A soft guardrail costs λ E min(0, S)²; a hard one asks for level − tight ≥ spread, its factor being multiplied already
-by the number of standard deviations that its confidence takes.
+A soft guardrail costs λ E min(0, S)²; a hard one asks for level − tight ≥ spread. Its factor already includes the
+number of standard deviations that its confidence needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TINY = 1e-150
 
 
 def expected_penalty(level: FloatArray, spread: FloatArray) -> FloatArray:
-    """E min(0, S)² for S ~ N(level, spread²).
+    """Return E min(0, S)² for S ~ N(level, spread²).
 
     >>> import numpy as np
     >>> expected_penalty(np.array([-3.0, 0.0, 3.0]), np.array([0.0, 2.0, 0.0]))
@@ -34,7 +34,7 @@ def expected_penalty(level: FloatArray, spread: FloatArray) -> FloatArray:
 
 
 def hazard(ratio: FloatArray) -> FloatArray:
-    """φ(t) / Φ(−t): how near a standard normal that exceeds t is expected to be to it.
+    """Return φ(t) / Φ(−t), the hazard rate of a standard normal.
 
     >>> import numpy as np
     >>> hazard(np.array([-40.0, 0.0, 40.0])).round(4)
@@ -44,7 +44,7 @@ def hazard(ratio: FloatArray) -> FloatArray:
 
 
 def ratio_at(shortfall: FloatArray) -> FloatArray:
-    """The t at which a standard normal is expected to fall short by this much: φ(t) − t Φ(−t) = shortfall > 0.
+    """Return the t at which a standard normal falls short by this much on average: φ(t) − t Φ(−t) = shortfall > 0.
 
     >>> import numpy as np
     >>> ratio_at(np.array([1e-20, 1.0 / np.sqrt(2.0 * np.pi), 50.0])).round(4)
@@ -62,36 +62,36 @@ def ratio_at(shortfall: FloatArray) -> FloatArray:
     return np.asarray(ratio)
 
 
-HAIR = 1e-10
-"""By how much of its own scale a hard guardrail is tightened, so that rounding never breaks it."""
+HARD_MARGIN = 1e-10
+"""Amount by which a hard guardrail is tightened, in its own scale, so that rounding never breaks it."""
 
-FLAT = 1e-9
-"""A spread of less than this has no slope of its own."""
+MIN_SPREAD = 1e-9
+"""A smaller spread has no slope of its own."""
 
 
 class SlackCurve(Protocol):
     """A concave function of the shares that is added to the goal."""
 
     def value(self, shares: FloatArray) -> float:
-        """The function."""
+        """Return the value."""
         ...
 
     def gradient(self, shares: FloatArray) -> FloatArray:
-        """Its gradient, (columns,)."""
+        """Return its gradient, (columns,)."""
         ...
 
     def bend(self, shares: FloatArray) -> FloatArray:
-        """The negative of its second derivatives, (columns, columns)."""
+        """Return the negative of its second derivatives, (columns, columns)."""
         ...
 
     def take(self, columns: NDArray[np.intp]) -> SlackCurve:
-        """The same function of a few columns, the others' shares being zero."""
+        """Return the same function of a few columns; the others' shares are zero."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """A problem's value, gradient and guardrails at one point."""
+    """Value, gradient and guardrails of a program at one point."""
 
     value: float
     slope: FloatArray
@@ -110,7 +110,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmoothedPoint:
-    """Shares near by, with spreads blurred: where a spread is zero, its slope is taken from there."""
+    """Shares nearby, with blurred spreads: if a spread is zero, its slope is taken from there."""
 
     shares: FloatArray
     """(columns,)."""
@@ -119,18 +119,18 @@ class SmoothedPoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CertifiedPoint:
-    """Shares with what is proved of them."""
+    """Shares with their proof of optimality."""
 
     shares: FloatArray
     """(columns,)."""
     prices: FloatArray
     """(guardrails,): of the hard guardrails, zero for soft ones."""
     priced: FloatArray
-    """(columns,): what a bit more of each column is worth, guardrails' prices counted in."""
+    """(columns,): the gradient of each column, guardrails' prices included."""
     gap: float
-    """By how much the optimum can exceed the value at the shares, beside the larger of one and the prices."""
+    """An upper bound of the optimum's excess over the value at the shares, divided by 1 + the largest price."""
     short: float
-    """By how much the worst hard guardrail is missed, or the shares' sum."""
+    """The largest shortfall of a hard guardrail, or of the shares' sum."""
     near: SmoothedPoint
 
 
@@ -145,52 +145,52 @@ class ChanceProgram:
     slack: FloatArray
     """(guardrails, columns)."""
     factor: FloatArray
-    """(guardrails, columns) where every guardrail's is diagonal, else (guardrails, columns, rank)."""
+    """(guardrails, columns) if every guardrail's is diagonal, else (guardrails, columns, rank)."""
     anchor: FloatArray
     """(guardrails, columns) or (guardrails, rank)."""
     penalties: FloatArray
     """(guardrails,): λ, infinite for a hard guardrail."""
     tight: FloatArray
-    """(guardrails,): a hair that hard guardrails are tightened by."""
+    """(guardrails,): a small amount by which hard guardrails are tightened."""
     base: int | None = None
-    """The column on whose own truth the anchors rest, where there are any."""
+    """The baseline's column, which the anchors refer to, if there are any."""
     caps: FloatArray | None = None
     """(columns,): the largest share of each."""
     most: float = 0.0
-    """Above what a column without mass can reach."""
+    """An upper bound of a column without mass."""
     curve: SlackCurve | None = None
 
     @property
     def hard(self) -> NDArray[np.bool_]:
-        """Which guardrails are hard."""
+        """The hard guardrails, (guardrails,)."""
         return np.isinf(self.penalties)
 
     @property
     def diagonal(self) -> bool:
-        """Whether candidates tell nothing of each other, so that every sum over pairs is a sum over candidates."""
+        """True if candidates are independent, so that every sum over pairs is a sum over candidates."""
         return self.factor.ndim == 2
 
     def deviations(self, shares: FloatArray) -> FloatArray:
-        """factorᵀ x − anchor, (guardrails, rank): its length is the spread."""
+        """Return factorᵀ x − anchor, (guardrails, rank): its length is the spread."""
         if self.diagonal:
             return np.asarray(self.factor * shares - self.anchor)
         return np.asarray(shares @ self.factor - self.anchor)
 
     def lifted(self, weights: FloatArray) -> FloatArray:
-        """factor · weights, (guardrails, columns), for weights (guardrails, rank)."""
+        """Return factor · weights, (guardrails, columns), for weights (guardrails, rank)."""
         if self.diagonal:
             return np.asarray(self.factor * weights)
         return np.asarray((self.factor @ weights[:, :, None])[:, :, 0])
 
     def dense(self) -> ChanceProgram:
-        """The same problem with its factors written out as matrices."""
+        """Return the same program with its factors written out as matrices."""
         return replace(self, factor=self.factor[:, :, None] * np.eye(len(self.goal))) if self.diagonal else self
 
     def bend(self, across: FloatArray, along: FloatArray, unit: FloatArray) -> FloatArray:
-        """How a price on the spreads bends, (columns, columns), written out so that nothing large cancels.
+        """Return the curvature of a price on the spreads, (columns, columns), without large terms that cancel.
 
         Σ across · factor (1 − u uᵀ) factorᵀ + along · factor u uᵀ factorᵀ, with weights across and along (guardrails,)
-        and u = unit (guardrails, rank) no longer than one.
+        and u = unit (guardrails, rank) of length at most one.
         """
         square = np.minimum(np.einsum("gr,gr->g", unit, unit), 1.0)
         less = (1.0 - np.sqrt(1.0 - square)) / np.maximum(square, TINY)
@@ -200,7 +200,7 @@ class ChanceProgram:
         return np.asarray(flat @ flat.T + onto.T @ (along[:, None] * onto))
 
     def take(self, columns: NDArray[np.intp]) -> ChanceProgram:
-        """The same problem with a few columns only, the base among them; the others have no share."""
+        """Return the same program with a few columns, the base among them; the others have no share."""
         factor, anchor = self.factor[:, columns], self.anchor
         if self.diagonal:
             anchor = anchor[:, columns]
@@ -220,7 +220,7 @@ class ChanceProgram:
         )
 
     def at(self, shares: FloatArray) -> Evaluation:
-        """Everything there is to know at one point."""
+        """Evaluate the program at one point."""
         level, away = self.slack @ shares, self.deviations(shares)
         spread = np.sqrt(np.einsum("gr,gr->g", away, away))
         some = np.maximum(spread, TINY)
@@ -236,41 +236,41 @@ class ChanceProgram:
         return Evaluation(value, slope, level, away, spread, ratio, miss)
 
     def prove(self, shares: FloatArray, prices: FloatArray, near: SmoothedPoint) -> CertifiedPoint:
-        """How good shares are, by prices (guardrails,) ≥ 0 of the hard guardrails.
+        """Bound the gap of shares to the optimum, by prices (guardrails,) ≥ 0 of the hard guardrails.
 
         A price with a pull = −price · deviation / spread is a point of the dual cone: price · (level − tight) + pull ·
-        deviation is not negative where the guardrail holds. And a concave function lies below its tangent.
+        deviation is not negative if the guardrail holds. And a concave function lies below its tangent.
         """
-        place = self.at(shares)
-        unit = place.away / np.maximum(place.spread, TINY)[:, None]
-        if (place.spread <= FLAT).any():
-            unit = np.where((place.spread > FLAT)[:, None], unit, self._unit(near))
+        evaluation = self.at(shares)
+        unit = evaluation.away / np.maximum(evaluation.spread, TINY)[:, None]
+        if (evaluation.spread <= MIN_SPREAD).any():
+            unit = np.where((evaluation.spread > MIN_SPREAD)[:, None], unit, self._unit(near))
         worth, rest = self._dual(prices, unit)
-        priced = place.slope + worth
-        gap = (self._most(priced) + rest - float(place.slope @ shares)) / (1.0 + float(prices.max(initial=0.0)))
-        short = np.where(self.hard, place.spread - place.level + self.tight, -np.inf)
+        priced = evaluation.slope + worth
+        gap = (self._most(priced) + rest - float(evaluation.slope @ shares)) / (1.0 + float(prices.max(initial=0.0)))
+        short = np.where(self.hard, evaluation.spread - evaluation.level + self.tight, -np.inf)
         off = abs(float(self.mass @ shares) - 1.0)
         return CertifiedPoint(shares, prices, priced, gap, max(float(short.max(initial=0.0)), off), near)
 
-    def hopeless(self, shares: FloatArray, prices: FloatArray) -> bool:
-        """Whether these prices, with the slope of the spreads at these shares, prove that no shares hold every one."""
+    def proves_infeasible(self, shares: FloatArray, prices: FloatArray) -> bool:
+        """Return whether these prices, with the slope of the spreads at these shares, prove the program infeasible."""
         prices = np.where(self.hard, prices, 0.0)
         worth, rest = self._dual(prices, self._unit(SmoothedPoint(shares, 0.0)))
         return self._most(worth) + rest < -1e-9 * float(prices.max(initial=0.0))
 
     def _unit(self, near: SmoothedPoint) -> FloatArray:
-        """Each guardrail's deviations over its blurred spread, (guardrails, rank), no longer than one."""
+        """Return each guardrail's deviations over its blurred spread, (guardrails, rank), of length at most one."""
         away = self.deviations(near.shares)
         return np.asarray(away / np.sqrt(np.einsum("gr,gr->g", away, away) + near.blur**2 + TINY)[:, None])
 
     def _dual(self, prices: FloatArray, unit: FloatArray) -> tuple[FloatArray, float]:
-        """What each column adds to priced guardrails, (columns,), and what is added whatever the shares."""
+        """Return the part of each column in priced guardrails, (columns,), and the constant part."""
         pulls = -prices[:, None] * unit
         worth = prices @ self.slack + self.lifted(pulls).sum(axis=0)
         return worth, -float(prices @ self.tight) - float((pulls * self.anchor).sum())
 
     def _most(self, priced: FloatArray) -> float:
-        """The largest priced · x over all shares."""
+        """Return the largest priced · x over all shares."""
         light = self.mass == 0.0
         extra = self.most * float(np.maximum(priced[light], 0.0).sum())
         if self.caps is None:

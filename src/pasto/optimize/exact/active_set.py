@@ -1,15 +1,15 @@
-"""An active-set climb: exact for linear goals, quadratic penalties and hard limits, few candidates at a time.
+"""Active-set method: exact for linear goals, quadratic penalties and hard limits, few candidates at a time.
 
-The state is a support (the candidates with a share) and a set of held guardrails: hard ones that stand at their limit
+The state is a support (the candidates with a share) and a set of held guardrails: hard ones at their limit
 and soft ones that are missed. Within that state the optimum is one small linear system,
 
     goal_k + Σ π_g slack_gk = v   for k in the support
     Σ p_k = 1
-    slack_g · p + give_g π_g = 0  for g held, with give = 1/2λ, and 0 where hard,
+    slack_g · p + give_g π_g = 0  for g held, with give = 1/2λ, and 0 if hard,
 
 and p walks towards it until a share runs out, a guardrail that was met is reached, or a missed one is met again. At
-the optimum of its state, either a hard guardrail wants to be let go (π < 0), or the best-priced candidate outside
-enters, or nothing does and the climb is done. The support never holds more than two candidates above the held
+the optimum of its state, either a hard guardrail is released (π < 0), or the best-priced candidate outside
+enters, or nothing does and the method ends. The support never holds more than two candidates above the held
 guardrails.
 """
 
@@ -23,14 +23,14 @@ from scipy.linalg.lapack import dgesv
 
 from pasto.arrays import FloatArray
 
-STEPS = 500
+MAX_STEPS = 500
 TINY = 1e-13
-"""What counts as nothing beside numbers of about one."""
+"""Smaller numbers count as zero, because all numbers are about one."""
 
 
 @dataclass(slots=True, eq=False)
 class ActiveSet:
-    """Where a climb stands."""
+    """State of the method: support, shares and held guardrails."""
 
     support: list[int]
     shares: FloatArray
@@ -40,17 +40,17 @@ class ActiveSet:
     duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(guardrails,)."""
     done: bool = False
-    """Whether the optimum was reached; False where the steps ran out."""
+    """True if the optimum was reached; False if the steps ran out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Move:
-    """Where to go next: to the optimum of the state, or without end along a direction that moves no held guardrail."""
+    """Next move: to the optimum of the state, or along a direction that moves no held guardrail."""
 
     direction: FloatArray
     target: FloatArray | None = None
     level: float = 0.0
-    """v, what each candidate of the support is worth at the target."""
+    """v, the worth of each candidate of the support at the target."""
     multipliers: FloatArray = field(default_factory=lambda: np.zeros(0))
     """π of the held guardrails at the target."""
 
@@ -58,77 +58,77 @@ class _Move:
 def solve_active_set(
     goal: FloatArray, slack: FloatArray, give: FloatArray, start: ActiveSet, *, springs: NDArray[np.bool_]
 ) -> ActiveSet:
-    """Walk from a stand that meets every hard guardrail to the optimum.
+    """Walk from a state that meets every hard guardrail to the optimum.
 
     goal (candidates,) and slack (guardrails, candidates) should be scaled to about one; give (guardrails,) is 0 for a
     hard guardrail. Springs (guardrails,) are soft, penalised on both sides, and held from the start.
     """
-    stand = ActiveSet(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
+    state = ActiveSet(list(start.support), start.shares, list(start.held), np.zeros(len(give)))
     hard = (give == 0.0).tolist()
     lasting = (springs | (give == 0.0)).tolist()
     released: int | None = None
-    for _ in range(STEPS):
-        columns = slack[:, stand.support]
-        move = _move(goal[stand.support], columns, give, stand, hard, released)
-        reach, event = _first_event(columns, move, stand, lasting)
+    for _ in range(MAX_STEPS):
+        columns = slack[:, state.support]
+        move = _choose_move(goal[state.support], columns, give, state, hard, released)
+        reach, event = _first_event(columns, move, state, lasting)
         released = None
         if event is not None:
             kind, place = event
-            stand.shares = np.maximum(stand.shares + reach * move.direction, 0.0)
+            state.shares = np.maximum(state.shares + reach * move.direction, 0.0)
             if kind == "leave":
-                del stand.support[place]
-                stand.shares = np.concatenate((stand.shares[:place], stand.shares[place + 1 :]))
+                del state.support[place]
+                state.shares = np.concatenate((state.shares[:place], state.shares[place + 1 :]))
             elif kind == "hold":
-                stand.held.append(place)
+                state.held.append(place)
             else:
-                stand.held.remove(place)
+                state.held.remove(place)
                 released = place
             continue
-        if move.target is None:  # a direction without end cannot be: the shares sum to one
+        if move.target is None:  # an endless direction is impossible, because the shares sum to one
             break
-        stand.shares = np.maximum(move.target, 0.0)
-        stand.duals[:] = 0.0
-        stand.duals[stand.held] = move.multipliers
-        multipliers = dict(zip(stand.held, move.multipliers.tolist(), strict=True))
+        state.shares = np.maximum(move.target, 0.0)
+        state.duals[:] = 0.0
+        state.duals[state.held] = move.multipliers
+        multipliers = dict(zip(state.held, move.multipliers.tolist(), strict=True))
         scale = 1.0 + max(map(abs, multipliers.values()), default=0.0)
         pulling = [rail for rail, price in multipliers.items() if hard[rail] and price < -TINY * scale]
         if pulling:
             released = min(pulling, key=multipliers.__getitem__)
-            stand.held.remove(released)
+            state.held.remove(released)
             continue
-        priced = goal + stand.duals @ slack
+        priced = goal + state.duals @ slack
         best = int(priced.argmax())
-        if priced[best] - move.level <= 1e-12 * scale or best in stand.support:
-            stand.done = True
+        if priced[best] - move.level <= 1e-12 * scale or best in state.support:
+            state.done = True
             break
-        stand.support.append(best)
-        stand.shares = np.concatenate((stand.shares, (0.0,)))
-    return stand
+        state.support.append(best)
+        state.shares = np.concatenate((state.shares, (0.0,)))
+    return state
 
 
-def _move(
-    goal: FloatArray, columns: FloatArray, give: FloatArray, stand: ActiveSet, hard: list[bool], released: int | None
+def _choose_move(
+    goal: FloatArray, columns: FloatArray, give: FloatArray, state: ActiveSet, hard: list[bool], released: int | None
 ) -> _Move:
-    """The next move of a stand whose newest candidate has just entered, or which has just released a guardrail."""
-    held = stand.held
+    """Return the next move after a candidate has entered or a guardrail was released."""
+    held = state.held
     rows, width = 1 + len(held), len(goal)
     matrix = np.ones((rows, width))
     matrix[1:] = columns[held]
     if width <= rows:
-        move = _to_optimum(goal, matrix, give[held], stand.shares)
+        move = _to_optimum(goal, matrix, give[held], state.shares)
         if move is not None:
             if width == 1 + sum(map(hard.__getitem__, held)):
-                # A corner cannot move: whatever the solve says otherwise is rounding.
-                target = move.target if move.target is not None and move.target.min() >= 0.0 else stand.shares
+                # A corner cannot move: any other result of the solve is rounding.
+                target = move.target if move.target is not None and move.target.min() >= 0.0 else state.shares
                 return _Move(np.zeros(width), target, move.level, move.multipliers)
             return move
-    flat = _flat(matrix)
+    flat = _find_flat_direction(matrix)
     lean = flat[-1] if released is None else columns[released] @ flat
     return _Move(flat if lean >= 0.0 else -flat)
 
 
 def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: FloatArray) -> _Move | None:
-    """Straight to the optimum of the state, or None where the goal rises along a direction that holds the rows."""
+    """Move straight to the optimum of the state; None if the goal rises along a direction that holds the rows."""
     rows, width = matrix.shape
     size = rows + width
     system, right = np.zeros((size, size)), np.zeros(size)
@@ -139,43 +139,43 @@ def _to_optimum(goal: FloatArray, matrix: FloatArray, give: FloatArray, shares: 
     for _ in range(2):
         system.flat[(width + 1) * (size + 1) :: size + 1] = give * unit
         right[:width] = goal / -unit
-        factors, _, found, failed = dgesv(system, right)
+        factors, _, solution, failed = dgesv(system, right)
         if failed or np.abs(factors.diagonal()).min() < 1e-10:
             singular = np.linalg.svd(matrix, compute_uv=False)[-1] < 1e-12
             if failed or singular:
                 return None
-        largest = unit * float(np.abs(found[width:]).max())
+        largest = unit * float(np.abs(solution[width:]).max())
         if largest < 1e3:
             break
         unit = largest  # shares and multipliers of one size are solved for alike
-    target = found[:width]
-    return _Move(target - shares, target, -unit * float(found[width]), unit * found[width + 1 :])
+    target = solution[:width]
+    return _Move(target - shares, target, -unit * float(solution[width]), unit * solution[width + 1 :])
 
 
-def _flat(matrix: FloatArray) -> FloatArray:
-    """A direction that keeps the shares' sum and every held guardrail where they are."""
+def _find_flat_direction(matrix: FloatArray) -> FloatArray:
+    """Return a direction that changes neither the shares' sum nor a held guardrail."""
     rows, width = matrix.shape
     if width == rows + 1:
-        factors, _, found, failed = dgesv(matrix[:, :-1], -matrix[:, -1])
+        factors, _, solution, failed = dgesv(matrix[:, :-1], -matrix[:, -1])
         if not failed and np.abs(factors.diagonal()).min() > 1e-6:
-            return np.concatenate((found, (1.0,)))
+            return np.concatenate((solution, (1.0,)))
     return np.asarray(np.linalg.svd(matrix)[2][-1])
 
 
 def _first_event(
-    columns: FloatArray, move: _Move, stand: ActiveSet, lasting: list[bool]
+    columns: FloatArray, move: _Move, state: ActiveSet, lasting: list[bool]
 ) -> tuple[float, tuple[str, int] | None]:
-    """How far the move can go, and what stops it: a candidate's place to leave, or a guardrail to hold or release."""
+    """Return the reach of the move, and the event that ends it: a candidate leaves, or a guardrail changes."""
     reach = np.inf if move.target is None else 1.0
     event: tuple[str, int] | None = None
-    direction, shares = move.direction.tolist(), stand.shares.tolist()
+    direction, shares = move.direction.tolist(), state.shares.tolist()
     still = TINY * max(1.0, *map(abs, direction))
     for place, change in enumerate(direction):
         if change < -still and shares[place] < -change * reach:
             reach, event = shares[place] / -change, ("leave", place)
-    levels, drift = (columns @ stand.shares).tolist(), (columns @ move.direction).tolist()
+    levels, drift = (columns @ state.shares).tolist(), (columns @ move.direction).tolist()
     for rail, change in enumerate(drift):
-        if rail not in stand.held:
+        if rail not in state.held:
             room = max(levels[rail], 0.0)
             if change < -still and room < -change * reach:
                 reach, event = room / -change, ("hold", rail)

@@ -1,4 +1,4 @@
-"""The best blend for any concave utility, by Newton steps that keep to the simplex and the guardrails.
+"""Concave utilities: the best blend by Newton steps inside the simplex and the guardrails.
 
 Around the blend so far, the utility is its tangent plus its curvature: a program in which the curvature is a few more
 penalised rows, solved exactly. An exact line search towards that program's optimum never falls (with no curvature
@@ -17,13 +17,13 @@ from pasto.objective import NormalForm, UtilityGoal
 from pasto.optimize.exact.linear import solve_linear, solve_with_two_sided_penalties
 from pasto.optimize.exact.program import Program, Solution
 
-CUTS = 400
+MAX_CUTS = 400
 
 
 def solve_by_cuts(
     smooth: NormalForm, means: FloatArray, limits: FloatArray, start: FloatArray, *, gap: float, scale: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares within gap · scale of the best, and the multipliers of limits (hard guardrails, candidates) · p ≥ 0.
+    """Return shares within gap · scale of the best, and multipliers of limits (hard guardrails, candidates) · p ≥ 0.
 
     smooth is a form without hard guardrails, whose values spread over about scale; start are shares that meet the
     limits.
@@ -42,15 +42,15 @@ def solve_by_cuts(
     rails = np.hstack([-limits / units[:, None], np.zeros((firm, 1))])
     gain = np.inf
     origin = float(smooth.smooth(means @ start))
-    here, kept, below = start, start, 0.0
+    here, best, below = start, start, 0.0
     planes = np.zeros((0, width))
-    for _ in range(CUTS):
+    for _ in range(MAX_CUTS):
         vector = means @ here
         slope = smooth.gradient(vector)
         plane = slope @ means + (float(smooth.smooth(vector)) - origin - slope @ vector)
         planes = np.vstack([planes, plane / scale])
         rows = np.vstack([rails, np.hstack([-planes, np.ones((len(planes), 1))])])
-        found = linprog(
+        result = linprog(
             np.append(np.zeros(width), -1.0),
             A_ub=rows,
             b_ub=np.zeros(len(rows)),
@@ -59,30 +59,30 @@ def solve_by_cuts(
             bounds=[(0.0, None)] * width + [(None, None)],
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
-        if found.x is None:
-            raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {found.message}")
-        here = np.maximum(found.x[:-1], 0.0)
+        if result.x is None:
+            raise SolverError(f"the linear program over {len(planes)} tangents of the utility failed: {result.message}")
+        here = np.maximum(result.x[:-1], 0.0)
         here /= here.sum()
         value = (float(smooth.smooth(means @ here)) - origin) / scale
         if value > below:
-            kept, below = here, value
-        gain = float(found.x[-1]) - below
+            best, below = here, value
+        gain = float(result.x[-1]) - below
         if gain <= gap:
-            return kept, -found.ineqlin.marginals[:firm] * scale / units
+            return best, -result.ineqlin.marginals[:firm] * scale / units
     raise SolverError(
-        f"the utility could not be maximised with {CUTS} tangents: {gain * scale:.3g} may still be gained; is it "
-        "concave, and its gradient right, over the whole of over=?"
+        f"the utility could not be maximised with {MAX_CUTS} tangents: {gain * scale:.3g} may still be gained; is it "
+        "concave, and its gradient right, over all of over=?"
     )
 
 
-ROUNDS = 100
+MAX_NEWTON_STEPS = 100
 
-GAP = 1e-8
+TARGET_GAP = 1e-8
 """The largest gap to the optimum that is accepted, relative to the spread of f over the candidates."""
 
 
 def solve_utility(form: NormalForm, goal: UtilityGoal, means: FloatArray) -> Solution:
-    """The blend with the best utility, to a gap of a hundred-millionth of its spread over the candidates.
+    """Return the blend with the best utility, to a gap of a hundred-millionth of its spread over the candidates.
 
     >>> import numpy as np, pasto
     >>> over = {"buyers": (0.1, 10), "sellers": (0.1, 10)}
@@ -91,14 +91,14 @@ def solve_utility(form: NormalForm, goal: UtilityGoal, means: FloatArray) -> Sol
     array([0.5, 0.5])
     """
     slack = form.rows @ means - form.at[:, None]
-    smooth = _soft_only(form)
+    smooth = _drop_hard_guardrails(form)
     values = smooth.smooth(means.T)
     scale = _scale(values, float(smooth.smooth(means.mean(axis=1))))
     first = solve_linear(Program(values, slack[form.hard], form.penalties[form.hard]))
     if not first.feasible:
         slack = slack - np.where(form.hard, np.minimum(slack @ first.probabilities, 0.0), 0.0)[:, None]
     here, last = first.probabilities, np.inf
-    for _ in range(ROUNDS):
+    for _ in range(MAX_NEWTON_STEPS):
         vector = means @ here
         bend = _curvature(goal, vector)
         model = Program(
@@ -113,22 +113,22 @@ def solve_utility(form: NormalForm, goal: UtilityGoal, means: FloatArray) -> Sol
         step = _line_search(smooth, vector, means @ there)
         moved = there if step == 1.0 else here + step * (there - here)
         stuck = bool((moved == here).all())
-        if gap <= GAP * scale and (stuck or gap <= 1e-3 * GAP * scale or gap > last / 2.0):
-            return Solution(_sparse(here, np.vstack([means, slack])), duals, first.feasible)
+        if gap <= TARGET_GAP * scale and (stuck or gap <= 1e-3 * TARGET_GAP * scale or gap > last / 2.0):
+            return Solution(_thin_out(here, np.vstack([means, slack])), duals, first.feasible)
         if stuck:
             break
         here, last = moved, gap
-    # Newton steps stop short at a kink, where one gradient does not tell the whole slope.
-    shares, multipliers = solve_by_cuts(smooth, means, slack[form.hard], here, gap=GAP, scale=scale)
+    # Newton steps stop short at a kink, because one gradient is not the complete slope there.
+    shares, multipliers = solve_by_cuts(smooth, means, slack[form.hard], here, gap=TARGET_GAP, scale=scale)
     duals = np.zeros(len(slack))
     duals[form.hard] = multipliers
-    return Solution(_sparse(shares, np.vstack([means, slack])), duals, first.feasible)
+    return Solution(_thin_out(shares, np.vstack([means, slack])), duals, first.feasible)
 
 
-def _soft_only(form: NormalForm) -> NormalForm:
-    """The form without its hard guardrails, which has a gradient everywhere."""
+def _drop_hard_guardrails(form: NormalForm) -> NormalForm:
+    """Return the form without its hard guardrails, which has a gradient everywhere."""
     soft = ~form.hard
-    names = tuple(name for name, kept in zip(form.names, soft, strict=True) if kept)
+    names = tuple(name for name, is_soft in zip(form.names, soft, strict=True) if is_soft)
     return NormalForm(form.goal, names, form.rows[soft], form.at[soft], form.penalties[soft], form.relief[soft])
 
 
@@ -139,7 +139,7 @@ def _scale(values: FloatArray, even: float) -> float:
 
 
 def _curvature(goal: UtilityGoal, vector: FloatArray) -> FloatArray:
-    """Rows R (rank, metrics) with RᵀR = −∇²U, from differences of the gradient inside the checked ranges."""
+    """Return rows R (rank, metrics) with RᵀR = −∇²U, from differences of the gradient inside the checked ranges."""
     places = list(goal.columns)
     low, high = (np.array([goal.over[name][side] for name in goal.over]) for side in (0, 1))
     inner = vector[places]
@@ -159,7 +159,7 @@ def _curvature(goal: UtilityGoal, vector: FloatArray) -> FloatArray:
 
 
 def _line_search(smooth: NormalForm, here: FloatArray, there: FloatArray) -> float:
-    """How far towards there f rises, in [0, 1]."""
+    """Return the part of the way to `there` on which f rises, in [0, 1]."""
     from scipy.optimize import brentq  # slow to load, and needed by utilities only
 
     def rise(step: float) -> float:
@@ -172,8 +172,8 @@ def _line_search(smooth: NormalForm, here: FloatArray, there: FloatArray) -> flo
     return float(brentq(rise, 0.0, 1.0, xtol=1e-15))
 
 
-def _sparse(probabilities: FloatArray, rows: FloatArray) -> FloatArray:
-    """The same rows · p from as few candidates as it takes."""
+def _thin_out(probabilities: FloatArray, rows: FloatArray) -> FloatArray:
+    """Return the same rows · p from as few candidates as possible."""
     thin = probabilities.copy()
     while True:
         support = np.flatnonzero(thin)

@@ -1,4 +1,4 @@
-"""The exact best blend of one program."""
+"""Linear goals: the exact best blend of one program, and of many of one shape."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pasto.optimize.exact.active_set import ActiveSet, solve_active_set
 from pasto.optimize.exact.interior_point import interior_point
 from pasto.optimize.exact.program import Program, ScaledProgram, Solution, Solutions
 
-ENOUGH = 1e-9
-"""The gap to the optimum, beside a goal whose spread is about one, above which a second method is asked."""
+SECOND_METHOD_GAP = 1e-9
+"""The gap to the optimum above which the second method is tried; the goal's spread is about one."""
 
-WORST = 1e-6
+MAX_GAP = 1e-6
 """The gap above which no answer is given."""
 
 
 def solve_linear(program: Program) -> Solution:
-    """The best p of one program, with at most one candidate more than there are guardrails.
+    """Return the best p of one program, with at most one candidate more than there are guardrails.
 
-    Where no p meets every hard guardrail, p makes the sum of squared shortfalls least, each in units of its
+    If no p meets every hard guardrail, p makes the sum of squared shortfalls least, each in units of its
     guardrail's spread over the candidates, and is the best such p.
 
     >>> import numpy as np
@@ -34,34 +34,34 @@ def solve_linear(program: Program) -> Solution:
 
 
 def solve_with_two_sided_penalties(program: Program, springs: NDArray[np.bool_]) -> Solution:
-    """The best p where some soft guardrails, marked in springs (guardrails,), pull back to zero from both sides."""
+    """Return the best p if some soft guardrails, marked in springs (guardrails,), are penalised on both sides."""
     scaled = ScaledProgram.of(program)
     start, allowance = _start(scaled)
     start.held = [*start.held, *(rail for rail in np.flatnonzero(springs).tolist() if rail not in start.held)]
     slack = scaled.slack + allowance[:, None] if allowance.any() else scaled.slack
-    shares, duals = _maximum(scaled.goal, slack, scaled.give, start, springs)
+    shares, duals = _maximize(scaled.goal, slack, scaled.give, start, springs)
     duals = np.where(springs, duals, np.maximum(duals, 0.0)) * scaled.exchange
     feasible = bool((allowance <= TOLERANCE * np.abs(scaled.slack).max(axis=1, initial=0.0)).all())
-    return Solution(_cleaned(shares), duals, feasible)
+    return Solution(_clean(shares), duals, feasible)
 
 
-def _maximum(
+def _maximize(
     goal: FloatArray, slack: FloatArray, give: FloatArray, start: ActiveSet, springs: NDArray[np.bool_] | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares and multipliers whose duality gap proves them best; from the interior where the climb goes astray."""
+    """Return shares and multipliers with a small duality gap; by the interior point if the active set fails."""
     both = np.zeros(len(give), dtype=bool) if springs is None else springs
-    stand = solve_active_set(goal, slack, give, start, springs=both)
-    shares, duals = np.zeros(len(goal)), stand.duals
-    shares[stand.support] = stand.shares
-    gap = _gap(goal, slack, give, both, shares, duals) if stand.done else np.inf
-    if gap > ENOUGH:
+    state = solve_active_set(goal, slack, give, start, springs=both)
+    shares, duals = np.zeros(len(goal)), state.duals
+    shares[state.support] = state.shares
+    gap = _gap(goal, slack, give, both, shares, duals) if state.done else np.inf
+    if gap > SECOND_METHOD_GAP:
         doubled, gives = np.vstack([slack, -slack[both]]), np.concatenate([give, give[both]])
         inner, prices, _ = interior_point(goal[None], doubled[None], gives[None])
         others = prices[0, : len(give)]
         others[both] -= prices[0, len(give) :]
         if (less := _gap(goal, slack, give, both, inner[0], others)) < gap:
             shares, duals, gap = inner[0], others, less
-    if gap > WORST:
+    if gap > MAX_GAP:
         raise SolverError(
             f"the best blend of {len(goal)} candidates was found only to a gap of {gap:.3g} of the goal's spread; are "
             "the metrics or the penalties many orders of magnitude apart?"
@@ -77,7 +77,7 @@ def _gap(
     shares: FloatArray,
     duals: FloatArray,
 ) -> float:
-    """By how much the optimum can exceed the value at shares, or a hard guardrail is missed, whichever is more."""
+    """Return the larger of the duality gap at the shares and the shortfall of a hard guardrail."""
     levels, hard = slack @ shares, give == 0.0
     breach = np.where(both, levels, np.minimum(levels, 0.0))
     cost = float((breach[~hard] ** 2 / (2.0 * give[~hard])).sum())
@@ -87,7 +87,7 @@ def _gap(
 
 
 def _start(scaled: ScaledProgram) -> tuple[ActiveSet, FloatArray]:
-    """A stand that meets every hard guardrail, and by how much each had to be lowered so that one exists."""
+    """Return a state that meets every hard guardrail, and the amounts by which each is lowered so that one exists."""
     slack, hard = scaled.slack, scaled.hard
     rows = slack[hard]
     met = (rows >= 0.0).all(axis=0)
@@ -98,7 +98,7 @@ def _start(scaled: ScaledProgram) -> tuple[ActiveSet, FloatArray]:
     rows = rows / spreads(rows)[:, None]
     first = int(np.argmin((np.minimum(rows, 0.0) ** 2).sum(axis=0)))
     alone = ActiveSet([first], np.ones(1), np.flatnonzero(rows[:, first] < 0.0).tolist())
-    shares, _ = _maximum(np.zeros(len(scaled.goal)), rows, np.ones(len(rows)), alone)
+    shares, _ = _maximize(np.zeros(len(scaled.goal)), rows, np.ones(len(rows)), alone)
     support = np.flatnonzero(shares).tolist()
     levels = slack @ shares
     allowance = np.where(hard, np.maximum(-levels, 0.0), 0.0)
@@ -114,7 +114,7 @@ def spreads(slack: FloatArray) -> FloatArray:
 
 
 def _independent(columns: FloatArray, rails: list[int]) -> list[int]:
-    """As many of these guardrails as can be held at once by shares of these columns."""
+    """Return as many of these guardrails as shares of these columns can hold at once."""
     held: list[int] = []
     matrix = np.ones((1, columns.shape[1]))
     for rail in rails:
@@ -124,22 +124,22 @@ def _independent(columns: FloatArray, rails: list[int]) -> list[int]:
     return held
 
 
-def _cleaned(shares: FloatArray) -> FloatArray:
-    """Without the dust, summing to one."""
+def _clean(shares: FloatArray) -> FloatArray:
+    """Return shares without tiny ones that sum to one."""
     clean = np.where(shares < 1e-12, 0.0, shares)
     total = float(clean.sum())
     return clean if total == 1.0 else clean / total
 
 
-WIDEST = 600
-"""Above so many candidates one problem at a time is faster, because it prices them and carries only a few."""
+MAX_BATCH_CANDIDATES = 600
+"""Candidates above which one problem at a time is faster, because it uses a few columns only."""
 
-CHUNK = 16_384
-"""Shares carried at once: what stays in a processor's cache."""
+CHUNK_SHARES = 16_384
+"""Shares of one chunk: they fit in a processor's cache."""
 
 
 def solve_batch(program: Program) -> Solutions:
-    """The best p of each problem; the same as `solve_linear` one by one, many times faster.
+    """Return the best p of each problem; the same as `solve_linear` one by one, many times faster.
 
     goal (problems, candidates), slack (problems, guardrails, candidates).
 
@@ -155,7 +155,7 @@ def solve_batch(program: Program) -> Solutions:
     free = (program.slack[np.arange(count), :, first] >= 0.0).all(axis=1)
     answer.probabilities[np.flatnonzero(free), first[free]] = 1.0
     rest = np.flatnonzero(~free)
-    size = max(1, CHUNK // width)
+    size = max(1, CHUNK_SHARES // width)
     for begin in range(0, len(rest), size):
         _solve(program, rest[begin : begin + size], answer)
     return answer
@@ -163,13 +163,13 @@ def solve_batch(program: Program) -> Solutions:
 
 def _solve(program: Program, places: np.ndarray[tuple[int, ...], np.dtype[np.intp]], answer: Solutions) -> None:
     """Write the answers of some of the problems."""
-    if program.goal.shape[1] <= WIDEST and len(places) > 2:
+    if program.goal.shape[1] <= MAX_BATCH_CANDIDATES and len(places) > 2:
         scaled = ScaledProgram.of(Program(program.goal[places], program.slack[places], program.penalties))
         shares, duals, solved = interior_point(scaled.goal, scaled.slack, scaled.give, leave=len(places) // 32)
         answer.probabilities[places[solved]] = shares[solved] / shares[solved].sum(axis=1, keepdims=True)
         answer.duals[places[solved]] = (duals * scaled.exchange)[solved]
         places = places[~solved]
     for place in places.tolist():
-        one = solve_linear(Program(program.goal[place], program.slack[place], program.penalties))
-        answer.probabilities[place], answer.duals[place] = one.probabilities, one.duals
-        answer.feasible[place] = one.feasible
+        solution = solve_linear(Program(program.goal[place], program.slack[place], program.penalties))
+        answer.probabilities[place], answer.duals[place] = solution.probabilities, solution.duals
+        answer.feasible[place] = solution.feasible

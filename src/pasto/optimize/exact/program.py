@@ -1,4 +1,4 @@
-"""The one problem behind every linear goal: a concave quadratic over the simplex of candidates."""
+"""Program of a linear goal: a concave quadratic over the simplex of candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pasto.objective import LinearGoal, NormalForm
 class Program:
     """Maximise goal · p − Σ λ_g min(0, slack_g · p)² over soft g, with slack_g · p ≥ 0 for hard g and p on the simplex.
 
-    Every constant is folded into the columns, since p sums to one. Leading axes, where there are any, run over many
+    Every constant is folded into the columns, because p sums to one. Leading axes, if there are any, run over many
     problems of one shape.
 
     >>> import numpy as np, pasto
@@ -34,17 +34,17 @@ class Program:
 
     @classmethod
     def of(cls, form: NormalForm, means: FloatArray) -> Program:
-        """The program of a form with a linear goal over means (..., metrics, candidates)."""
+        """Return the program of a form with a linear goal over means (..., metrics, candidates)."""
         if not isinstance(form.goal, LinearGoal):
             raise UnsupportedError(
                 f"a program needs a goal that is a weighted sum of metrics, got a {type(form.goal).__name__}; "
-                "`optimum` takes every kind of goal"
+                "`solve_exact` takes every kind of goal"
             )
         goal = form.goal.row @ means + form.goal.offset
         return cls(goal, form.rows @ means - form.at[:, None], form.penalties)
 
     def value(self, probabilities: FloatArray) -> FloatArray:
-        """The goal less the soft penalties, (...), with no regard to hard guardrails."""
+        """Return the goal less the soft penalties, (...); hard guardrails are ignored."""
         soft = np.isfinite(self.penalties)
         value = (self.goal * probabilities).sum(axis=-1)
         breach = np.minimum(0.0, (self.slack[..., soft, :] @ probabilities[..., None])[..., 0])
@@ -65,7 +65,7 @@ class Solution:
     duals: FloatArray
     """(guardrails,): π ≥ 0, by how much the value rises as a unit is added to a guardrail's slack."""
     feasible: bool
-    """Whether some p meets every hard guardrail; where none does, p is the nearest miss."""
+    """True if some p meets every hard guardrail; otherwise p is the nearest miss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class Solutions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledProgram:
-    """Maximise goal · p − Σ min(0, slack_g · p)² / (2 give_g), where give is 0 for a hard guardrail.
+    """Maximise goal · p − Σ min(0, slack_g · p)² / (2 give_g); give is 0 for a hard guardrail.
 
     Leading axes run over many problems, as in the program.
     """
@@ -97,11 +97,11 @@ class ScaledProgram:
     slack: FloatArray
     """(..., guardrails, candidates): the largest, either way, between 1/2 and 1."""
     give: FloatArray
-    """(..., guardrails): 1/2λ, how far a guardrail gives way for a unit of multiplier."""
+    """(..., guardrails): 1/2λ, the shortfall of a guardrail for a unit of multiplier."""
     hard: NDArray[np.bool_]
     """(guardrails,)."""
     exchange: FloatArray
-    """(..., guardrails): what a multiplier of the scaled problem is worth in the program's own units."""
+    """(..., guardrails): a unit multiplier of the scaled problem in the program's own units."""
 
     @classmethod
     def of(cls, program: Program) -> ScaledProgram:
@@ -126,5 +126,5 @@ class ScaledProgram:
 
 
 def _powers(sizes: FloatArray) -> FloatArray:
-    """The power of two above each size; 1 for a size of 0, or so small that its square would be 0."""
+    """Return the power of two above each size; 1 for a size of 0, or so small that its square would be 0."""
     return np.where(sizes > 1e-100, np.ldexp(1.0, np.frexp(sizes)[1]), 1.0)

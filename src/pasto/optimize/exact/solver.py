@@ -1,4 +1,4 @@
-"""The best blend for any kind of goal: the one place where the kinds are told apart."""
+"""Exact solver: the best blend for any kind of goal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pasto.optimize.exact.ratio import solve_ratio
 
 
 def solve_exact(form: NormalForm, means: FloatArray) -> Solution:
-    """The best blend of means (metrics, candidates), without names or records.
+    """Return the best blend of means (metrics, candidates), without names or records.
 
     >>> import numpy as np, pasto
     >>> form = pasto.maximize("x").keep("y", at_least=0).form()

@@ -20,7 +20,7 @@ class Algorithm1(MirrorAscent[MirrorAscentState]):
 
     p_t = (1 − ε_t) w/|w| + ε_t/K;  V̂_t = t/(t+1) V̂_{t−1} + Û_t/(t+1);  g_t = V̂_tᵀ ∇f(V̂_t p_t);
     w ← w · exp(γ g_t);  the answer is p̄_T, the mean of p_t. The smoothed p_t is served and averaged, the unsmoothed w
-    is carried.
+    is kept between rounds.
 
     >>> Algorithm1().floor.at(90)
     0.01
@@ -31,7 +31,7 @@ class Algorithm1(MirrorAscent[MirrorAscentState]):
 
     @classmethod
     def theorem(cls, gradient_bound: float, horizon: int) -> Self:
-        """The schedules of Theorems 1 and 2: ε_t = G/√t, clipped at 3/4, and γ = 1/√T.
+        """Return the learner with the schedules of Theorems 1 and 2: ε_t = G/√t, clipped at 3/4, and γ = 1/√T.
 
         >>> Algorithm1.theorem(gradient_bound=2.0, horizon=10_000).step.at(1)
         0.01
@@ -39,7 +39,7 @@ class Algorithm1(MirrorAscent[MirrorAscentState]):
         return cls(floor=Schedule(gradient_bound, limit=0.75), step=constant(1 / sqrt(horizon)))
 
     def gradient(self, state: MirrorAscentState, round: RoundResult, form: NormalForm) -> FloatArray:
-        """g_t = V̂ᵀ ∇f(V̂ p_t)."""
+        """Return g_t = V̂ᵀ ∇f(V̂ p_t)."""
         scale = 1.0 / (state.rounds + 1)
         slope = form.gradient(scale * np.einsum("...mk,...k->...m", state.total, round.served))
         return np.asarray(np.einsum("...mk,...m->...k", state.total, scale * slope))

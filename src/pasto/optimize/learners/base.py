@@ -1,4 +1,4 @@
-"""What every learner is: a frozen configuration and four pure functions over a state that is a value."""
+"""Learner protocol: a frozen configuration and pure functions over a state that is a value."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class LearningProblem:
-    """What a learner is asked to solve: the objective, the candidates' names, and which of them is the baseline."""
+    """Problem of a learner: the objective, the candidates' names, and the baseline among them."""
 
     objective: Objective
     names: tuple[str, ...]
     baseline: int | None = None
     features: FloatArray | None = None
-    """(candidates, dimensions): where the candidates lie, where that is known."""
+    """(candidates, dimensions): the position of each candidate, if it is known."""
     retired: frozenset[int] = frozenset()
-    """Candidates that are served and answered no more."""
+    """Candidates that are neither served nor part of the answer any more."""
     limits: ExplorationLimits = field(default_factory=ExplorationLimits)
-    """How far exploration may go."""
+    """Limits of exploration."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -38,71 +38,71 @@ class LearningProblem:
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        """Which candidates may be served, (candidates,)."""
+        """The candidates that may be served, (candidates,)."""
         active = np.ones(len(self.names), dtype=np.bool_)
         active[list(self.retired)] = False
         return active
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """The candidates in the order of their names: random numbers are handed out in it, so labels do not matter."""
+        """The candidates in the order of their names; random numbers follow it, so that labels do not matter."""
         return np.array(sorted(range(len(self.names)), key=self.names.__getitem__), dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundResult:
-    """One round as a learner sees it: what was served, and what was measured."""
+    """One round as a learner reads it: the policy that was served, and the measurements."""
 
     served: FloatArray
     """(..., candidates): p_t, the policy the draws came from."""
     sample: Sample
     covariances: FloatArray | None = None
-    """(draws, metrics, metrics): of each measured mean, where known."""
+    """(draws, metrics, metrics): of each measured mean, if known."""
     units: FloatArray | None = None
-    """(draws,): units behind each measured mean; None is one each."""
+    """(draws,): units of each measured mean; None means one each."""
     control: ControlMeans | None = None
-    """What the round's control measured, where there was one."""
+    """The measurement of the round's control, if there was one."""
 
 
 class Learner(Protocol[State]):
-    """Equal state and equal random numbers, equal future: nothing is hidden."""
+    """Learner: equal states and equal random numbers give equal results."""
 
     name: ClassVar[str]
     even: ClassVar[bool]
-    """Whether a round's draws are spread evenly over the policy (systematic) or drawn one by one (independent)."""
+    """True if a round's draws are spread evenly over the policy (systematic), False if they are independent."""
 
     def check(self, problem: LearningProblem) -> None:
-        """Refuse an objective this learner cannot take, naming the cure."""
+        """Raise an error that names the fix if this learner cannot take the problem."""
         ...
 
     def start(self, problem: LearningProblem) -> State:
-        """The state before the first round."""
+        """Return the state before the first round."""
         ...
 
     def propose(self, problem: LearningProblem, state: State, rng: np.random.Generator) -> FloatArray:
-        """The next policy, (candidates,)."""
+        """Return the next policy, (candidates,)."""
         ...
 
     def learn(self, problem: LearningProblem, state: State, round: RoundResult) -> State:
-        """The state after one more round; the state given is left as it was."""
+        """Return the state after one more round; the given state does not change."""
         ...
 
     def grow(self, problem: LearningProblem, state: State) -> State:
-        """The state for a problem with more candidates at the end than the state knows."""
+        """Return the state for a problem with more candidates at the end."""
         ...
 
     def answer(self, problem: LearningProblem, state: State) -> Blend:
-        """The blend to deploy, as far as it is known."""
+        """Return the blend to deploy, from the rounds so far."""
         ...
 
     def save(self, state: State) -> dict[str, Any]:
-        """The state as a plain JSON value, bit for bit."""
+        """Return the state as a plain JSON value, bit for bit."""
         ...
 
     def load(self, problem: LearningProblem, saved: dict[str, Any]) -> State:
-        """The state that `save` wrote."""
+        """Return the state that `save` wrote."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """The configuration as a plain JSON value, for `from_settings`."""
+        """Return the configuration as a plain JSON value, for `from_settings`."""
         ...

@@ -1,4 +1,4 @@
-"""From a belief to the answer: the cautious blend, its certificate, and whether learning on is worth it."""
+"""Certificate: the robust blend under a posterior, its confidence, and the value of further learning."""
 
 from __future__ import annotations
 
@@ -12,39 +12,45 @@ from pasto.objective import NormalForm
 from pasto.optimize.blend_summary import summarize_blend
 from pasto.optimize.chance_constrained.robust_blend import holding_probabilities, intervals, solve_robust
 from pasto.optimize.learners.base import LearningProblem
-from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, within_reach, worth_of_metrics
+from pasto.optimize.learners.posterior_draws import (
+    build_form,
+    clip_to_ranges,
+    draw_blends,
+    price_metrics,
+    read_baseline_offsets,
+)
 from pasto.records import Blend, Certificate, Move, Outlook
 
 LOOKS = 64
 """Posterior draws behind an outlook."""
 
 
-def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion: Overdispersion) -> Blend:
+def certified_blend(problem: LearningProblem, posterior: Posterior, overdispersion: Overdispersion) -> Blend:
     """Return the blend of the highest expected f, each hard guardrail held with the stated confidence.
 
     If repeats scatter more than the stated errors allow, nothing is certified.
     """
-    form = form_at(problem, belief.mean, belief.mean)
-    shares, duals, certified = _shares(problem, belief, form)
+    form = build_form(problem, posterior.mean, posterior.mean)
+    shares, duals, certified = _shares(problem, posterior, form)
     blend = summarize_blend(
         shares,
-        within_reach(form, belief.mean),
+        clip_to_ranges(form, posterior.mean),
         problem.objective,
         names=problem.names,
         baseline=problem.baseline,
         duals=duals,
         active=problem.active,
     )
-    offsets = offsets_of(problem.objective)
-    chances = holding_probabilities(form, belief, shares, offsets=offsets, baseline=problem.baseline)
+    offsets = read_baseline_offsets(problem.objective)
+    chances = holding_probabilities(form, posterior, shares, offsets=offsets, baseline=problem.baseline)
     best_single_holds = {}
     if blend.best_single is not None:
         alone = np.asarray(np.arange(len(problem.names)) == blend.best_single, dtype=float)
-        single = holding_probabilities(form, belief, alone, offsets=offsets, baseline=problem.baseline)
+        single = holding_probabilities(form, posterior, alone, offsets=offsets, baseline=problem.baseline)
         best_single_holds = {
             name: float(chance) for name, chance, hard in zip(form.names, single, form.hard, strict=True) if hard
         }
-    ranges = intervals(belief, shares, np.eye(len(belief.mean)), confidence=problem.limits.confidence)
+    ranges = intervals(posterior, shares, np.eye(len(posterior.mean)), confidence=problem.limits.confidence)
     understated = {
         name: float(factor)
         for name, factor, raised in zip(
@@ -64,64 +70,64 @@ def certified_blend(problem: LearningProblem, belief: Posterior, overdispersion:
     return replace(blend, certificate=certificate, best_single_holds=best_single_holds)
 
 
-def certified_shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> FloatArray:
-    """The cautious blend alone, (candidates,)."""
-    return _shares(problem, belief, form)[0]
+def certified_shares(problem: LearningProblem, posterior: Posterior, form: NormalForm) -> FloatArray:
+    """Return the shares of the robust blend, (candidates,)."""
+    return _shares(problem, posterior, form)[0]
 
 
 def build_outlook(
     problem: LearningProblem,
-    belief: Posterior,
+    posterior: Posterior,
     blend: Blend,
     before: tuple[FloatArray, FloatArray] | None,
     rng: np.random.Generator,
 ) -> Outlook:
-    """What could still be gained, what moved in the last round, and what to do."""
+    """Return the gain that is still possible, the moves of the last round, and an advice."""
     noise = np.empty((LOOKS, *problem.shape))
     noise[:, :, problem.order] = rng.standard_normal(noise.shape)
-    truths = belief.draw(noise)
-    best, _ = draw_blends(problem, belief.mean, truths)
+    samples = posterior.draw(noise)
+    best, _ = draw_blends(problem, posterior.mean, samples)
     shares = np.array(blend.probabilities)
-    regrets = np.array([_regret(problem, truth, best[n], shares, belief.mean) for n, truth in enumerate(truths)])
-    form = form_at(problem, belief.mean, belief.mean)
-    reach = within_reach(form, belief.mean)
+    regrets = np.array([_regret(problem, truth, best[n], shares, posterior.mean) for n, truth in enumerate(samples)])
+    form = build_form(problem, posterior.mean, posterior.mean)
+    reach = clip_to_ranges(form, posterior.mean)
     worth = 0.001 * float(np.ptp(form.goal.value(reach[:, problem.active].T)))
     gain, probability = float(regrets.mean()), float((regrets > worth).mean())
-    moves = () if before is None else _moves(problem, belief.mean, worth_of_metrics(problem, belief.mean), *before)
+    moves = () if before is None else _moves(problem, posterior.mean, price_metrics(problem, posterior.mean), *before)
     return Outlook(gain, probability, worth, _advice(blend, gain, probability, worth), moves)
 
 
-def _shares(problem: LearningProblem, belief: Posterior, form: NormalForm) -> tuple[FloatArray, FloatArray, bool]:
-    """The cautious blend over the candidates in service."""
+def _shares(problem: LearningProblem, posterior: Posterior, form: NormalForm) -> tuple[FloatArray, FloatArray, bool]:
+    """Return the robust blend over the candidates in service."""
     active = np.flatnonzero(problem.active)
-    known = belief if len(active) == len(problem.names) else belief.take(active)
+    active_posterior = posterior if len(active) == len(problem.names) else posterior.take(active)
     place = None if problem.baseline is None else int(np.searchsorted(active, problem.baseline))
-    found = solve_robust(
+    solution = solve_robust(
         form,
-        known,
+        active_posterior,
         confidence=problem.limits.confidence,
-        offsets=offsets_of(problem.objective),
+        offsets=read_baseline_offsets(problem.objective),
         baseline=place,
         rng=np.random.default_rng(0),
     )
     shares = np.zeros(len(problem.names))
-    shares[active] = found.probabilities
-    return shares, found.duals, found.certified
+    shares[active] = solution.probabilities
+    return shares, solution.duals, solution.certified
 
 
 def _regret(
     problem: LearningProblem, truth: FloatArray, best: FloatArray, shares: FloatArray, means: FloatArray
 ) -> float:
-    """What the best blend of a truth has over the answer there, in the goal and the soft guardrails."""
-    form = form_at(problem, truth, means)
-    reach = within_reach(form, truth)
+    """Return the gain of the best blend of drawn means over the answer, in the goal and the soft guardrails."""
+    form = build_form(problem, truth, means)
+    reach = clip_to_ranges(form, truth)
     return max(0.0, float(form.smooth(reach @ best) - form.smooth(reach @ shares)))
 
 
 def _moves(
     problem: LearningProblem, mean: FloatArray, row: FloatArray, mean_before: FloatArray, row_before: FloatArray
 ) -> tuple[Move, ...]:
-    """The three candidates whose worth changed most, metric by metric."""
+    """Return the three candidates whose worth changed most, metric by metric."""
     count = mean_before.shape[1]
     parts = row[:, None] * mean[:, :count] - row_before[:, None] * mean_before
     changes = parts.sum(axis=0)

@@ -1,4 +1,4 @@
-"""What Algorithm 1 and S-SCGD share: weights in logs, the smoothed policy, the mirror step, the averaged answer.
+"""Mirror ascent, the common part of Algorithm 1 and S-SCGD: logarithmic weights, smoothed policy, averaged answer.
 
 All arrays may have leading axes, so that one call advances many independent runs; a study uses none.
 """
@@ -41,12 +41,12 @@ class Schedule:
             raise OptionError(f"a schedule's scale, offset, power and limit are not negative, got {self}")
 
     def at(self, round: int) -> float:
-        """The value in that round, counted from 1."""
+        """Return the value in a round, counted from 1."""
         return float(min(self.limit, self.scale / (round + self.offset) ** self.power))
 
 
 def constant(value: float) -> Schedule:
-    """The same value in every round.
+    """Return a schedule with the same value in every round.
 
     >>> constant(0.001).at(7)
     0.001
@@ -56,7 +56,7 @@ def constant(value: float) -> Schedule:
 
 @dataclass(slots=True, eq=False)
 class MirrorAscentState:
-    """Where a mirror-ascent learner stands after `rounds` rounds."""
+    """State of a mirror-ascent learner after `rounds` rounds."""
 
     rounds: int
     log_weights: FloatArray
@@ -67,7 +67,7 @@ class MirrorAscentState:
     """(..., candidates): Σ p_t."""
 
     def copy(self) -> Self:
-        """The same state in arrays of its own."""
+        """Return the state with arrays of its own."""
         arrays: dict[str, Any] = {
             f.name: value.copy() for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray)
         }
@@ -113,13 +113,13 @@ class MirrorAscent(Generic[State]):
             )
         if problem.objective.relative:
             if problem.baseline is None:
-                problem.objective.form()  # says which threshold needs a baseline
+                problem.objective.form()  # raises an error that names the threshold
         elif isinstance(problem.objective.form().goal, RatioGoal):
             raise UnsupportedError(
                 f"learner {self.name!r} needs a concave goal, and a ratio is none; maximise the numerator and keep the "
                 "denominator, or solve for it with pasto.solve"
             )
-        if problem.limits.guarded or problem.retired:
+        if problem.limits.has_limits or problem.retired:
             raise UnsupportedError(
                 f"learner {self.name!r} knows no caps, budgets or retired candidates; learner='thompson' does"
             )
@@ -144,7 +144,7 @@ class MirrorAscent(Generic[State]):
         return smoothed(state.log_weights, self.floor.at(state.rounds + 1))
 
     def learn(self, problem: LearningProblem, state: State, round: RoundResult) -> State:
-        """The state after one more round."""
+        """Return the state after one more round."""
         after = state.copy()
         self.advance(problem, after, round, self.form(problem, after))
         return after
@@ -170,7 +170,7 @@ class MirrorAscent(Generic[State]):
         return constant(0.1 / len(problem.names) if self.step is None else self.step)
 
     def form(self, problem: LearningProblem, state: State) -> NormalForm | None:
-        """The objective's normal form; for percentages, over the baseline as estimated so far."""
+        """Return the objective's normal form; percentages are over the estimated baseline."""
         if not problem.objective.relative:
             return problem.objective.form()
         try:
@@ -179,7 +179,7 @@ class MirrorAscent(Generic[State]):
             return None
 
     def means(self, state: State) -> FloatArray:
-        """The truth as estimated so far, (..., metrics, candidates), without the bias that V̂_0 = 0 leaves in V̂."""
+        """Return the estimated means, (..., metrics, candidates), without the bias that V̂_0 = 0 leaves in V̂."""
         return np.asarray(state.total / (state.rounds + (self.initial is not None)))
 
     def grow(self, problem: LearningProblem, state: State) -> State:
@@ -197,14 +197,14 @@ class MirrorAscent(Generic[State]):
         )
 
     def save(self, state: State) -> dict[str, Any]:
-        """The state as lists and numbers."""
+        """Return the state as lists and numbers."""
         return {
             f.name: value.tolist() if isinstance(value := getattr(state, f.name), np.ndarray) else value
             for f in fields(state)
         }
 
     def load(self, problem: LearningProblem, saved: dict[str, Any]) -> State:
-        """The state that `save` wrote."""
+        """Return the state that `save` wrote."""
         fresh = self.start(problem)
         for f in fields(fresh):
             expected = getattr(fresh, f.name)
@@ -215,14 +215,13 @@ class MirrorAscent(Generic[State]):
         return fresh
 
     def settings(self) -> dict[str, Any]:
-        """The configuration as a plain JSON value."""
+        """Return the configuration as a plain JSON value."""
         return asdict(self)
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The learner that `settings` described."""
-        known = {f.name for f in fields(cls)}
-        if unknown := set(settings) - known:
+        """Return the learner that `settings` described."""
+        if unknown := set(settings) - {field.name for field in fields(cls)}:
             raise StateError(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         values: dict[str, Any] = {
             key: Schedule(**value) if isinstance(value, dict) else value for key, value in settings.items()

@@ -1,4 +1,4 @@
-"""The posterior blend: look where the best blend may lie, answer with the blend that is best on what is believed."""
+"""Thompson sampling: explore the best blends of posterior draws, answer with the best blend under the posterior."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pasto.optimize.column_generation import ColumnProspect, generate_columns
 from pasto.optimize.exploration_limits import ShareBounds, cap_shares, limit_to_budget
 from pasto.optimize.learners.base import LearningProblem, RoundResult
 from pasto.optimize.learners.certificate import build_outlook, certified_blend, certified_shares
-from pasto.optimize.learners.posterior_draws import draw_blends, form_at, offsets_of, worth_of_metrics
+from pasto.optimize.learners.posterior_draws import build_form, draw_blends, price_metrics, read_baseline_offsets
 from pasto.records import Blend
 
 
@@ -44,38 +44,38 @@ def allocate(blends: FloatArray, variances: FloatArray, noise: float) -> FloatAr
     return counts / len(blends)
 
 
-LARGEST_JOINT = 2_000
-"""Candidates up to which neighbours may share strength; beyond it each stands for itself."""
+MAX_JOINT_CANDIDATES = 2_000
+"""Candidates up to which neighbours may share strength; with more, each is estimated alone."""
 
-PROBE = 0.1
-"""The share of a budgeted study's traffic that candidates nobody has measured may have, all together."""
+PROBE_SHARE = 0.1
+"""The share of traffic that all unmeasured candidates may have together, in a study with a loss budget."""
 
-ENOUGH = 6
-"""Candidates measured, where not all are, before a spread between candidates and so a bound on any is believed."""
+MIN_MEASURED_CANDIDATES = 6
+"""Measured candidates that are needed before the spread between candidates, and so a bound, is used."""
 
 NEW_POINTS = 3
-"""Points of a continuous space that a round may bring in: one for what is expected, the others for posterior draws."""
+"""Points of a continuous space that a round may add: one for the expected means, the others for posterior draws."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThompsonState:
-    """What is known, and what the next policy needs beside it."""
+    """State of the learner: the model of the candidates, and further values that the next policy needs."""
 
     rounds: int
     model: CandidateModel
     noise: FloatArray
-    """(metrics, metrics): the covariance of one unit's measurement, as seen so far."""
+    """(metrics, metrics): the covariance of one unit's measurement, estimated from all rounds."""
     units: float
-    """In the last round."""
+    """Units in the last round."""
     fitted: int
-    """The round in which kernels were last looked for."""
+    """The round in which kernels were fitted last."""
     before: tuple[FloatArray, FloatArray] | None = None
-    """What was believed before the last round, (metrics, candidates), and what a metric was worth, (metrics,)."""
+    """The means before the last round, (metrics, candidates), and the metrics' prices, (metrics,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thompson:
-    """Gaussian posteriors over the candidates' means, exact blends of posterior draws, and a cautious answer.
+    """Gaussian posteriors over the candidates' means, exact blends of posterior draws, and a robust answer.
 
     >>> Thompson(half_life=48).draws
     32
@@ -84,19 +84,19 @@ class Thompson:
     name: ClassVar[str] = "thompson"
     even: ClassVar[bool] = True
     draws: int = 32
-    """Posterior draws behind each policy."""
+    """Posterior draws for each policy."""
     floor: float = 0.01
     """The share of traffic spread evenly over all candidates."""
     structure: Literal["auto", "independent", "process"] = "auto"
-    """Whether neighbouring candidates share strength: where scikit-learn is installed and it predicts better, never, or
-    always."""
+    """Sharing of strength between neighbouring candidates: if scikit-learn is installed and it predicts better, never,
+    or always."""
     contrast: Literal["auto", "difference", "percent"] | None = None
     """Learn each round against its own control; None learns the metrics as they are.
 
     "auto" follows the objective: percent for metrics of a goal or guardrail relative to the baseline, else differences.
     """
     half_life: float | None = None
-    """After how many rounds an observation counts half; None never forgets."""
+    """Rounds after which an observation counts half; None never forgets."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.draws, int) and self.draws >= 1):
@@ -111,9 +111,9 @@ class Thompson:
             raise OptionError(f"half_life is a positive number of rounds, got {self.half_life!r}")
 
     def check(self, problem: LearningProblem) -> None:
-        """Percentages, contrasts and budgets need a baseline; kernels need a space and their library."""
+        """Raise an error if a baseline is missing for percentages, contrasts or budgets, or a space for kernels."""
         if problem.objective.relative and problem.baseline is None:
-            problem.objective.form()  # says which threshold needs a baseline
+            problem.objective.form()  # raises an error that names the threshold
         if self.contrast is not None and problem.baseline is None:
             raise OptionError("contrast= learns against a control on the baseline, and none was named; pass baseline=")
         limits = problem.limits
@@ -138,7 +138,7 @@ class Thompson:
                 raise MissingExtraError("structure='process' needs scikit-learn", "process")
 
     def start(self, problem: LearningProblem) -> ThompsonState:
-        """Nothing measured, nothing believed."""
+        """Return the state without measurements."""
         metrics, count = problem.shape
         model: CandidateModel = LevelModel(SufficientStatistics.empty(metrics, count), problem.baseline)
         if self.contrast is not None and problem.baseline is not None:
@@ -153,75 +153,75 @@ class Thompson:
         return ThompsonState(0, model, np.zeros((metrics, metrics)), 1.0, 0)
 
     def learn(self, problem: LearningProblem, state: ThompsonState, round: RoundResult) -> ThompsonState:
-        """Add the round to what is known."""
-        known = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
-        cells = _cells(problem, round)
-        units = known.size(cells).units
+        """Add the round to the model, and fit kernels if it is time."""
+        model = state.model if self.half_life is None else state.model.fade(0.5 ** (1.0 / self.half_life))
+        cells = _read_cells(problem, round)
+        units = model.size(cells).units
         assert units is not None  # noqa: S101 -- `size` has set them
-        known = known.add(cells)
+        model = model.add(cells)
         rounds, fitted = state.rounds + 1, state.fitted
         if rounds >= 1.5 * fitted + 2 and self._may_share(problem):
-            known, fitted = self._shared(problem, known), rounds
+            model, fitted = self._fit_kernels(problem, model), rounds
         before = None
         if state.rounds:
-            mean = self.belief(problem, state).mean
-            before = (mean, worth_of_metrics(problem, mean))
+            mean = self.posterior(problem, state).mean
+            before = (mean, price_metrics(problem, mean))
         served = len(round.sample.candidates)
-        return ThompsonState(rounds, known, known.unit_covariance(), float(units[:served].sum()), fitted, before)
+        return ThompsonState(rounds, model, model.unit_covariance(), float(units[:served].sum()), fitted, before)
 
-    def belief(self, problem: LearningProblem, state: ThompsonState) -> Posterior:
-        """The posterior over the truth."""
+    def posterior(self, problem: LearningProblem, state: ThompsonState) -> Posterior:
+        """Return the posterior of the candidates' means."""
         return state.model.posterior(problem.features)
 
     def propose(self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator) -> FloatArray:
-        """Slots where the blends of posterior draws learn most, within the limits, and the floor under all."""
+        """Return the shares with which the blends of posterior draws learn most, within limits and above the floor."""
         active = problem.active
         even = active / active.sum()
         if not state.rounds:
-            return self._limited(problem, state, even, None)
-        belief = self.belief(problem, state)
+            return self._apply_limits(problem, state, even, None)
+        posterior = self.posterior(problem, state)
         noise = np.empty((self.draws, *problem.shape))
         noise[:, :, problem.order] = rng.standard_normal(noise.shape)
-        blends, priced = draw_blends(problem, belief.mean, belief.draw(noise))
+        blends, priced = draw_blends(problem, posterior.mean, posterior.draw(noise))
         row = priced.mean(axis=0)
-        variances = belief.variances(row[None])[0]
+        variances = posterior.variances(row[None])[0]
         least = max(1e-12 * float(variances.max()), 1e-300)  # metrics that do not vary are not exact
         slot = max(float(row @ state.noise @ row), least) * self.draws / state.units
         shares = allocate(blends, variances, slot)
-        return self._limited(problem, state, self.floor * even + (1.0 - self.floor) * shares, belief)
+        return self._apply_limits(problem, state, self.floor * even + (1.0 - self.floor) * shares, posterior)
 
     def prospects(
         self, problem: LearningProblem, state: ThompsonState, rng: np.random.Generator
     ) -> list[ColumnProspect]:
-        """What is expected and a few posterior draws, over the whole space of the features, each at its own prices."""
-        known = state.model
-        if not isinstance(known, LevelModel) or known.kernels is None or problem.features is None:
+        """Return the expected means and a few posterior draws over the complete space, each at its own prices."""
+        model = state.model
+        if not isinstance(model, LevelModel) or model.kernels is None or problem.features is None:
             return []
-        belief = known.posterior(problem.features)
+        posterior = model.posterior(problem.features)
         noise = rng.standard_normal((NEW_POINTS, *problem.shape))
-        noise[0] = 0.0  # what is expected, so that the answer finds its own best points
-        truths = belief.draw(noise)
-        _, priced = draw_blends(problem, belief.mean, truths)
-        mixing = np.eye(len(truths[0])) if known.mixing is None else known.mixing
+        noise[0] = 0.0  # the expected means, so that the answer finds its own best points
+        samples = posterior.draw(noise)
+        _, priced = draw_blends(problem, posterior.mean, samples)
+        mixing = np.eye(len(samples[0])) if model.mixing is None else model.mixing
         inverse = np.linalg.inv(mixing)
-        origin = inverse @ known.statistics.origin
-        return generate_columns(known.kernels, origin, problem.features, inverse @ truths, priced @ mixing, rng)
+        origin = inverse @ model.statistics.origin
+        return generate_columns(model.kernels, origin, problem.features, inverse @ samples, priced @ mixing, rng)
 
     def grow(self, problem: LearningProblem, state: ThompsonState) -> ThompsonState:
-        """New candidates, of which nothing is known."""
-        _, known = np.shape(state.model.points()[0])
-        return replace(state, model=state.model.grow(len(problem.names) - known))
+        """Add new candidates without measurements."""
+        _, count = np.shape(state.model.points()[0])
+        return replace(state, model=state.model.grow(len(problem.names) - count))
 
     def answer(self, problem: LearningProblem, state: ThompsonState) -> Blend:
-        """The blend of the highest expected f, hard guardrails held with confidence, and what to do next."""
-        belief = self.belief(problem, state)
-        blend = certified_blend(problem, belief, state.model.overdispersion())
+        """Return the blend of the highest expected f that holds hard guardrails with confidence, and the outlook."""
+        posterior = self.posterior(problem, state)
+        blend = certified_blend(problem, posterior, state.model.overdispersion())
         return replace(
-            blend, outlook=build_outlook(problem, belief, blend, state.before, np.random.default_rng(state.rounds))
+            blend, outlook=build_outlook(problem, posterior, blend, state.before, np.random.default_rng(state.rounds))
         )
 
     def save(self, state: ThompsonState) -> dict[str, Any]:
-        """The state as lists and numbers."""
+        """Return the state as lists and numbers."""
         return {
             "rounds": state.rounds,
             "model": state.model.to_saved(),
@@ -232,18 +232,20 @@ class Thompson:
         }
 
     def load(self, problem: LearningProblem, saved: dict[str, Any]) -> ThompsonState:
-        """The state that `save` wrote."""
+        """Return the state that `save` wrote."""
         metrics, count = problem.shape
         try:
-            written = saved["model"]
-            known: CandidateModel = (
-                LevelModel.from_saved(written, metrics) if self.contrast is None else ContrastModel.from_saved(written)
+            document = saved["model"]
+            model: CandidateModel = (
+                LevelModel.from_saved(document, metrics)
+                if self.contrast is None
+                else ContrastModel.from_saved(document)
             )
             noise = np.array(saved["noise"], dtype=float)
             before = saved["before"] and tuple(np.array(part, dtype=float) for part in saved["before"])
             rounds, units, fitted = int(saved["rounds"]), float(saved["units"]), int(saved["fitted"])
-            state = ThompsonState(rounds, known, noise, units, fitted, before)
-            shape = np.shape(known.points()[0])
+            state = ThompsonState(rounds, model, noise, units, fitted, before)
+            shape = np.shape(model.points()[0])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise StateError(f"the saved learner cannot be read: {error!r}") from error
         if shape != (metrics, count):
@@ -253,12 +255,12 @@ class Thompson:
         return state
 
     def settings(self) -> dict[str, Any]:
-        """The configuration as a plain JSON value."""
+        """Return the configuration as a plain JSON value."""
         return asdict(self)
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The learner that `settings` described."""
+        """Return the learner that `settings` described."""
         if unknown := set(settings) - {f.name for f in fields(cls)}:
             raise StateError(f"learner {cls.name!r} has no setting {sorted(unknown)[0]!r}")
         return cls(**settings)
@@ -267,49 +269,49 @@ class Thompson:
         features = problem.features
         if self.structure == "independent" or features is None or not features.shape[1]:
             return False
-        return len(features) <= LARGEST_JOINT and is_available()
+        return len(features) <= MAX_JOINT_CANDIDATES and is_available()
 
-    def _shared(self, problem: LearningProblem, known: CandidateModel) -> CandidateModel:
-        """With kernels, where they predict better or are asked for."""
-        assert problem.features is not None  # noqa: S101 -- `_may_share` has looked
-        mixing, estimates, noises = known.components()
+    def _fit_kernels(self, problem: LearningProblem, model: CandidateModel) -> CandidateModel:
+        """Return the model with kernels, if they predict better or are asked for."""
+        assert problem.features is not None  # noqa: S101 -- `_may_share` has checked it
+        mixing, estimates, noises = model.components()
         fit = fit_kernels if self.structure == "process" else choose_kernels
-        return known.share(fit(problem.features, estimates, noises), mixing)
+        return model.share(fit(problem.features, estimates, noises), mixing)
 
-    def _limited(
-        self, problem: LearningProblem, state: ThompsonState, shares: FloatArray, belief: Posterior | None
+    def _apply_limits(
+        self, problem: LearningProblem, state: ThompsonState, shares: FloatArray, posterior: Posterior | None
     ) -> FloatArray:
-        """The policy within its caps and budgets."""
+        """Return the policy within its largest shares and loss budgets."""
         limits = problem.limits
-        if not limits.guarded:
+        if not limits.has_limits:
             return shares
         unseen = problem.active & ~np.isfinite(state.model.points()[1]).all(axis=0)
         most = np.where(problem.active, 1.0 if limits.max_share is None else limits.max_share, 0.0)
         if limits.new_candidate_share is not None:
             most = np.where(unseen, np.minimum(most, limits.new_candidate_share), most)
-        home = problem.active / problem.active.sum()
+        fallback = problem.active / problem.active.sum()
         if problem.baseline is not None:
-            home = np.asarray(np.arange(len(home)) == problem.baseline, dtype=float)
+            fallback = np.asarray(np.arange(len(fallback)) == problem.baseline, dtype=float)
             most[problem.baseline] = 1.0
             unseen[problem.baseline] = False
         if not limits.loss_budget:
-            return cap_shares(shares, most, home)
-        # Candidates that nobody has measured share one small probe, the rest is bounded together with it.
-        probe = min(PROBE, float(most[unseen].sum())) if unseen.any() else 0.0
+            return cap_shares(shares, most, fallback)
+        # Candidates that were never measured share one small probe; the rest is bounded together with it.
+        probe = min(PROBE_SHARE, float(most[unseen].sum())) if unseen.any() else 0.0
         fresh = np.where(unseen, probe / max(int(unseen.sum()), 1), 0.0)
-        if belief is None or (unseen.any() and int((problem.active & ~unseen).sum()) < ENOUGH):
-            return np.asarray((1.0 - probe) * home + fresh)
-        form = form_at(problem, belief.mean, belief.mean)
-        bounds = ShareBounds(form, belief, offsets_of(problem.objective), problem.baseline, limits)
-        known = cap_shares(np.where(unseen, 0.0, shares), most, home)
-        refuges = [home, bounds.ballast() * problem.active, certified_shares(problem, belief, form)]
-        kept = [cap_shares(refuge, most, home) for refuge in refuges if refuge.any()]
+        if posterior is None or (unseen.any() and int((problem.active & ~unseen).sum()) < MIN_MEASURED_CANDIDATES):
+            return np.asarray((1.0 - probe) * fallback + fresh)
+        form = build_form(problem, posterior.mean, posterior.mean)
+        bounds = ShareBounds(form, posterior, read_baseline_offsets(problem.objective), problem.baseline, limits)
+        capped = cap_shares(np.where(unseen, 0.0, shares), most, fallback)
+        refuges = [fallback, bounds.safest_candidate() * problem.active, certified_shares(problem, posterior, form)]
+        limited = [cap_shares(refuge, most, fallback) for refuge in refuges if refuge.any()]
         return limit_to_budget(
-            (1.0 - probe) * known + fresh, [(1.0 - probe) * refuge + fresh for refuge in kept], bounds
+            (1.0 - probe) * capped + fresh, [(1.0 - probe) * refuge + fresh for refuge in limited], bounds
         )
 
 
-def _cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
+def _read_cells(problem: LearningProblem, round: RoundResult) -> RoundMeans:
     """Return the round's cells, with the control as one more cell of the baseline."""
     sample, control = round.sample, round.control
     cells = RoundMeans(sample.candidates, sample.metrics, round.units, round.covariances)

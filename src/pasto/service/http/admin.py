@@ -1,4 +1,4 @@
-"""Events over HTTP once they are old: archived, deleted, and a unit's forgotten."""
+"""Administration routes: API keys, the archive of old events, and erasing a unit's events."""
 
 from __future__ import annotations
 
@@ -16,90 +16,92 @@ UNIT_ERASURE = msgspec.json.Decoder(UnitErasure)
 
 ARCHIVE_REQUEST = msgspec.json.Decoder(ArchiveRequest)
 
-PATIENCE = 3600.0
-"""Seconds: every event that was ever kept is looked at."""
+SCAN_TIMEOUT_SECONDS = 3600.0
+"""Seconds that a request may take that reads all stored events."""
 
 
 async def erase_unit(call: HttpRequest) -> HttpResponse:
-    """Delete all that is kept of a unit, which is named in the body: addresses are logged, by others too."""
+    """Erase the events of a unit. The body names it, because proxies log addresses."""
     name = call.path("name")
-    asked = await call.json(UNIT_ERASURE)
-    work = lambda: call.service.forget(name, asked.unit, who=call.who, reason=asked.reason)  # noqa: E731
-    async with call.context.keeping:
-        return json_response(await call.run(work, patience=PATIENCE))
+    body = await call.json(UNIT_ERASURE)
+    work = lambda: call.service.erase_unit(name, body.unit, who=call.who, reason=body.reason)  # noqa: E731
+    async with call.context.retention_lock:
+        return json_response(await call.run(work, timeout=SCAN_TIMEOUT_SECONDS))
 
 
-async def archive(call: HttpRequest) -> HttpResponse:
+async def archive_events(call: HttpRequest) -> HttpResponse:
     """Move the events of learned rounds to the archive."""
     name = call.path("name")
-    asked = await call.json(ARCHIVE_REQUEST, empty=b"{}")
-    age = asked.delete_older
+    body = await call.json(ARCHIVE_REQUEST, empty=b"{}")
+    age = body.delete_older
     older = None if age is None else call.duration("delete_older", age, 0.0, 100 * YEAR_SECONDS)
     work = lambda: call.service.archive_events(name, who=call.who, delete_older=older)  # noqa: E731
-    async with call.context.keeping:
-        return json_response(await call.run(work, patience=PATIENCE))
+    async with call.context.retention_lock:
+        return json_response(await call.run(work, timeout=SCAN_TIMEOUT_SECONDS))
 
 
-NEW = msgspec.json.Decoder(NewKey)
+NEW_KEY = msgspec.json.Decoder(NewKey)
 
-ROTATION = msgspec.json.Decoder(KeyRotation)
+KEY_ROTATION = msgspec.json.Decoder(KeyRotation)
 
 log = logging.getLogger("pasto.keys")
 
 
-async def create(call: HttpRequest) -> HttpResponse:
-    """Make a key and show it, once."""
-    asked = await call.json(NEW)
+async def create_key(call: HttpRequest) -> HttpResponse:
+    """Create a key and return it with its secret."""
+    body = await call.json(NEW_KEY)
     keys = call.context.keys
-    if keys.none and "admin" not in asked.scopes:
+    if keys.none and "admin" not in body.scopes:
         raise ApiError(
             409,
             "first_key_needs_admin",
-            "the first key must have the scope admin: from then on nobody comes in without a key, so nobody could "
-            "make another one",
+            "the first key must have the scope admin: as soon as there is a key, all requests need one, and only an "
+            "admin can create more",
             field="scopes",
         )
-    lifetime = asked.expires_in
+    lifetime = body.expires_in
     expires_in = None if lifetime is None else call.duration("expires_in", lifetime, 1.0, LONGEST)
-    made = await call.run(lambda: keys.create(asked.name, asked.scopes, expires_in=expires_in, who=call.who))
-    log.info("key made", extra={"prefix": made["prefix"], "who": call.who})
-    return json_response(made, 201, ((b"cache-control", b"no-store"),))
+    created = await call.run(lambda: keys.create(body.name, body.scopes, expires_in=expires_in, who=call.who))
+    log.info("key created", extra={"prefix": created["prefix"], "who": call.who})
+    return json_response(created, 201, ((b"cache-control", b"no-store"),))
 
 
-async def listed(call: HttpRequest) -> HttpResponse:
-    """Every key by its prefix."""
+async def list_keys(call: HttpRequest) -> HttpResponse:
+    """List all keys by their prefixes."""
     call.query()
     return json_response({"keys": await call.run(call.context.keys.listed)})
 
 
-async def rotate(call: HttpRequest) -> HttpResponse:
-    """Make a successor, and let the old key live on for a while."""
+async def rotate_key(call: HttpRequest) -> HttpResponse:
+    """Create a key's successor; the old key stays valid for a while."""
     prefix = call.path("prefix")
-    asked = await call.json(ROTATION, empty=b"{}")
+    body = await call.json(KEY_ROTATION, empty=b"{}")
     keys = call.context.keys
     if not await call.run(lambda: any(key["prefix"] == prefix and key["valid"] for key in keys.listed())):
-        raise _unknown(prefix)
-    grace = call.duration("grace", asked.grace, 0.0, MONTH)
-    made = await call.run(lambda: keys.rotate(prefix, grace=grace, who=call.who))
-    log.info("key rotated", extra={"prefix": prefix, "successor": made["prefix"], "who": call.who})
-    return json_response(made, 201, ((b"cache-control", b"no-store"),))
+        raise _unknown_key(prefix)
+    grace = call.duration("grace", body.grace, 0.0, MONTH)
+    created = await call.run(lambda: keys.rotate(prefix, grace=grace, who=call.who))
+    log.info("key rotated", extra={"prefix": prefix, "successor": created["prefix"], "who": call.who})
+    return json_response(created, 201, ((b"cache-control", b"no-store"),))
 
 
-async def revoke(call: HttpRequest) -> HttpResponse:
-    """Stop a key from working."""
+async def revoke_key(call: HttpRequest) -> HttpResponse:
+    """Revoke a key."""
     prefix = call.path("prefix")
     keys = call.context.keys
     if not await call.run(lambda: keys.revoke(prefix, who=call.who)):
-        raise _unknown(prefix)
+        raise _unknown_key(prefix)
     log.info("key revoked", extra={"prefix": prefix, "who": call.who})
     return json_response({"revoked": True})
 
 
-async def audit(call: HttpRequest) -> HttpResponse:
-    """Answer who created, rotated and revoked keys."""
+async def audit_keys(call: HttpRequest) -> HttpResponse:
+    """Return the audit log of creating, rotating and revoking keys."""
     after, limit = call.page()
     return json_response({"audit": await call.run(lambda: call.service.key_audit(after, limit))})
 
 
-def _unknown(prefix: str) -> ApiError:
-    return ApiError(404, "unknown_key", f"no working key has the prefix {prefix[:60]!r}; list the keys to see them")
+def _unknown_key(prefix: str) -> ApiError:
+    return ApiError(
+        404, "unknown_key", f"no valid key has the prefix {prefix[:60]!r}; list the keys to see the prefixes"
+    )

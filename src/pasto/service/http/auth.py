@@ -1,4 +1,4 @@
-"""Who may pass: keys and their scopes, or anyone on this machine while there is no key."""
+"""Authentication: API keys and their scopes, or any local caller while the store has no key."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterable
 
 from pasto.errors import OptionError
 from pasto.service.api_keys import ApiKeys, is_permitted
-from pasto.service.http.body import Sent
+from pasto.service.http.body import RequestHeaders
 from pasto.service.http.responses import ApiError
 from pasto.service.settings import Settings, is_loopback
 from pasto.store import KeyRow
 
 CHALLENGE = ((b"www-authenticate", b'Bearer realm="pasto"'),)
 LOCAL = "local"
-"""Who did it, where nobody needs a key."""
+"""Caller's name in the audit log if no key is needed and the caller gives no name."""
 
 
 class Authenticator:
-    """Lets a request pass, or refuses it without a word about what is behind."""
+    """Authenticator of requests. A rejection does not reveal if the requested object exists."""
 
     def __init__(self, keys: ApiKeys, settings: Settings) -> None:
         self._keys = keys
         self._settings = settings
         self._met: set[bytes] = set()
-        self.may_open = settings.loopback and not settings.keys_required
+        self.may_open = settings.is_loopback and not settings.keys_required
 
     @property
     def open(self) -> bool:
-        """Whether nobody needs a key."""
+        """True if callers need no key."""
         return self.may_open and self._keys.none
 
-    def admit(self, headers: Sent, scopes: Iterable[str]) -> KeyRow | None:
-        """The caller's key, None in open mode; refuses with 401 or 403."""
+    def admit(self, headers: RequestHeaders, scopes: Iterable[str]) -> KeyRow | None:
+        """Return the caller's key, or None if no key is needed; raise `ApiError` with 401 or 403."""
         if self.may_open and self._keys.none:
             self._check_host(headers)
             return None
@@ -41,16 +41,16 @@ class Authenticator:
             raise ApiError(
                 401,
                 "unauthorized",
-                "this needs a valid key, sent as Authorization: Bearer pasto_…",
+                "a valid API key is needed; send it as Authorization: Bearer pasto_…",
                 headers=CHALLENGE,
                 rest=True,
             )
         if not is_permitted(key, scopes):
-            raise ApiError(403, "forbidden", f"this needs a key with the scope {' or '.join(scopes)}", rest=True)
+            raise ApiError(403, "forbidden", f"an API key with the scope {' or '.join(scopes)} is needed", rest=True)
         return key
 
-    def _check_host(self, headers: Sent) -> None:
-        """Refuse what a page elsewhere may have sent: its own name can point here, and it may post without asking."""
+    def _check_host(self, headers: RequestHeaders) -> None:
+        """Reject requests that a foreign web page may have sent, by DNS rebinding or a cross-site form."""
         origin = headers.get(b"origin")
         if not self._ours(headers.get(b"host", b"")) or (origin and not self._ours(origin.rpartition(b"://")[2])):
             raise ApiError(
@@ -64,15 +64,15 @@ class Authenticator:
         if sent in self._met:
             return True
         host = _host(sent)
-        ours = is_loopback(host) or host in self._settings.hosts
+        ours = is_loopback(host) or host in self._settings.allowed_host_names
         if ours and len(self._met) < 100:
             self._met.add(sent)
         return ours
 
 
 def check_safe(keys: ApiKeys, settings: Settings) -> None:
-    """Refuse to start where strangers could come in."""
-    if not settings.loopback and not keys.usable:
+    """Raise OptionError if other machines could reach the service without a key."""
+    if not settings.is_loopback and not keys.usable:
         raise OptionError(
             f"--host {settings.host} can be reached from other machines, and the store holds no valid key; create one "
             "with `pasto key create` first, or listen on 127.0.0.1"
@@ -84,7 +84,7 @@ def check_safe(keys: ApiKeys, settings: Settings) -> None:
 
 
 def identify_caller(key: KeyRow | None, name: str = "") -> str:
-    """Return the caller as the audit log names it: by its key, if it has one, then by the name that it gives.
+    """Return the caller's name for the audit log: its key, if any, and the name that it gives.
 
     >>> identify_caller(None), identify_caller(None, "ann")
     ('local', 'ann')
@@ -95,7 +95,7 @@ def identify_caller(key: KeyRow | None, name: str = "") -> str:
 
 
 def _host(value: bytes) -> str:
-    """A Host header without its port, in lower case."""
+    """Return a Host header without its port, in lower case."""
     sent = value.decode("latin-1").strip().lower()
     if sent.startswith("["):
         return sent[1 : sent.find("]")] if "]" in sent else ""

@@ -1,4 +1,4 @@
-"""Reading what a caller sends, never more of it than is allowed."""
+"""Request bodies: read, decompressed and decoded within the limits of the settings."""
 
 from __future__ import annotations
 
@@ -10,94 +10,94 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pasto.service.http.responses import CLOSE, ApiError, placed
+from pasto.service.http.responses import CLOSE, ApiError, split_validation_error
 from pasto.service.settings import Settings
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Sent = Mapping[bytes, bytes]
-"""A request's headers by their names in lower case."""
-Wanted = TypeVar("Wanted")
+RequestHeaders = Mapping[bytes, bytes]
+"""Headers of a request by their names in lower case."""
+Body = TypeVar("Body")
 
 QUOTE, OPENING = ord('"'), frozenset(b"[{")
-HARMLESS = 1_000_000
-"""Bytes up to which nobody asks how well a body was packed."""
-MEMBERS = 100
-"""Gzip members that one body may be chained of: each costs a look at all that follow."""
+UNLIMITED_RATIO_BYTES = 1_000_000
+"""Bytes up to which the compression ratio of a body is not limited."""
+MAX_GZIP_MEMBERS = 100
+"""Gzip members of one body. Each costs a copy of all bytes after it."""
 TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-"""Strings, which end with the text where they never end, so that no text is read twice; and brackets."""
+"""Strings and brackets. An unterminated string ends with the text, so that no text is read twice."""
 
 
-async def read_body(headers: Sent, receive: Receive, settings: Settings) -> tuple[bytes, bool]:
-    """Return the whole body as it was sent, and whether it is packed; refused as soon as it is too long.
+async def read_body(headers: RequestHeaders, receive: Receive, settings: Settings) -> tuple[bytes, bool]:
+    """Return the body as it was sent, and whether it is compressed; raise as soon as it is too long.
 
-    How long it may take to arrive is the business of the connection, which closes itself.
+    The connection limits the time that a body may take.
     """
-    packed = b"content-encoding" in headers and _packed(headers[b"content-encoding"])
+    is_compressed = b"content-encoding" in headers and _is_gzip(headers[b"content-encoding"])
     announced = headers.get(b"content-length")
     if announced is not None and announced.isdigit() and int(announced) > settings.body_limit:
-        raise _too_long(settings)
+        raise _too_large(settings)
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise _cut()
+        raise _incomplete()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
-        body = await _rest(body, receive, settings)
+        body = await _read_rest(body, receive, settings)
     elif len(body) > settings.body_limit:
-        raise _too_long(settings)
-    return body, packed
+        raise _too_large(settings)
+    return body, is_compressed
 
 
-async def _rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
+async def _read_rest(first: bytes, receive: Receive, settings: Settings) -> bytes:
     parts, length, more = [first], len(first), True
     while more:
         if length > settings.body_limit:
-            raise _too_long(settings)
+            raise _too_large(settings)
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _cut()
+            raise _incomplete()
         parts.append(message.get("body", b""))
         length += len(parts[-1])
         more = message.get("more_body", False)
     if length > settings.body_limit:
-        raise _too_long(settings)
+        raise _too_large(settings)
     return b"".join(parts)
 
 
-def inflated(packed: bytes, settings: Settings) -> bytes:
-    """A gzip body unpacked, as long as that stays within the limits.
+def decompress(compressed: bytes, settings: Settings) -> bytes:
+    """Return a gzip body decompressed, within the limits.
 
     >>> import gzip
-    >>> inflated(gzip.compress(b"[]"), Settings())
+    >>> decompress(gzip.compress(b"[]"), Settings())
     b'[]'
     """
-    whole, members = b"", 0
-    allowed = min(settings.body_limit, max(HARMLESS, len(packed) * settings.inflate_ratio))
+    content, members = b"", 0
+    allowed = min(settings.body_limit, max(UNLIMITED_RATIO_BYTES, len(compressed) * settings.inflate_ratio))
     try:
-        while packed:
+        while compressed:
             members += 1
-            if members > MEMBERS:
+            if members > MAX_GZIP_MEMBERS:
                 raise ApiError(
-                    400, "bad_request", f"the gzip body is a chain of more than {MEMBERS} members; pack it in one"
+                    400, "bad_request", f"a gzip body may have {MAX_GZIP_MEMBERS} members, got more; compress it as one"
                 )
-            unpacker = zlib.decompressobj(wbits=31)
-            whole += unpacker.decompress(packed, allowed + 1 - len(whole))
-            if len(whole) > allowed:
+            decompressor = zlib.decompressobj(wbits=31)
+            content += decompressor.decompress(compressed, allowed + 1 - len(content))
+            if len(content) > allowed:
                 raise ApiError(
                     413,
                     "body_too_large",
-                    f"a gzip body may hold {settings.body_limit} bytes and, beyond {HARMLESS} of them, be at most "
-                    f"{settings.inflate_ratio} times as long as its packed form",
+                    f"a gzip body may hold {settings.body_limit} bytes, and beyond {UNLIMITED_RATIO_BYTES} at most "
+                    f"{settings.inflate_ratio} times its compressed length, got more; send several smaller ones",
                 )
-            if not unpacker.eof:
-                raise ApiError(400, "bad_request", "the gzip body ends before it is whole")
-            packed = unpacker.unused_data
+            if not decompressor.eof:
+                raise ApiError(400, "bad_request", "the gzip body is cut off; send all of it")
+            compressed = decompressor.unused_data
     except zlib.error as error:
-        raise ApiError(400, "bad_request", f"the body is no gzip: {error}") from None
-    return whole
+        raise ApiError(400, "bad_request", f"the body must be gzip, as in its Content-Encoding: {error}") from None
+    return content
 
 
-async def drained(receive: Receive, settings: Settings) -> None:
-    """Take a little of what a refused caller still sends, so that it reads the answer instead of a broken pipe."""
+async def drain_body(receive: Receive, settings: Settings) -> None:
+    """Read and drop the rest of a rejected request for a moment, so that the caller can read the response."""
     length = 0
     try:
         async with asyncio.timeout(min(1.0, settings.request_timeout)):
@@ -110,10 +110,10 @@ async def drained(receive: Receive, settings: Settings) -> None:
         return
 
 
-def content_type(headers: Sent) -> str:
-    """The media type alone, in lower case; JSON where none is sent.
+def parse_content_type(headers: RequestHeaders) -> str:
+    """Return the media type in lower case, without its parameters; JSON if there is no header.
 
-    >>> content_type({b"content-type": b"Application/JSON; charset=utf-8"})
+    >>> parse_content_type({b"content-type": b"Application/JSON; charset=utf-8"})
     'application/json'
     """
     sent = headers.get(b"content-type", b"application/json")
@@ -123,12 +123,12 @@ def content_type(headers: Sent) -> str:
 
 
 def check_depth(body: bytes, limit: int) -> None:
-    """Refuse a JSON text that nests deeper than allowed, before anything tries to build it.
+    """Raise `ApiError` for a JSON text that is nested too deep, before it is decoded.
 
     >>> check_depth(b'{"a": "[[[[[[[["}', 4)
     >>> check_depth(b"[" * 10_000, 32)
     Traceback (most recent call last):
-    pasto.service.http.responses.ApiError: a document may nest 32 deep, and this one goes deeper
+    pasto.service.http.responses.ApiError: a document may be nested 32 levels deep, got more
     """
     if body.count(b"[") + body.count(b"{") <= limit:
         return
@@ -142,53 +142,53 @@ def check_depth(body: bytes, limit: int) -> None:
             raise _too_deep(limit)
 
 
-def decoded(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> Wanted:
-    """The body as the record that the route takes; what does not fit is a 400 that names the field."""
+def decode_json(body: bytes, decoder: msgspec.json.Decoder[Body], limit: int) -> Body:
+    """Decode a body into a record; raise `ApiError` with 400 and the field if it does not fit."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        message, field = placed(error)
+        message, field = split_validation_error(error)
         raise ApiError(400, "bad_request", f"{field or 'the body'}: {message}", field=field) from None
     except msgspec.DecodeError as error:
-        raise ApiError(400, "invalid_json", f"the body is no JSON: {error}") from None
-    except UnicodeDecodeError as error:  # msgspec checks the bytes of a text only when it builds the text
-        raise ApiError(400, "invalid_json", f"the body is not UTF-8: {error.reason}; send JSON in UTF-8") from None
+        raise ApiError(400, "invalid_json", f"the body must be JSON: {error}") from None
+    except UnicodeDecodeError as error:  # msgspec validates the bytes of a string when it creates the string
+        raise ApiError(400, "invalid_json", f"the body must be UTF-8: {error.reason}") from None
     except RecursionError:
         raise _too_deep(limit) from None
 
 
-def read_json(body: bytes, decoder: msgspec.json.Decoder[Wanted], limit: int) -> Wanted:
-    """The body as the record that the route takes, within the depth allowed."""
+def read_json(body: bytes, decoder: msgspec.json.Decoder[Body], limit: int) -> Body:
+    """Check the depth of a body and decode it into a record."""
     check_depth(body, limit)
-    return decoded(body, decoder, limit)
+    return decode_json(body, decoder, limit)
 
 
-def _packed(encoding: bytes) -> bool:
+def _is_gzip(encoding: bytes) -> bool:
     encoding = encoding.strip().lower()
     if encoding not in (b"identity", b"gzip"):
         raise ApiError(
             415,
             "unsupported_encoding",
-            "a body is sent as it is or with Content-Encoding: gzip",
+            "a body is sent without Content-Encoding or with gzip",
             headers=((b"accept-encoding", b"gzip"),),
             rest=True,
         )
     return encoding == b"gzip"
 
 
-def _cut() -> ApiError:
-    return ApiError(400, "bad_request", "the connection was closed before the request was whole", rest=True)
+def _incomplete() -> ApiError:
+    return ApiError(400, "bad_request", "the connection was closed before the request was complete", rest=True)
 
 
-def _too_long(settings: Settings) -> ApiError:
+def _too_large(settings: Settings) -> ApiError:
     return ApiError(
         413,
         "body_too_large",
-        f"a body may have {settings.body_limit} bytes; send it in parts, or ask for a higher body_limit",
+        f"a body may have {settings.body_limit} bytes, got more; send several smaller ones, or raise body_limit",
         headers=CLOSE,
         rest=True,
     )
 
 
 def _too_deep(limit: int) -> ApiError:
-    return ApiError(400, "nesting_too_deep", f"a document may nest {limit} deep, and this one goes deeper")
+    return ApiError(400, "nesting_too_deep", f"a document may be nested {limit} levels deep, got more")

@@ -1,4 +1,4 @@
-"""Budget of connections: how many fit into the file descriptors that the process may open."""
+"""Connection budget: the number of connections that fit into the process's file descriptors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pasto.service.settings import Settings
 log = logging.getLogger("pasto.server")
 
 MAX_DESCRIPTORS = 1_048_576
-"""Descriptors that are asked for at most; some systems allow a thousand times that, and no service needs it."""
+"""Upper limit of the requested descriptors; some systems allow far more than a service needs."""
 MIN_CONNECTIONS = 1_000
-"""Connections that are allowed if they fit, however few callers the settings allow."""
+"""Connections that are allowed if they fit, even if the settings allow fewer callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBudget:
-    """Connections that fit into a number of descriptors.
+    """Number of connections that fit into a number of descriptors.
 
     >>> plan_connections(Settings(), descriptors=65_536, open_files=30)
     ConnectionBudget(descriptors=65536, needed=11286, connections=22000, waiters=10000)
@@ -33,11 +33,11 @@ class ConnectionBudget:
     """Descriptors that `max_waiters` and `max_concurrent` need."""
     connections: int
     waiters: int
-    """Callers that may wait for a policy at once; the other connections are left to callers that do not wait."""
+    """Callers that may wait for a policy at once; other callers use the remaining connections."""
 
 
 def plan_connections(settings: Settings, *, descriptors: int, open_files: int) -> ConnectionBudget:
-    """Divide descriptors between the store's files, waiting callers and other callers."""
+    """Divide the descriptors among the store's files, waiting callers and other callers."""
     spare = max(16, min(256, descriptors // 8))
     callers = settings.max_waiters + settings.max_concurrent
     connections = max(1, min(descriptors - open_files - spare, max(MIN_CONNECTIONS, 2 * callers)))
@@ -51,9 +51,9 @@ def plan_connections(settings: Settings, *, descriptors: int, open_files: int) -
 
 
 def claim_descriptors(settings: Settings) -> ConnectionBudget:
-    """Raise the process's limit of open files as far as the system allows, and plan with it.
+    """Raise the process's limit of open files as far as the system allows, and plan the connections.
 
-    Warns in the log if the settings need more.
+    Log a warning if the settings need more.
     """
     budget = plan_connections(settings, descriptors=_raise_limit(), open_files=_count_open_files())
     if budget.descriptors < budget.needed:

@@ -1,9 +1,8 @@
-"""Decisions for one unit, answered in front of the endpoint.
+"""Fast path of the assign route: one unit, answered before the endpoint.
 
-Deciding takes two microseconds, the general endpoint six times that, and uvicorn's parser, task, scope and response
-another 18. A plain request for one unit of a known study is answered here: without uvicorn if it arrives whole,
-otherwise as an ASGI application. Every other request, and every error, is left to the endpoint, so all ways give the
-same answers.
+Deciding takes 2 microseconds, the endpoint 12, and uvicorn's parser, task, scope and response another 18. A plain
+request for one unit of a known study is answered here: without uvicorn if it arrives in one piece, otherwise as an ASGI
+application. All other requests and all errors are left to the endpoint, so that the responses are the same.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ from typing import Any
 
 import msgspec
 
-from pasto.service.http.body import Receive, Sent, read_json
-from pasto.service.http.policies import UNITS, decided
+from pasto.service.http.body import Receive, RequestHeaders, read_json
+from pasto.service.http.policies import ASSIGN_REQUEST, decide_unit
 from pasto.service.http.request import Context, Endpoint, Scope, Send
 from pasto.service.http.responses import JSON
 from pasto.store import KeyRow
 
 PREFIX = b"/v1/studies/"
-"""The address of a study's decisions up to the study's name."""
+"""Path of the assign route up to the study's name."""
 MAX_BODY_DIGITS = 4
-"""Digits of the Content-Length of a body that is read here: a unit takes at most 256 characters."""
+"""Digits of the Content-Length of a body that is read here, because a unit has at most 256 characters."""
 MAX_WAITING_EVENTS = 25_000
-"""Events that may wait to be written before decisions slow down: half of what the store takes before it refuses any."""
+"""Events in the write queue above which decisions are delayed; the store rejects events at twice as many."""
 SLOW_DOWN_SECONDS = 0.01
-"""Seconds that a decision is delayed then. Decisions are made faster than their exposures can be written."""
+"""Seconds of that delay. Without it, decisions are made faster than their exposures are written."""
 
 
 class FastAssign:
-    """ASGI application for POST /v1/studies/{name}/assign, which the endpoint serves in general."""
+    """ASGI application for plain requests to POST /v1/studies/{name}/assign; others go to the endpoint."""
 
     suffix = b"/assign"
 
@@ -41,14 +40,14 @@ class FastAssign:
         self._endpoint = endpoint
         self._route = endpoint.route
         self._context = context
-        self._refused_from = context.settings.max_concurrent
+        self._max_concurrent = context.settings.max_concurrent
         self._body_limit = context.settings.body_limit
         self._head = b""
-        """The response up to its length, for the second `_head_second`."""
+        """Start of a response, valid for the second `_head_second`."""
         self._head_second = 0
 
     def answer(self, address: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes | None:
-        """Return the whole response to a POST request that arrived whole; None if uvicorn must serve it."""
+        """Return the response to a complete POST request; None if uvicorn must serve it."""
         if not (address.startswith(PREFIX) and address.endswith(self.suffix)):
             return None
         name = address[len(PREFIX) : -len(self.suffix)].decode("latin-1")
@@ -56,9 +55,9 @@ class FastAssign:
             return None
         started = perf_counter()
         try:
-            key = self._context.guard.admit(headers, self._route.scopes)
+            key = self._context.authenticator.admit(headers, self._route.scopes)
             decision = self._decide(name, key, body)
-        except Exception:  # the endpoint meets it again, and answers or logs it
+        except Exception:  # the endpoint raises it again, and responds or logs it
             return None
         if decision is None:
             return None
@@ -67,7 +66,7 @@ class FastAssign:
             self._head_second = second
             self._head = _head(second)
         response = b"%b%d\r\n\r\n%b" % (self._head, len(decision), decision)
-        self._context.meters.request(self._route, 200, perf_counter() - started)
+        self._context.metrics.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
         return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,53 +81,53 @@ class FastAssign:
         if context.store.queued_events > MAX_WAITING_EVENTS:
             await asyncio.sleep(SLOW_DOWN_SECONDS)
         message: MutableMapping[str, Any] | None = None
-        context.working += 1
+        context.active_requests += 1
         try:
-            key = context.guard.admit(headers, self._route.scopes)
+            key = context.authenticator.admit(headers, self._route.scopes)
             message = await receive()
-            answer = None if message["more_body"] else self._decide(name, key, message["body"])
-        except Exception:  # the endpoint meets it again, and answers or logs it
-            answer = None
+            decision = None if message["more_body"] else self._decide(name, key, message["body"])
+        except Exception:  # the endpoint raises it again, and responds or logs it
+            decision = None
         finally:
-            context.working -= 1
-        if answer is None:
+            context.active_requests -= 1
+        if decision is None:
             await self._endpoint(scope, receive if message is None else _replay(message, receive), send)
             return
-        response_headers = (*JSON, (b"content-length", b"%d" % len(answer)))
+        response_headers = (*JSON, (b"content-length", b"%d" % len(decision)))
         await send({"type": "http.response.start", "status": 200, "headers": response_headers})
-        await send({"type": "http.response.body", "body": answer})
-        context.meters.request(self._route, 200, perf_counter() - started)
+        await send({"type": "http.response.body", "body": decision})
+        context.metrics.count_request(self._route.method, self._route.path, 200, perf_counter() - started)
 
-    def _is_plain(self, name: str, headers: Sent) -> bool:
+    def _is_plain(self, name: str, headers: RequestHeaders) -> bool:
         """Return whether a request is for a known study, and has a short body of plain JSON."""
         return (
-            name in self._context.known
+            name in self._context.known_studies
             and 0 < len(headers.get(b"content-length", b"")) <= MAX_BODY_DIGITS
             and headers.get(b"content-type", b"application/json") == b"application/json"
             and b"content-encoding" not in headers
-            and self._context.working < self._refused_from
+            and self._context.active_requests < self._max_concurrent
         )
 
     def _decide(self, name: str, key: KeyRow | None, body: bytes) -> bytes | None:
-        """Return the decision for one unit; None if the body is not for one unit. May raise what the endpoint does."""
+        """Return the response body for one unit; None if the request is for several. Raise as the endpoint does."""
         context = self._context
         if len(body) > self._body_limit:
             return None
-        asked = read_json(body, UNITS, context.settings.depth_limit)
-        if asked.unit is msgspec.UNSET or asked.units is not msgspec.UNSET:
+        assign_request = read_json(body, ASSIGN_REQUEST, context.settings.depth_limit)
+        if assign_request.unit is msgspec.UNSET or assign_request.units is not msgspec.UNSET:
             return None
         prefix = None if key is None else key.prefix
-        return decided(context, name, context.service.board.current(name), asked.unit, prefix)
+        return decide_unit(context, name, context.service.board.current(name), assign_request.unit, prefix)
 
 
 def _head(second: int) -> bytes:
-    """Return a response up to its length, with the headers and in the order that uvicorn sends them."""
+    """Return the start of a response, with the headers and their order as uvicorn sends them."""
     headers = ((b"date", formatdate(second, usegmt=True).encode()), *JSON)
-    return b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(b"%b: %b\r\n" % each for each in headers)
+    return b"HTTP/1.1 200 OK\r\n%bcontent-length: " % b"".join(b"%b: %b\r\n" % header for header in headers)
 
 
 def _replay(first: MutableMapping[str, Any], receive: Receive) -> Receive:
-    """Return a `receive` that gives a message already received before the others."""
+    """Return a `receive` that first returns a message that was already received."""
     messages = [first]
 
     async def receive_again() -> MutableMapping[str, Any]:

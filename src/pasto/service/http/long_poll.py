@@ -1,4 +1,4 @@
-"""Callers that wait for a study's policy to change: one event a study, however many wait."""
+"""Long polling: callers wait for a study's policy to change, on one event per study."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import contextlib
 
 
 class LongPollHub:
-    """Wakes everyone who waits for a study; made for one event loop, and told of changes from any thread."""
+    """Hub that wakes the callers waiting for a study. They wait in one event loop; any thread reports changes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """Callers that may wait at once."""
+        """Maximum number of waiting callers."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._events: dict[str, asyncio.Event] = {}
         self.number = 0
-        """How many wait now."""
+        """Number of waiting callers."""
         self.ended = False
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take the loop in which callers will wait."""
+        """Set the event loop in which callers wait."""
         self._loop = loop
 
     def changed(self, study: str) -> None:
-        """Wake those who wait for a study; may be called from any thread."""
+        """Wake the callers that wait for a study; may be called from any thread."""
         loop = self._loop
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
                 loop.call_soon_threadsafe(self._wake, study)
 
     def event(self, study: str) -> asyncio.Event:
-        """What to wait on; take it before looking at the policy, so that no change falls in between."""
+        """Return the event to wait on. Get it before you read the policy, so that no change is missed."""
         event = self._events.get(study)
         if event is None:
             event = self._events[study] = asyncio.Event()
         return event
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for a change, or until the time is up or the service ends."""
+        """Wait for a change, for the end of the service, or until the time is up."""
         if self.ended:
             return
         self.number += 1
@@ -50,7 +50,7 @@ class LongPollHub:
             self.number -= 1
 
     def end(self) -> None:
-        """Send everyone away: the service is going."""
+        """Wake all callers, because the service ends."""
         self.ended = True
         for study in list(self._events):
             self._wake(study)

@@ -1,4 +1,4 @@
-"""Flags of the OpenFeature Remote Evaluation Protocol: a study is an object flag, each of its parameters a flag."""
+"""OpenFeature Remote Evaluation Protocol (OFREP): a study is an object flag, and each of its parameters is a flag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from pasto.errors import InputError, LifecycleError, StoreError, UnknownStudyError
 from pasto.records import Value
 from pasto.service.http.body import check_depth
-from pasto.service.http.policies import reason
+from pasto.service.http.policies import assignment_reason
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import JSON, HttpResponse, encode
 from pasto.service.http.schemas import FlagRequest
@@ -20,84 +20,86 @@ from pasto_sdk.policy import PublishedPolicy
 from pasto_sdk.policy_document import Bucket
 
 REQUEST = msgspec.json.Decoder(FlagRequest)
-PLAIN = msgspec.json.Decoder()
+JSON_DECODER = msgspec.json.Decoder()
 CODES = {404: "FLAG_NOT_FOUND", 400: "PARSE_ERROR", 415: "PARSE_ERROR"}
 
 
 @dataclass(frozen=True, slots=True)
 class FlagContextError(Exception):
-    """A request that the protocol has its own word for."""
+    """Error for which the protocol has its own code."""
 
     code: str
     details: str
 
 
 async def evaluate_flag(call: HttpRequest) -> HttpResponse:
-    """One flag for one unit."""
+    """Evaluate a flag for a unit."""
     key = call.path("key")
     try:
-        unit = await _unit(call)
+        unit = await _read_unit(call)
         name, _, parameter = key.partition(".")
-        policy = await _policy(call, name)
-        flags = _written(call, policy).get(parameter)
+        policy = await _read_policy(call, name)
+        flags = _flag_bodies(call, policy).get(parameter)
         if flags is None or key == f"{name}.":
             raise FlagContextError(
-                "FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}: a flag is a study, or study.parameter"
+                "FLAG_NOT_FOUND", f"there is no flag {key[:100]!r}; a flag is named study, or study.parameter"
             )
-        cell = _draw(policy, unit)
-    except FlagContextError as unfit:
-        return _error(404 if unfit.code == "FLAG_NOT_FOUND" else 400, unfit.code, unfit.details, key)
+        bucket = _draw_bucket(policy, unit)
+    except FlagContextError as error:
+        return _error_response(404 if error.code == "FLAG_NOT_FOUND" else 400, error.code, error.details, key)
     if call.settings.ofrep_exposures != "none":
-        call.context.exposures.add(policy, unit, cell, call.key_prefix)
-    call.context.meters.decisions(name, "ofrep")
-    return HttpResponse(200, flags[cell.arm, cell.candidate])
+        call.context.exposures.add(policy, unit, bucket, call.key_prefix)
+    call.context.metrics.count_decisions(name, "ofrep")
+    return HttpResponse(200, flags[bucket.arm, bucket.candidate])
 
 
 async def evaluate_flags(call: HttpRequest) -> HttpResponse:
-    """Every flag for one unit; 304 where the caller has them."""
+    """Evaluate all flags for a unit; 304 if the caller has them."""
     try:
-        unit = await _unit(call)
-        policies = [policy for name in sorted(call.service.board.names()) for policy in _serving(call, name)]
-        cells = [_draw(policy, unit) for policy in policies]
-    except FlagContextError as unfit:
-        return _error(400, unfit.code, unfit.details)
+        unit = await _read_unit(call)
+        policies = [policy for name in sorted(call.service.board.names()) for policy in _current_policies(call, name)]
+        cells = [_draw_bucket(policy, unit) for policy in policies]
+    except FlagContextError as error:
+        return _error_response(400, error.code, error.details)
     digest = hashlib.sha256(unit.encode())
     for policy in policies:
         digest.update(policy.checksum.encode())
-    tag = f'"{digest.hexdigest()[:32]}"'
+    etag = f'"{digest.hexdigest()[:32]}"'
     if call.settings.ofrep_exposures == "all":
-        for policy, cell in zip(policies, cells, strict=True):
-            call.context.exposures.add(policy, unit, cell, call.key_prefix)
-    if tag in (call.header(b"if-none-match") or ""):
-        return HttpResponse(304, b"", ((b"etag", tag.encode()),))
+        for policy, bucket in zip(policies, cells, strict=True):
+            call.context.exposures.add(policy, unit, bucket, call.key_prefix)
+    if etag in (call.header(b"if-none-match") or ""):
+        return HttpResponse(304, b"", ((b"etag", etag.encode()),))
     flags = [
-        flags[cell.arm, cell.candidate]
-        for policy, cell in zip(policies, cells, strict=True)
-        for flags in _written(call, policy).values()
+        flags[bucket.arm, bucket.candidate]
+        for policy, bucket in zip(policies, cells, strict=True)
+        for flags in _flag_bodies(call, policy).values()
     ]
     for policy in policies:
-        call.context.meters.decisions(policy.study, "ofrep")
-    return HttpResponse(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", tag.encode())))
+        call.context.metrics.count_decisions(policy.study, "ofrep")
+    return HttpResponse(200, b'{"flags":[' + b",".join(flags) + b"]}", (*JSON, (b"etag", etag.encode())))
 
 
-def told(found: HttpResponse) -> HttpResponse:
-    """Another error of the service in the protocol's own form; whoever may not pass is told nothing."""
-    if found.status in (401, 403):
-        return HttpResponse(found.status, b"", tuple(each for each in found.headers if each[0] != b"content-type"))
-    message = PLAIN.decode(found.body)["error"]["message"]
-    extra = tuple(each for each in found.headers if each not in JSON)
-    return _error(found.status, CODES.get(found.status, "GENERAL"), message, headers=extra)
+def convert_error(response: HttpResponse) -> HttpResponse:
+    """Convert an error response to the protocol's form; 401 and 403 have no body."""
+    if response.status in (401, 403):
+        return HttpResponse(
+            response.status, b"", tuple(header for header in response.headers if header[0] != b"content-type")
+        )
+    message = JSON_DECODER.decode(response.body)["error"]["message"]
+    extra = tuple(header for header in response.headers if header not in JSON)
+    return _error_response(response.status, CODES.get(response.status, "GENERAL"), message, headers=extra)
 
 
-def _error(
+def _error_response(
     status: int, code: str, details: str, key: str | None = None, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> HttpResponse:
     body = {"errorCode": code, "errorDetails": details}
     return HttpResponse(status, encode({"key": key, **body} if key is not None else body), JSON + headers)
 
 
-async def _unit(call: HttpRequest) -> str:
-    """The targeting key of the request's context."""
+async def _read_unit(call: HttpRequest) -> str:
+    """Return the targeting key of the request's context."""
     body = await call.body()
 
     def read() -> FlagRequest | None:
@@ -105,87 +107,89 @@ async def _unit(call: HttpRequest) -> str:
         return REQUEST.decode(body) if body else None
 
     try:
-        asked = await call.reading(body, read)
+        flag_request = await call.decode(body, read)
     except msgspec.ValidationError as error:
         raise FlagContextError("INVALID_CONTEXT", f"the evaluation context cannot be read: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FlagContextError("PARSE_ERROR", f"the body is no JSON: {error}") from None
-    context = None if asked is None else asked.context
+        raise FlagContextError("PARSE_ERROR", f"the body must be JSON: {error}") from None
+    context = None if flag_request is None else flag_request.context
     unit = None if context is None or context is msgspec.UNSET else context.targetingKey
     if unit is None or unit is msgspec.UNSET or unit == "":
-        raise FlagContextError("TARGETING_KEY_MISSING", "the context needs a targetingKey: the unit to decide for")
+        raise FlagContextError("TARGETING_KEY_MISSING", "the context needs a targetingKey, the unit to decide for")
     if not isinstance(unit, str):
         raise FlagContextError("INVALID_CONTEXT", f"the targetingKey must be a string, got {type(unit).__name__}")
     return unit
 
 
-async def _policy(call: HttpRequest, name: str) -> PublishedPolicy:
+async def _read_policy(call: HttpRequest, name: str) -> PublishedPolicy:
     try:
         return await call.policy(name)
     except (UnknownStudyError, LifecycleError) as error:
         raise FlagContextError("FLAG_NOT_FOUND", str(error)) from None
 
 
-def _serving(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]:
-    """The study's policy, where it has one."""
+def _current_policies(call: HttpRequest, name: str) -> Iterator[PublishedPolicy]:
+    """Yield the study's policy, if it has one."""
     try:
         yield call.service.board.current(name)
     except (UnknownStudyError, LifecycleError, StoreError):
         return
 
 
-def _draw(policy: PublishedPolicy, unit: str) -> Bucket:
+def _draw_bucket(policy: PublishedPolicy, unit: str) -> Bucket:
     try:
         return policy.draw(unit)
     except InputError as error:
-        raise FlagContextError("INVALID_CONTEXT", f"the targetingKey does not do: {error}") from None
+        raise FlagContextError("INVALID_CONTEXT", f"the targetingKey is not a valid unit: {error}") from None
 
 
-Written = dict[str, dict[tuple[str, int], bytes]]
-_kept: dict[str, tuple[PublishedPolicy, Written]] = {}
+FlagBodies = dict[str, dict[tuple[str, int], bytes]]
+_bodies_cache: dict[str, tuple[PublishedPolicy, FlagBodies]] = {}
 
 
-def _written(call: HttpRequest, policy: PublishedPolicy) -> Written:
-    """Every answer that a policy can give, by parameter ("" for all of them as an object) and cell, written once."""
-    kept = _kept.get(policy.study)
-    if kept is None or kept[0] is not policy:
+def _flag_bodies(call: HttpRequest, policy: PublishedPolicy) -> FlagBodies:
+    """Return all response bodies of a policy by parameter and bucket; "" is the object of all parameters."""
+    cached = _bodies_cache.get(policy.study)
+    if cached is None or cached[0] is not policy:
         spec = call.service.board.standing(policy.study).spec
-        kept = _kept[policy.study] = (policy, dict(_answers(policy, _floats(spec.candidates))))
-    return kept[1]
+        cached = _bodies_cache[policy.study] = (policy, dict(_encode_flags(policy, _float_parameters(spec.candidates))))
+    return cached[1]
 
 
-def _answers(policy: PublishedPolicy, floats: frozenset[str]) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
-    values = {cell.candidate: _steady(cell.values, floats) for cell in policy.cells}
+def _encode_flags(
+    policy: PublishedPolicy, floats: frozenset[str]
+) -> Iterator[tuple[str, dict[tuple[str, int], bytes]]]:
+    values = {bucket.candidate: _with_stable_types(bucket.values, floats) for bucket in policy.cells}
     for parameter in ("", *policy.baseline.values):
         key = f"{policy.study}.{parameter}" if parameter else policy.study
         yield (
             parameter,
             {
-                (cell.arm, cell.candidate): encode(
+                (bucket.arm, bucket.candidate): encode(
                     {
                         "key": key,
-                        "value": values[cell.candidate][parameter] if parameter else values[cell.candidate],
-                        "reason": reason(policy),
-                        "variant": cell.name,
+                        "value": values[bucket.candidate][parameter] if parameter else values[bucket.candidate],
+                        "reason": assignment_reason(policy),
+                        "variant": bucket.name,
                         "metadata": {
                             "study": policy.study,
-                            "candidate": cell.name,
-                            "propensity": cell.propensity,
+                            "candidate": bucket.name,
+                            "propensity": bucket.propensity,
                             "round": policy.round,
                             "version": policy.version,
-                            "arm": cell.arm,
+                            "arm": bucket.arm,
                         },
                     }
                 )
-                for cell in policy.cells
+                for bucket in policy.cells
             },
         )
 
 
-def _floats(candidates: Candidates | Space) -> frozenset[str]:
-    """The parameters that some candidate of the whole study gives a fraction, whether it is being served or not.
+def _float_parameters(candidates: Candidates | Space) -> frozenset[str]:
+    """Return the parameters that are fractions in any candidate of the study, served or not.
 
-    >>> sorted(_floats(Candidates.from_rows([{"weight": 1, "depth": 3}, {"weight": 0.5, "depth": 4}])))
+    >>> sorted(_float_parameters(Candidates.from_rows([{"weight": 1, "depth": 3}, {"weight": 0.5, "depth": 4}])))
     ['weight']
     """
     if isinstance(candidates, Space):
@@ -195,10 +199,10 @@ def _floats(candidates: Candidates | Space) -> frozenset[str]:
     return frozenset(name for name, values in columns.items() if any(isinstance(value, float) for value in values))
 
 
-def _steady(values: Mapping[str, Value], floats: frozenset[str]) -> dict[str, Value]:
-    """Values of one type a parameter, whoever is drawn: a client that asks for a float refuses 1 and takes 1.0.
+def _with_stable_types(values: Mapping[str, Value], floats: frozenset[str]) -> dict[str, Value]:
+    """Convert values so that each parameter has one type: a client that asks for a float rejects 1.
 
-    >>> _steady({"weight": 1, "depth": 3}, frozenset({"weight"}))
+    >>> _with_stable_types({"weight": 1, "depth": 3}, frozenset({"weight"}))
     {'weight': 1.0, 'depth': 3}
     """
     return {name: float(value) if name in floats else value for name, value in values.items()}

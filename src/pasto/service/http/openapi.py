@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes and the records."""
+"""OpenAPI document, generated from the table of routes and the schemas."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pasto.service.http.routes import ADMIN, ROUTES, Route
 from pasto.service.http.schemas import ErrorBody, FlagError
 
 REFERENCE = "#/components/schemas/{name}"
-NAMES: Mapping[str, Mapping[str, Any]] = {
-    "name": {"type": "string", "description": "The study's name.", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
-    "prefix": {"type": "string", "description": "The key's public part.", "pattern": "^[0-9a-f]{12}$"},
-    "key": {"type": "string", "description": "A study, or study.parameter.", "pattern": "^[A-Za-z0-9_.-]{1,200}$"},
+PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "name": {"type": "string", "description": "Name of the study.", "pattern": "^[a-z0-9][a-z0-9_-]{0,62}$"},
+    "prefix": {"type": "string", "description": "Public part of the key.", "pattern": "^[0-9a-f]{12}$"},
+    "key": {"type": "string", "description": "study, or study.parameter.", "pattern": "^[A-Za-z0-9_.-]{1,200}$"},
 }
 ID = {"type": "string", "minLength": 1, "maxLength": 128}
 UNIT = {"type": "string", "minLength": 1, "maxLength": 256}
-WHOLE = {"type": "integer", "minimum": 0, "maximum": 2**53}
-COUNTS = {"type": "object", "additionalProperties": WHOLE}
-STREAM = {"source": {"type": "string", "minLength": 1, "maxLength": 128}, "sequence": WHOLE}
+COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53}
+COUNTS = {"type": "object", "additionalProperties": COUNT}
+STREAM = {"source": {"type": "string", "minLength": 1, "maxLength": 128}, "sequence": COUNT}
 
 
 def _event(kind: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ EVENT = {
             ["unit", "version", "candidate"],
             {
                 "unit": UNIT,
-                "version": WHOLE,
+                "version": COUNT,
                 "candidate": {"type": "string"},
                 "fallback": {"type": "boolean"},
                 "override": {"type": "boolean"},
@@ -56,29 +56,29 @@ EVENT = {
                 "unit": UNIT,
                 "name": {"type": "string"},
                 "fields": {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}},
-                "version": WHOLE,
+                "version": COUNT,
                 "candidate": {"type": "string"},
             },
         ),
         _event(
             "exposure_counts",
             ["source", "sequence", "version", "assigned", "dropped"],
-            {"version": WHOLE, "assigned": COUNTS, "dropped": COUNTS},
+            {"version": COUNT, "assigned": COUNTS, "dropped": COUNTS},
         ),
     ]
 }
 WHO: dict[str, Any] = {
     "name": "Pasto-Who",
     "in": "header",
-    "description": "Who asks, for the audit log; percent-encoded if it is not ASCII. A key's own name comes before it.",
+    "description": "Name of the caller for the audit log, after the name of its key; percent-encoded if not ASCII.",
     "schema": {"type": "string", "pattern": "^[ -$&-~]{1,100}$"},
 }
 POLICY = {
     "type": "object",
-    "description": "The document of a published policy, exactly as it was published.",
+    "description": "Published policy, byte for byte.",
     "required": ["format", "study", "version", "round", "state", "mode", "salt", "baseline", "candidates", "cells"],
     "properties": {
-        "signed": {"type": "boolean", "description": "Whether the study takes signed exposures only."},
+        "signed": {"type": "boolean", "description": "Whether exposures need a signature."},
         "sha256": {
             "type": "string",
             "pattern": "^[0-9a-f]{64}$",
@@ -109,27 +109,28 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "application/x-ndjson": {"schema": {"type": "string"}},
     },
 }
-"""Bodies that have several forms, by the name that the table gives them."""
+"""Request bodies with several media types, by the names used in the table of routes."""
 
 
 @cache
-def interface() -> bytes:
-    """The document, as it is served."""
-    return msgspec.json.encode(document())
+def encode_document() -> bytes:
+    """Return the document as JSON."""
+    return msgspec.json.encode(build_document())
 
 
-def document() -> dict[str, Any]:
-    """The document as a plain value.
+def build_document() -> dict[str, Any]:
+    """Build the document.
 
-    >>> sorted(document()["paths"]["/v1/studies"])
+    >>> sorted(build_document()["paths"]["/v1/studies"])
     ['get', 'post']
     """
-    records = list(dict.fromkeys(kind for route in ROUTES for kind in _records(route)))
-    shapes, components = msgspec.json.schema_components([*records, ErrorBody, FlagError], ref_template=REFERENCE)
-    found = dict(zip([*records, ErrorBody, FlagError], shapes, strict=True))
+    schemas = list(dict.fromkeys(kind for route in ROUTES for kind in _route_schemas(route)))
+    shapes, components = msgspec.json.schema_components([*schemas, ErrorBody, FlagError], ref_template=REFERENCE)
+    components = msgspec.json.decode(msgspec.json.encode(components))  # defaults of records become JSON
+    references = dict(zip([*schemas, ErrorBody, FlagError], shapes, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, found)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -145,27 +146,30 @@ def document() -> dict[str, Any]:
     }
 
 
-def _records(route: Route) -> list[Any]:
-    kinds = [kind for each in route.answers.values() for kind in (each if isinstance(each, tuple) else (each,))]
+def _route_schemas(route: Route) -> list[Any]:
+    kinds = [kind for each in route.responses.values() for kind in (each if isinstance(each, tuple) else (each,))]
     named = [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
     return named if route.request is None or isinstance(route.request, str) else [route.request, *named]
 
 
-def _operation(route: Route, found: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+def _operation(route: Route, references: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": _identity(route),
+        "operationId": _operation_id(route),
         "summary": route.summary,
-        "responses": {str(status): _answer(kind, found) for status, kind in route.answers.items()},
+        "responses": {str(status): _response(kind, references) for status, kind in route.responses.items()},
     }
-    error = found[FlagError] if route.errors else found[ErrorBody]
+    error = references[FlagError] if route.errors else references[ErrorBody]
     operation["responses"]["default"] = {
         "description": "An error.",
         "content": {"application/json": {"schema": error}},
     }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": NAMES[name]}
+        {"name": name, "in": "path", "required": True, "schema": PATH_PARAMETERS[name]}
         for name in re.findall(r"\{(\w+)\}", route.path)
-    ] + [{"name": each.name, "in": "query", "description": each.meaning, "schema": each.schema} for each in route.query]
+    ] + [
+        {"name": field.name, "in": "query", "description": field.meaning, "schema": field.schema}
+        for field in route.query
+    ]
     if route.scopes == ADMIN and route.method != "GET":
         parameters.append(WHO)
     if parameters:
@@ -174,7 +178,7 @@ def _operation(route: Route, found: Mapping[Any, dict[str, Any]]) -> dict[str, A
         content = (
             BODIES[route.request]
             if isinstance(route.request, str)
-            else {"application/json": {"schema": found[route.request]}}
+            else {"application/json": {"schema": references[route.request]}}
         )
         operation["requestBody"] = {"required": not route.optional, "content": content}
     if route.scopes:
@@ -183,21 +187,21 @@ def _operation(route: Route, found: Mapping[Any, dict[str, Any]]) -> dict[str, A
     return operation
 
 
-def _answer(kind: Any, found: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+def _response(kind: Any, references: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
     if kind is None:
-        return {"description": "Nothing changed."}
+        return {"description": "Not modified."}
     if isinstance(kind, str) and "/" in kind:
         return {"description": "Text.", "content": {kind: {"schema": {"type": "string"}}}}
     schema: dict[str, Any]
     further: dict[str, Any] = {}
     if isinstance(kind, tuple):
         further = {each: {"schema": {"type": "string"}} for each in kind if isinstance(each, str)}
-        schema = {"anyOf": [found[each] for each in kind if not isinstance(each, str)]}
+        schema = {"anyOf": [references[each] for each in kind if not isinstance(each, str)]}
     else:
-        schema = {"$ref": REFERENCE.format(name=kind)} if isinstance(kind, str) else found[kind]
-    return {"description": "Done.", "content": {"application/json": {"schema": schema}, **further}}
+        schema = {"$ref": REFERENCE.format(name=kind)} if isinstance(kind, str) else references[kind]
+    return {"description": "Success.", "content": {"application/json": {"schema": schema}, **further}}
 
 
-def _identity(route: Route) -> str:
+def _operation_id(route: Route) -> str:
     words = re.findall(r"[a-z]+", route.path.replace("/v1/", "/").lower())
     return "_".join([route.method.lower(), *words])

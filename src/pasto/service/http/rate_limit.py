@@ -7,16 +7,16 @@ from collections.abc import Callable
 from math import ceil
 
 BURST_SECONDS = 10.0
-"""Seconds of events that a key may save up."""
+"""Seconds of unused events that a key can accumulate."""
 MAX_KEYS = 10_000
-"""Keys that are remembered; a full bucket need not be."""
+"""Keys with a stored bucket; full buckets are dropped beyond that."""
 
 
 class RateLimit:
     """Token buckets of keys.
 
-    A batch is taken while its key has any tokens left, and may leave it in debt: so one that is larger than the bucket
-    gets through, and the key waits all the longer afterwards.
+    A batch is accepted if its key has any tokens left, and may make the balance negative. So a batch larger than the
+    bucket is accepted, and the key then waits longer.
 
     >>> now = [0.0]
     >>> limit = RateLimit(100, clock=lambda: now[0])
@@ -43,7 +43,7 @@ class RateLimit:
             return
         if len(self._buckets) >= MAX_KEYS and key not in self._buckets:
             full = self._rate * BURST_SECONDS
-            self._buckets = {one: kept for one, kept in self._buckets.items() if self._tokens(one) < full}
+            self._buckets = {name: bucket for name, bucket in self._buckets.items() if self._tokens(name) < full}
         self._buckets[key] = (self._tokens(key) - events, self._clock())
 
     def _tokens(self, key: str) -> float:

@@ -1,4 +1,4 @@
-"""The table of routes: what the router, the key check, the pages and the OpenAPI document are made from."""
+"""Table of the API's routes: the router, authentication, the OpenAPI document and the reference page use it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pasto.report.records import Report, WhatIfAnswer
 from pasto.service.http import admin, events, monitoring, ofrep, policies, schemas, studies
 from pasto.service.http.request import HttpRequest
 from pasto.service.http.responses import HttpResponse
@@ -14,7 +15,7 @@ from pasto.service.http.worker_pools import PoolName
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One field of a query."""
+    """Query parameter of a route."""
 
     name: str
     meaning: str
@@ -23,36 +24,36 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One thing that can be asked over HTTP."""
+    """Route of the API: method and path, scopes, endpoint, and its description for the OpenAPI document."""
 
     method: str
     path: str
     scopes: tuple[str, ...]
-    """Any one of these lets a key pass, and `admin` does; none: open to everyone."""
+    """A key needs one of these scopes, or `admin`; empty if no key is needed."""
     summary: str
     endpoint: Callable[[HttpRequest], Awaitable[HttpResponse]]
-    answers: Mapping[int, Any] = field(default_factory=dict)
-    """By status: a record, a name or media type (or several, one of which it is), or None for an empty body."""
+    responses: Mapping[int, Any] = field(default_factory=dict)
+    """Responses by status: a schema, a name or a media type, a tuple of alternatives, or None for an empty body."""
     request: type | str | None = None
-    """The body: a record, or the name of one written down in the OpenAPI module."""
+    """Request body: a schema, or the name of one in the OpenAPI module."""
     optional: bool = False
-    """Whether the body may be left out."""
+    """Whether the request body may be empty."""
     query: tuple[Query, ...] = ()
     hot: bool = False
-    """Reached without the router, and not logged."""
+    """Whether the route is dispatched before Starlette's router (see `app`), and logged only if it fails."""
     waits: bool = False
-    """Whether it may take its time, and is not counted among the requests in work."""
+    """Whether requests may take long; they do not count toward `max_concurrent`."""
     pool: PoolName = "general"
-    """The threads that do its slow work."""
+    """Worker pool for the slow work of its requests."""
     errors: Callable[[HttpResponse], HttpResponse] | None = None
-    """Rewrites errors into another protocol's form."""
+    """Function that converts error responses to another protocol."""
 
 
 READ, EVALUATE, INGEST, ADMIN = ("read",), ("evaluate",), ("ingest",), ("admin",)
 STUDY = "/v1/studies/{name}"
 PAGE = (
-    Query("after", "Only what comes behind this number.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
-    Query("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+    Query("after", "Only entries after this number.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
+    Query("limit", "Maximum number of entries.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
 )
 WAIT = Query(
     "wait",
@@ -66,20 +67,20 @@ WAIT = Query(
 )
 SEED = Query(
     "seed",
-    "Of the learner's draws, for a run that can be repeated; drawn anew where it is left out.",
+    "Seed of the learner, for repeatable runs; random if left out.",
     {"type": "integer", "minimum": 0, "maximum": 2**53},
 )
-REASON = Query("reason", "Why, for the audit log.", {"type": "string", "maxLength": 1000})
+REASON = Query("reason", "Reason for the audit log.", {"type": "string", "maxLength": 1000})
 
-FORM = Query("format", "JSON, text for people, or one HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
+FORM = Query("format", "JSON, plain text, or an HTML page.", {"type": "string", "enum": ["json", "text", "html"]})
 
 ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v1/studies",
         ADMIN,
-        "Create a study from a study file; it is then a draft.",
-        studies.create,
+        "Create a study from a study file; it starts as a draft.",
+        studies.create_study,
         {201: schemas.Study},
         "StudyFile",
         query=(SEED, REASON),
@@ -88,19 +89,19 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/v1/check",
         ADMIN,
-        "Check a study file and the tables that it names; nothing is created.",
-        studies.check,
+        "Check a study file and its source tables without creating a study.",
+        studies.check_study_file,
         {200: schemas.StudyFileCheck},
         "StudyFile",
     ),
-    Route("GET", "/v1/studies", READ, "List every study in a few words.", studies.studies, {200: schemas.StudyList}),
-    Route("GET", STUDY, READ, "Show one study as it stands.", studies.show, {200: schemas.Study}),
+    Route("GET", "/v1/studies", READ, "List all studies.", studies.list_studies, {200: schemas.StudyList}),
+    Route("GET", STUDY, READ, "Show a study.", studies.show_study, {200: schemas.Study}),
     Route(
         "PATCH",
         STUDY,
         ADMIN,
         "Start, pause, resume, confirm, deploy or archive a study.",
-        studies.change,
+        studies.change_study,
         {200: schemas.Study},
         schemas.StudyChange,
         pool="changes",
@@ -109,8 +110,8 @@ ROUTES: tuple[Route, ...] = (
         "PUT",
         STUDY,
         ADMIN,
-        "Put another study file in the place of a draft's.",
-        studies.edit,
+        "Replace the study file of a draft.",
+        studies.edit_study,
         {200: schemas.Study},
         "StudyFile",
         query=(REASON,),
@@ -119,8 +120,8 @@ ROUTES: tuple[Route, ...] = (
         "DELETE",
         STUDY,
         ADMIN,
-        "Delete a draft, which frees its name.",
-        studies.delete,
+        "Delete a draft and free its name.",
+        studies.delete_study,
         {200: schemas.DeletedStudy},
         query=(REASON,),
         pool="changes",
@@ -129,20 +130,26 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         STUDY + "/audit",
         READ,
-        "Who did what to a study, and why.",
-        studies.audit,
+        "Read the audit log of a study.",
+        studies.read_audit_log,
         {200: schemas.AuditLog},
         query=PAGE,
     ),
     Route(
-        "GET", STUDY + "/rounds", READ, "Closed rounds in order.", studies.rounds, {200: schemas.RoundList}, query=PAGE
+        "GET",
+        STUDY + "/rounds",
+        READ,
+        "List the closed rounds.",
+        studies.list_rounds,
+        {200: schemas.RoundList},
+        query=PAGE,
     ),
     Route(
         "POST",
         STUDY + "/rounds/close",
         ADMIN,
-        "Close the open round now.",
-        studies.close,
+        "Close the open round.",
+        studies.close_round,
         {200: dict[str, Any]},
         schemas.RoundClose,
         optional=True,
@@ -152,8 +159,8 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         STUDY + "/rounds/resolve",
         ADMIN,
-        "Learn or discard a round that is held back for lack of events.",
-        studies.resolve,
+        "Learn or discard a round that is held back because events are missing.",
+        studies.resolve_round,
         {200: schemas.Study},
         schemas.RoundResolution,
         pool="changes",
@@ -162,8 +169,8 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         STUDY + "/policy",
         EVALUATE + READ,
-        "The policy being served, to draw from locally; waits for the next with wait.",
-        policies.policy,
+        "Get the served policy; with `wait`, wait for the next one (long poll).",
+        policies.get_policy,
         {200: "Policy", 304: None},
         query=(WAIT,),
         hot=True,
@@ -174,7 +181,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         STUDY + "/assign",
         EVALUATE,
-        "Decide for one unit or several, and log their exposure; answered before it is on disk.",
+        "Assign one unit or several, and log their exposures (not yet durable when answered).",
         policies.assign,
         {200: (schemas.Assignment, schemas.AssignmentList)},
         schemas.AssignRequest,
@@ -185,8 +192,8 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         STUDY + "/events",
         INGEST,
-        "Take a batch of exposures, metric events and exposure counts; answered when durable.",
-        events.events,
+        "Ingest a batch of exposures, metric events and exposure counts (durable when answered).",
+        events.ingest_events,
         {200: schemas.BatchResult, 422: schemas.BatchResult},
         "Events",
         hot=True,
@@ -196,8 +203,8 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         STUDY + "/events/archive",
         ADMIN,
-        "Move the events of learned rounds to the archive, and delete old ones there.",
-        admin.archive,
+        "Archive the events of learned rounds, and delete old archived events.",
+        admin.archive_events,
         {200: schemas.ArchiveResult},
         schemas.ArchiveRequest,
         optional=True,
@@ -217,26 +224,26 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         STUDY + "/report",
         READ,
-        "What a study has shown and what can be claimed: lifts, guardrails, the answer, the books.",
-        studies.report,
-        {200: (schemas.Report, "text/plain", "text/html")},
+        "Get the report of a study: lifts, guardrails, blend and data quality.",
+        studies.get_report,
+        {200: (Report, "text/plain", "text/html")},
         query=(FORM,),
     ),
     Route(
         "POST",
         STUDY + "/what-if",
         READ,
-        "Answer another objective, threshold or set of candidates from what was learned.",
+        "Compute the best blend for another objective, guardrail or set of candidates.",
         studies.what_if,
-        {200: schemas.WhatIfAnswer},
+        {200: WhatIfAnswer},
         schemas.WhatIfQuestion,
     ),
     Route(
         "POST",
         STUDY + "/replay",
         READ,
-        "Compute every policy again from the log, and compare.",
-        studies.replay,
+        "Recompute all policies from the event log and compare them.",
+        studies.replay_study,
         {200: schemas.Replay},
         schemas.EmptyBody,
         optional=True,
@@ -246,8 +253,8 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/v1/keys",
         ADMIN,
-        "List every key by its prefix.",
-        admin.listed,
+        "List all keys by their prefixes.",
+        admin.list_keys,
         {200: schemas.KeyList},
         pool="changes",
     ),
@@ -255,8 +262,8 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/v1/keys",
         ADMIN,
-        "Make a key; it is shown once.",
-        admin.create,
+        "Create a key; only this response contains its secret.",
+        admin.create_key,
         {201: schemas.CreatedKey},
         schemas.NewKey,
         pool="changes",
@@ -265,8 +272,8 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/v1/keys/audit",
         ADMIN,
-        "Who created, rotated and revoked keys.",
-        admin.audit,
+        "Read the audit log of keys.",
+        admin.audit_keys,
         {200: schemas.AuditLog},
         query=PAGE,
         pool="changes",
@@ -275,8 +282,8 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/v1/keys/{prefix}/rotate",
         ADMIN,
-        "Make a key's successor; the old one lives on for a while.",
-        admin.rotate,
+        "Replace a key; the old one stays valid for a while.",
+        admin.rotate_key,
         {201: schemas.CreatedKey},
         schemas.KeyRotation,
         optional=True,
@@ -287,7 +294,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/keys/{prefix}",
         ADMIN,
         "Revoke a key.",
-        admin.revoke,
+        admin.revoke_key,
         {200: schemas.KeyRevocation},
         pool="changes",
     ),
@@ -300,37 +307,37 @@ ROUTES: tuple[Route, ...] = (
         {200: schemas.Flag},
         schemas.FlagRequest,
         hot=True,
-        errors=ofrep.told,
+        errors=ofrep.convert_error,
         pool="ingest",
     ),
     Route(
         "POST",
         "/ofrep/v1/evaluate/flags",
         EVALUATE,
-        "Evaluate every flag (OpenFeature).",
+        "Evaluate all flags (OpenFeature).",
         ofrep.evaluate_flags,
         {200: schemas.FlagList, 304: None},
         schemas.FlagRequest,
         hot=True,
-        errors=ofrep.told,
+        errors=ofrep.convert_error,
         pool="ingest",
     ),
-    Route("GET", "/metrics", READ, "Counters for Prometheus.", monitoring.metrics, {200: "text/plain"}),
-    Route("GET", "/healthz", (), "Whether the process answers.", monitoring.healthy, {200: schemas.Health}),
+    Route("GET", "/metrics", READ, "Metrics for Prometheus.", monitoring.get_metrics, {200: "text/plain"}),
+    Route("GET", "/healthz", (), "Liveness: the process answers.", monitoring.check_liveness, {200: schemas.Health}),
     Route(
         "GET",
         "/readyz",
         (),
-        "Whether requests can be served.",
-        monitoring.ready,
+        "Readiness: the store takes writes and rounds are closed.",
+        monitoring.check_readiness,
         {200: schemas.Health, 503: schemas.Health},
     ),
     Route(
         "GET",
         "/openapi.json",
         (),
-        "This interface as an OpenAPI document.",
-        monitoring.interface,
+        "OpenAPI document of this interface.",
+        monitoring.get_openapi,
         {200: dict[str, Any]},
     ),
 )

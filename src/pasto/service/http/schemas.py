@@ -1,4 +1,4 @@
-"""The records that cross the wire, as requests are read and as the OpenAPI document tells them."""
+"""Schemas of request and response bodies: requests are decoded with them, and the OpenAPI document lists them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pasto.durations import DURATION_PATTERN
 
-Unit = Annotated[str, Meta(min_length=1, max_length=256, description="Whom to decide for: a user, session or request.")]
+Unit = Annotated[
+    str, Meta(min_length=1, max_length=256, description="The unit to decide for: a user, session or request.")
+]
 Reason = Annotated[str, Meta(max_length=1000, description="Why, for the audit log.")]
 Duration = Annotated[
     Annotated[float, Meta(ge=0)] | Annotated[str, Meta(max_length=40, pattern=DURATION_PATTERN)],
@@ -19,16 +21,16 @@ Scope = Literal["admin", "evaluate", "ingest", "read"]
 
 
 class RequestBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a caller sends: a field that nobody knows is refused, so that none is ignored in silence."""
+    """Base of request bodies. An unknown field is an error, so that a misspelt one is noticed."""
 
 
 class StudyChange(RequestBody, kw_only=True):
-    """One step in a study's life."""
+    """Step of a study's life cycle."""
 
     action: Literal["start", "pause", "resume", "confirm", "deploy", "archive"]
     reason: Reason = ""
     without_confirmation: (
-        Annotated[bool, Meta(description="deploy: though it is not confirmed; needs a reason.")] | UnsetType
+        Annotated[bool, Meta(description="deploy: deploy a blend that is not confirmed; needs a reason.")] | UnsetType
     ) = UNSET
     shares: (
         Annotated[
@@ -37,29 +39,38 @@ class StudyChange(RequestBody, kw_only=True):
         | UnsetType
     ) = UNSET
     hold: (
-        Annotated[Literal["blend", "baseline"], Meta(description="pause: what everyone gets meanwhile.")] | UnsetType
+        Annotated[
+            Literal["blend", "baseline"], Meta(description="pause: what all units get while the study is paused.")
+        ]
+        | UnsetType
     ) = UNSET
-    days: Annotated[float, Meta(gt=0, le=3660, description="confirm: judge it after so many days.")] | UnsetType = UNSET
-    until: Annotated[str, Meta(max_length=40, description="confirm: judge it then (ISO 8601).")] | UnsetType = UNSET
+    days: (
+        Annotated[float, Meta(gt=0, le=3660, description="confirm: number of days after which it is judged.")]
+        | UnsetType
+    ) = UNSET
+    until: (
+        Annotated[str, Meta(max_length=40, description="confirm: time at which it is judged (ISO 8601).")] | UnsetType
+    ) = UNSET
 
 
 class UnitErasure(RequestBody):
-    """Deletes all that is kept of a unit."""
+    """Request to erase the events of a unit."""
 
     unit: Unit
     reason: Reason = ""
 
 
 class ArchiveRequest(RequestBody):
-    """Moves the events of learned rounds to the archive."""
+    """Request to move the events of learned rounds to the archive."""
 
     delete_older: Annotated[
-        Duration | None, Meta(description="Then delete archived events of rounds closed longer ago.")
+        Duration | None,
+        Meta(description="Then delete archived events of rounds that were closed longer ago than this."),
     ] = None
 
 
 class UnitErasureResult(Struct):
-    """What was kept of a unit, and is no more."""
+    """Number of erased events of a unit, and their rounds."""
 
     study: str
     events: int
@@ -67,7 +78,7 @@ class UnitErasureResult(Struct):
 
 
 class ArchiveResult(Struct):
-    """What went to the archive, and what left it."""
+    """Number of archived files and events, and the rounds deleted from the archive."""
 
     study: str
     files: int
@@ -76,17 +87,18 @@ class ArchiveResult(Struct):
 
 
 class RoundClose(RequestBody):
-    """Ends the open round now."""
+    """Request to close the open round."""
 
     reason: Reason = ""
 
 
 class RoundResolution(RequestBody, kw_only=True):
-    """Decides about a round that is held back for lack of events."""
+    """Decision about a round that is held back because events are missing."""
 
     round: Annotated[int, Meta(ge=1)]
     resolution: Annotated[
-        Literal["learn", "discard"], Meta(description="learn: as it is, at the next close. discard: never learn it.")
+        Literal["learn", "discard"],
+        Meta(description="learn: learn from the events it has, at the next close. discard: never learn from it."),
     ]
     reason: Annotated[str, Meta(min_length=1, max_length=1000, description="Why, for the audit log.")]
 
@@ -95,13 +107,13 @@ Expressions = Annotated[list[Annotated[str, Meta(min_length=1, max_length=300)]]
 
 
 class WhatIfQuestion(RequestBody, kw_only=True):
-    """Another question: the study's own objective with these parts replaced."""
+    """Objective to evaluate: the study's own, with these parts replaced."""
 
-    maximize: Annotated[Expressions, Meta(description="Metrics to raise, each with a weight if it has one.")] = []
-    minimize: Annotated[Expressions, Meta(description="Metrics to lower.")] = []
-    keep: Annotated[Expressions, Meta(description="Guardrails, as in 'like_rate >= -1%'.")] = []
-    drop: Annotated[Expressions, Meta(description="Guardrails to leave out.")] = []
-    only: Annotated[Expressions, Meta(description="Candidates that may take part.")] = []
+    maximize: Annotated[Expressions, Meta(description="Metrics to maximize, each with an optional weight.")] = []
+    minimize: Annotated[Expressions, Meta(description="Metrics to minimize.")] = []
+    keep: Annotated[Expressions, Meta(description="Guardrails to add or replace, such as 'like_rate >= -1%'.")] = []
+    drop: Annotated[Expressions, Meta(description="Guardrails to remove.")] = []
+    only: Annotated[Expressions, Meta(description="Candidates to choose from.")] = []
 
 
 class EmptyBody(RequestBody):
@@ -109,28 +121,30 @@ class EmptyBody(RequestBody):
 
 
 class AssignRequest(RequestBody):
-    """Whom to decide for: one unit, or several."""
+    """Units to decide for: one `unit`, or several `units`."""
 
     unit: Unit | UnsetType = UNSET
     units: Annotated[list[Unit], Meta(max_length=1_000_000)] | UnsetType = UNSET
 
 
 class NewKey(RequestBody, kw_only=True):
-    """A key to be made."""
+    """API key to create."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=100, description="Whose it is, as the audit log will call it.")]
+    name: Annotated[
+        str, Meta(min_length=1, max_length=100, description="Name of its holder, as the audit log shows it.")
+    ]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=4)]
-    expires_in: Annotated[Duration | None, Meta(description="Up to 3650d; never, if left out.")] = None
+    expires_in: Annotated[Duration | None, Meta(description="Up to 3650d; without it the key does not expire.")] = None
 
 
 class KeyRotation(RequestBody):
-    """How long the old key lives on."""
+    """Request to replace a key. The old one stays valid during `grace`."""
 
     grace: Annotated[Duration, Meta(description="Up to 30d.")] = 86400.0
 
 
 class Problem(Struct, omit_defaults=True):
-    """What was wrong."""
+    """Description of an error."""
 
     code: str
     message: str
@@ -139,13 +153,13 @@ class Problem(Struct, omit_defaults=True):
 
 
 class ErrorBody(Struct):
-    """The form of every error."""
+    """Body of every error response."""
 
     error: Problem
 
 
 class Study(Struct):
-    """A study as it stands; more fields may follow."""
+    """State of a study; the response has more fields."""
 
     name: str
     state: Literal["draft", "learning", "confirming", "deployed", "paused", "archived", "deleted"]
@@ -154,7 +168,7 @@ class Study(Struct):
 
 
 class SourceCheck(Struct, rename={"origin": "from"}):
-    """A study's own tables as they were found."""
+    """Tables of a study's own source, with the columns found in them."""
 
     origin: str
     engine: Literal["duckdb", "postgres", "spark"]
@@ -165,7 +179,7 @@ class SourceCheck(Struct, rename={"origin": "from"}):
 
 
 class StudyFileCheck(Struct):
-    """A study file that could be created."""
+    """Result of checking a valid study file."""
 
     name: str
     warnings: list[str]
@@ -173,7 +187,7 @@ class StudyFileCheck(Struct):
 
 
 class DeletedStudy(Struct):
-    """A draft that was deleted."""
+    """Draft that was deleted."""
 
     name: str
     state: Literal["deleted"]
@@ -181,19 +195,19 @@ class DeletedStudy(Struct):
 
 
 class StudyList(Struct):
-    """Every study in a few words."""
+    """Short descriptions of all studies."""
 
     studies: list[Study]
 
 
 class RoundList(Struct):
-    """Closed rounds in order."""
+    """Closed rounds, oldest first."""
 
     rounds: list[dict[str, Any]]
 
 
 class AuditEntry(Struct):
-    """Who did what, and why."""
+    """Entry of an audit log: the caller, the action and the reason."""
 
     sequence: int
     at: float
@@ -203,27 +217,13 @@ class AuditEntry(Struct):
 
 
 class AuditLog(Struct):
-    """The audit log in order."""
+    """Audit log, oldest entry first."""
 
     audit: list[AuditEntry]
 
 
-class WhatIfAnswer(Struct):
-    """The answer to another question; more fields follow."""
-
-    name: str
-    objective: str
-
-
-class Report(Struct):
-    """The answer so far, and the books; more fields follow."""
-
-    name: str
-    state: str
-
-
 class Replay(Struct):
-    """Whether the log alone leads to the same policies."""
+    """Result of a replay: `identical` if the event log leads to the same policies."""
 
     identical: bool
     rounds: int
@@ -231,7 +231,7 @@ class Replay(Struct):
 
 
 class UnitAssignment(Struct):
-    """One unit's candidate, with the probability it was drawn with."""
+    """Candidate of a unit, with its propensity."""
 
     unit: str
     candidate: str
@@ -243,7 +243,7 @@ class UnitAssignment(Struct):
 
 
 class Assignment(UnitAssignment):
-    """One unit's candidate, and the policy it was drawn from."""
+    """Candidate of a unit, with the policy it was drawn from."""
 
     study: str
     version: int
@@ -251,7 +251,7 @@ class Assignment(UnitAssignment):
 
 
 class AssignmentList(Struct):
-    """Several units' candidates, in their order."""
+    """Candidates of several units, in the order of the request."""
 
     study: str
     version: int
@@ -260,7 +260,7 @@ class AssignmentList(Struct):
 
 
 class EventRejection(Struct):
-    """An event that was not taken; after the first 100 of an answer without an id, and with an empty reason."""
+    """Rejected event. Only the first 100 of a response have an id and a reason."""
 
     index: int
     reason: str
@@ -268,7 +268,7 @@ class EventRejection(Struct):
 
 
 class BatchResult(Struct):
-    """What became of a batch."""
+    """Numbers of accepted and duplicate events of a batch, and its rejected events."""
 
     accepted: int
     duplicates: int
@@ -276,7 +276,7 @@ class BatchResult(Struct):
 
 
 class Key(Struct):
-    """A key, without what would let anyone use it."""
+    """API key without its secret."""
 
     prefix: str
     name: str
@@ -288,37 +288,37 @@ class Key(Struct):
 
 
 class CreatedKey(Key):
-    """A new key: the only time that it is shown."""
+    """New API key; no later response contains its secret."""
 
     key: str
 
 
 class KeyList(Struct):
-    """Every key."""
+    """All API keys."""
 
     keys: list[Key]
 
 
 class KeyRevocation(Struct):
-    """That a key no longer works."""
+    """Confirmation that a key is revoked."""
 
     revoked: bool
 
 
 class FlagContext(Struct):
-    """Whom a flag is evaluated for; further attributes are ignored."""
+    """Evaluation context of a flag; attributes other than the targeting key are ignored."""
 
-    targetingKey: Any = UNSET  # noqa: N815 -- the protocol's own name; its errors are told in the protocol's words
+    targetingKey: Any = UNSET  # noqa: N815 -- the protocol's name; not typed, because the protocol has its own errors
 
 
 class FlagRequest(Struct):
-    """A flag evaluation of the OpenFeature Remote Evaluation Protocol."""
+    """Flag evaluation of the OpenFeature Remote Evaluation Protocol."""
 
     context: FlagContext | UnsetType | None = UNSET
 
 
 class FlagMetadata(Struct):
-    """How a flag's value came about."""
+    """Decision that a flag's value comes from."""
 
     study: str
     candidate: str
@@ -329,7 +329,7 @@ class FlagMetadata(Struct):
 
 
 class Flag(Struct):
-    """A flag's value."""
+    """Value of a flag."""
 
     key: str
     value: dict[str, float | str | bool] | float | str | bool
@@ -339,15 +339,15 @@ class Flag(Struct):
 
 
 class FlagList(Struct):
-    """Every flag's value."""
+    """Values of all flags."""
 
     flags: list[Flag]
 
 
 class FlagError(Struct, omit_defaults=True):
-    """Why a flag could not be evaluated."""
+    """Error of a flag evaluation."""
 
-    errorCode: Literal[  # noqa: N815 -- the protocol's own names
+    errorCode: Literal[  # noqa: N815 -- the protocol's names
         "PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"
     ]
     errorDetails: str  # noqa: N815
@@ -355,8 +355,10 @@ class FlagError(Struct, omit_defaults=True):
 
 
 class Health(Struct, omit_defaults=True):
-    """How the service is."""
+    """Health of the service."""
 
     status: Literal["ok", "unavailable"]
     problems: list[str] | None = None
-    warnings: Annotated[list[str] | None, Meta(description="What fails while requests are served.")] = None
+    warnings: Annotated[list[str] | None, Meta(description="Failures that do not keep requests from being served.")] = (
+        None
+    )

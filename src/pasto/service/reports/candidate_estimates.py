@@ -1,64 +1,77 @@
-"""What is believed of every candidate's metrics: from the learner where it learned them, else from the log."""
+"""Estimates of every candidate's metrics: from the learner for the metrics it learns, otherwise from the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pasto.arrays import FloatArray
+from pasto.errors import PastoError
 from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
+from pasto.objective import Objective
+from pasto.optimize import solve_exact, summarize_blend
+from pasto.records import Blend
+from pasto.report.records import IntervalEstimate
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
 from pasto.study import Study
 
 DRAWS = 64
-"""Of what the means may be, behind every interval."""
+"""Posterior draws that every interval is computed from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateEstimates:
-    """Means of columns over candidates, as expected and as they may be."""
+    """Means of columns over candidates: the expected ones, and draws of what they may be."""
 
     columns: tuple[str, ...]
-    truths: FloatArray
-    """(1 + draws, columns, candidates): the expected ones first."""
+    means: FloatArray
+    """(1 + draws, columns, candidates): the expected means first."""
     names: tuple[str, ...]
     baseline: int | None
     usable: NDArray[np.bool_]
-    """(candidates,): of which something is known in every column."""
+    """(candidates,): True if every column has an estimate."""
     from_log: tuple[str, ...] = ()
-    """Columns that the learner does not learn, and that were read from the rounds' own comparisons."""
+    """Columns that the learner does not learn, estimated from the rounds' own comparisons."""
 
-    def table(self, draw: int, columns: Sequence[str], chosen: Sequence[int]) -> FloatArray:
-        """Means of some columns and candidates in one draw, (columns, candidates)."""
+    @property
+    def usable_candidates(self) -> list[int]:
+        """Places of the candidates with an estimate in every column."""
+        return [k for k in range(len(self.names)) if self.usable[k]]
+
+    def table(self, draw: int, columns: Sequence[str], candidates: Sequence[int]) -> FloatArray:
+        """Return the means of some columns and candidates in one draw, (columns, candidates)."""
         places = [self.columns.index(name) for name in columns]
-        return np.asarray(self.truths[draw][np.ix_(places, list(chosen))])
+        return np.asarray(self.means[draw][np.ix_(places, list(candidates))])
 
 
 def estimate_candidates(spec: StudySpec, study: Study, rounds: Sequence[MeasuredRound]) -> CandidateEstimates:
-    """Everything that is known, the learner's own metrics first."""
-    truths = study.posterior_samples(draws=DRAWS)
+    """Estimate every column of every candidate, the learner's own metrics first."""
+    means = study.posterior_samples(draws=DRAWS)
     learned = study.objective.metrics
     others = [column.name for column in spec.columns if column.name not in learned]
     names = tuple(study.candidates.names)
     usable = np.ones(len(names), dtype=np.bool_)
     if others:
-        chosen = [one for one in latest(rounds) if one.cells]
+        measured = [entry for entry in latest(rounds) if entry.cells]
         places = [place for place, column in enumerate(spec.columns) if column.name in others]
-        more, seen = _from_log(record_rounds(chosen), places, len(names), len(truths), study.seed)
-        truths, usable = np.concatenate([truths, more], axis=1), usable & seen
-    return CandidateEstimates((*learned, *others), truths, names, study.baseline, usable, tuple(others))
+        log_means, has_units = _estimate_from_log(record_rounds(measured), places, len(names), len(means), study.seed)
+        means, usable = np.concatenate([means, log_means], axis=1), usable & has_units
+    return CandidateEstimates((*learned, *others), means, names, study.baseline, usable, tuple(others))
 
 
-def _from_log(
+def _estimate_from_log(
     record: RoundRecord, places: Sequence[int], count: int, draws: int, seed: int
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Candidates' means from their rounds' comparisons with the control, every round alike; and who had any."""
+    """Estimate candidates' means from their rounds' comparisons with the control, and which candidates had units.
+
+    Every round counts alike.
+    """
     cells, control, covariances = record.arm_view("control", running=False)
-    means, seen = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
+    means, has_units = np.zeros((len(places), count)), np.zeros(count, dtype=np.bool_)
     errors = np.zeros((len(places), count))
     base = cells.units[:, control]
     level = (base[:, None] * cells.mean[:, control][:, places]).sum(axis=0) / max(float(base.sum()), 1.0)
@@ -68,34 +81,60 @@ def _from_log(
             continue
         own = cells.units[both, place]
         weight = 1.0 / np.sqrt(1.0 / own + 1.0 / base[both])
-        apart = (cells.mean[both, place] - cells.mean[both, control])[:, places]
-        spread = np.einsum("tii->ti", covariances[both, place])[:, places] / own[:, None]
-        spread = spread + np.einsum("tii->ti", covariances[both, control])[:, places] / base[both][:, None]
-        means[:, candidate] = level + weight @ apart / weight.sum()
-        errors[:, candidate] = np.sqrt(weight**2 @ spread) / weight.sum()
-        seen[candidate] = True
+        difference = (cells.mean[both, place] - cells.mean[both, control])[:, places]
+        variance = np.einsum("tii->ti", covariances[both, place])[:, places] / own[:, None]
+        variance = variance + np.einsum("tii->ti", covariances[both, control])[:, places] / base[both][:, None]
+        means[:, candidate] = level + weight @ difference / weight.sum()
+        errors[:, candidate] = np.sqrt(weight**2 @ variance) / weight.sum()
+        has_units[candidate] = True
     noise = np.random.default_rng([seed, 4]).standard_normal((draws, *means.shape))
     noise[0] = 0.0
-    return means + errors * noise, seen
+    return means + errors * noise, has_units
 
 
-def ends(values: Sequence[float] | FloatArray, confidence: float) -> tuple[float | None, float | None]:
-    """Between which the middle part of some draws lies; unknown where there are too few.
+def summarize_draws(value: float, draws: Sequence[float] | FloatArray, confidence: float) -> IntervalEstimate:
+    """Return a number with the interval that holds the middle part of its draws; no ends if there are too few.
 
-    >>> ends([float(k) for k in range(101)], 0.5)
-    (25.0, 75.0)
-    >>> ends([1.0], 0.9)
-    (None, None)
+    >>> summarize_draws(50.0, [float(k) for k in range(101)], 0.5)
+    IntervalEstimate(value=50.0, low=25.0, high=75.0)
+    >>> summarize_draws(1.0, [1.0], 0.9)
+    IntervalEstimate(value=1.0, low=None, high=None)
     """
-    known = np.asarray(values, dtype=float)
-    known = known[np.isfinite(known)]
-    if len(known) < DRAWS // 2:
-        return None, None
-    low, high = np.quantile(known, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
-    return float(low), float(high)
+    expected = float(value) if np.isfinite(value) else None
+    finite = np.asarray(draws, dtype=float)
+    finite = finite[np.isfinite(finite)]
+    if len(finite) < DRAWS // 2:
+        return IntervalEstimate(expected, None, None)
+    low, high = np.quantile(finite, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
+    return IntervalEstimate(expected, float(low), float(high))
 
 
-def shown(value: float, draws: Sequence[float], confidence: float) -> Mapping[str, float | None]:
-    """A number between its ends in JSON."""
-    low, high = ends(draws, confidence)
-    return {"value": float(value) if np.isfinite(value) else None, "low": low, "high": high}
+def solve_means(means: FloatArray, objective: Objective, names: Sequence[str], baseline: int | None) -> Blend:
+    """Return the best blend for means that are taken as true, as `pasto.solve` without its advice on penalties."""
+    form = objective.form(None if baseline is None else means[:, baseline])
+    solution = solve_exact(form, means)
+    return summarize_blend(
+        solution.probabilities, means, objective, names=names, baseline=baseline, duals=solution.duals
+    )
+
+
+def solve_draws(
+    estimates: CandidateEstimates, objective: Objective, candidates: Sequence[int]
+) -> tuple[Blend, list[Blend]]:
+    """Return the best blend for the expected means, and the best one for every draw that has one."""
+    names, baseline = [estimates.names[k] for k in candidates], baseline_place(estimates, candidates)
+    best = solve_means(estimates.table(0, objective.metrics, candidates), objective, names, baseline)
+    blends = []
+    for draw in range(1, len(estimates.means)):
+        try:
+            blends.append(solve_means(estimates.table(draw, objective.metrics, candidates), objective, names, baseline))
+        except PastoError:  # a draw whose baseline is not positive has no percentages
+            continue
+    return best, blends
+
+
+def baseline_place(estimates: CandidateEstimates, candidates: Sequence[int]) -> int | None:
+    """Return the place of the baseline among some candidates; None if it is not one of them."""
+    if estimates.baseline is None or estimates.baseline not in candidates:
+        return None
+    return list(candidates).index(estimates.baseline)

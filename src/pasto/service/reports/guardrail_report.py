@@ -1,200 +1,179 @@
-"""The guardrails and the quality of the data, as a report shows them."""
+"""Guardrail report: certificate, verdict and price of every guardrail, and certificates that lifts contradict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from pasto.errors import PastoError
-from pasto.inference.round_data import MeasuredRound
-from pasto.objective import Guardrail, Objective, Ratio
-from pasto.service.reports.candidate_estimates import CandidateEstimates, shown
-from pasto.service.reports.what_if import answer_question, solve_question
-from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floor_basis
+from pasto.report.guardrail_text import contradiction_text, price_text
+from pasto.report.records import (
+    BlendRecord,
+    CertificateRecord,
+    ContradictionReport,
+    GuardrailReport,
+    GuardrailSide,
+    LiftRecord,
+    MeasuredInterval,
+    PriceReport,
+)
+from pasto.service.reports.candidate_estimates import CandidateEstimates, solve_draws, summarize_draws
+from pasto.service.reports.lift_report import BLEND_TARGET
+from pasto.service.rounds.guardrail_check import grows_with_phase
+from pasto.service.study_file import GuardrailSpec, StudySpec
+from pasto.service.study_file.amounts import GuardrailLevel
+from pasto.service.study_file.quantities import find_stop_basis
+from pasto.service.study_state import ArmVerdict
+
+SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
+"""States of the guardrail monitor, from harmless to severe."""
 
 
 def report_guardrails(
-    spec: StudySpec, answer: Mapping[str, Any] | None, verdicts: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
-    """Every guardrail with its three numbers, what the answer makes of it, and what the breaker last said.
+    spec: StudySpec, answer: BlendRecord | None, verdicts: Sequence[ArmVerdict] = ()
+) -> tuple[GuardrailReport, ...]:
+    """Report every guardrail with its limit and floor, the answer's certificate and the monitor's worst verdict.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> rail = report_guardrails(read_spec(EXAMPLE, "yaml"), None)[0]
-    >>> rail["name"], rail["side"], rail["at"], rail["floor"], rail["state"]
+    >>> (guardrail,) = report_guardrails(read_spec(EXAMPLE, "yaml"), None)
+    >>> guardrail.name, guardrail.side, guardrail.at, guardrail.floor, guardrail.state
     ('like_rate', 'at_least', '-2%', '-5%', None)
     """
-    found = []
-    for rail in spec.guardrails:
-        certificate = (answer or {}).get("certificate") or {}
-        said = [verdict for verdict in verdicts if verdict["name"] == rail.name]
-        worst = max(said, key=lambda verdict: SEVERITY[verdict["state"]], default=None)
-        found.append(
-            {
-                "name": rail.name,
-                "metric": rail.metric,
-                "side": "at_least" if rail.lower else "at_most",
-                "at": rail.at.written(),
-                "kind": "hard" if rail.penalty is None else "soft",
-                "penalty": rail.penalty,
-                "budget": rail.loss_budget,
-                "floor": rail.stop_at.written(),
-                "judged": floor_basis(spec, rail) or "control",
-                "allowed": None if worst is None else worst.get("allowed"),
-                "holds": certificate.get("holds", {}).get(rail.name),
-                "price": (answer or {}).get("prices", {}).get(rail.name),
-                "state": None if worst is None else worst["state"],
-                "p_value": None if worst is None else worst["p_value"],
-            }
-        )
-    return found
+    return tuple(_report_guardrail(spec, guardrail, answer, verdicts) for guardrail in spec.guardrails)
 
 
-SEVERITY = {"holds": 0, "warning": 1, "breach": 2}
-"""What the breaker says, as a number that rises with the trouble."""
+def _report_guardrail(
+    spec: StudySpec, guardrail: GuardrailSpec, answer: BlendRecord | None, verdicts: Sequence[ArmVerdict]
+) -> GuardrailReport:
+    certificate = None if answer is None else answer.certificate
+    own_verdicts = [verdict for verdict in verdicts if verdict.name == guardrail.name]
+    worst = max(own_verdicts, key=lambda verdict: SEVERITY[verdict.state], default=None)
+    return GuardrailReport(
+        name=guardrail.name,
+        metric=guardrail.metric,
+        side=guardrail_side(guardrail),
+        at=guardrail.at.written(),
+        kind="hard" if guardrail.penalty is None else "soft",
+        penalty=guardrail.penalty,
+        budget=guardrail.loss_budget,
+        floor=guardrail.stop_at.written(),
+        judged="days" if find_stop_basis(spec, guardrail) == "days" else "control",
+        allowed=None if worst is None else worst.allowed,
+        holds=None if certificate is None else certificate.holds.get(guardrail.name),
+        price=None if answer is None else answer.prices.get(guardrail.name),
+        state=None if worst is None else worst.state,
+        p_value=None if worst is None else worst.p_value,
+    )
 
 
-def understated_errors(report: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics whose standard errors are too small, and by which factor; see `Certificate`.
-
-    >>> understated_errors({"blend": {"certificate": {"understated_errors": {"revenue": 2.1}}}})
-    {'revenue': 2.1}
-    """
-    answer = report.get("frozen") or report.get("blend") or {}
-    return dict((answer.get("certificate") or {}).get("understated_errors") or {})
+def guardrail_side(guardrail: GuardrailSpec) -> GuardrailSide:
+    """Return the side of a guardrail as JSON names it."""
+    return "at_least" if guardrail.lower else "at_most"
 
 
-def quality(spec: StudySpec, rounds: Sequence[MeasuredRound], accounting: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How sound the data are: what came late, what was lost, what was cut to its range, what could not be credited."""
-    units = sum(one.units for one in rounds)
-    events = (accounting or {}).get("events", {})
-    came = events.get("exposures", 0) + events.get("metrics", 0)
-    late = (accounting or {}).get("late", {}).get("events", 0)
-    clipped = (accounting or {}).get("clipped", {})
-    return {
-        "units": units,
-        "events": came,
-        "late": {"events": late, "share": late / came if came else None},
-        "clipped": {
-            column.name: {"units": clipped.get(column.name, 0), "share": clipped.get(column.name, 0) / units}
-            for column in spec.columns
-            if units
-        },
-        "uncredited": events.get("uncredited", 0),
-        "excluded": events.get("excluded", 0),
-        "rejected": (accounting or {}).get("rejected", {"events": 0, "reasons": []}),
-        "missing": (accounting or {}).get("senders", {}).get("missing", 0),
-        "departures": (accounting or {}).get("departures", []),
-        "gap": sum(version["gap"] for version in (accounting or {}).get("versions", ())),
-    }
+# Prices
 
 
-POINTS = 15
-"""Of a trade-off curve."""
-
-MOST_SINGLES = 200
-
-
-def estimate_prices(spec: StudySpec, known: CandidateEstimates) -> list[dict[str, Any]]:
-    """What relaxing each guardrail by one unit buys, between which numbers that lies, and in words."""
+def estimate_prices(spec: StudySpec, estimates: CandidateEstimates) -> tuple[PriceReport, ...]:
+    """Estimate the gain in the goal if each guardrail is relaxed by one unit, with its interval."""
     objective = spec.objective
     if not objective.guardrails:
-        return []
-    chosen = [k for k in range(len(known.names)) if known.usable[k]]
-    blend, draws = answer_question(known, objective, chosen)
-    found = []
-    for name, rail in zip(objective.names, objective.guardrails, strict=True):
-        price = shown(
-            blend.prices.get(name, float("nan")), [one.prices.get(name, np.nan) for one in draws], spec.confidence
-        )
-        found.append({"guardrail": name, **price, "words": _words(price, rail, objective, spec.confidence)})
-    return found
+        return ()
+    blend, draws = solve_draws(estimates, objective, estimates.usable_candidates)
+    reports = []
+    for name, guardrail in zip(objective.names, objective.guardrails, strict=True):
+        draw_prices = [draw.prices.get(name, np.nan) for draw in draws]
+        price = summarize_draws(blend.prices.get(name, np.nan), draw_prices, spec.confidence)
+        text = price_text(guardrail, objective, price.value, price.low, price.high, confidence=spec.confidence)
+        sentence = f"{text[:1].upper()}{text[1:]}."
+        reports.append(PriceReport(name, price.value, price.low, price.high, sentence))
+    return tuple(reports)
 
 
-def describe_trade_off(spec: StudySpec, known: CandidateEstimates) -> dict[str, Any] | None:
-    """The goal beside the first guardrail's metric: over blends, at levels of the latter, and by single candidates."""
-    objective = spec.objective
-    if not objective.guardrails or len(objective.shown) != 1:
+# Contradictions between a certificate and the lifts that were measured of the same blend
+
+
+def find_contradictions(
+    spec: StudySpec,
+    answer: BlendRecord | None,
+    learning: Sequence[LiftRecord],
+    confirming: Sequence[LiftRecord] = (),
+) -> tuple[ContradictionReport, ...]:
+    """Return every hard guardrail that is certified although the blend's measured interval lies beyond its limit.
+
+    `learning` and `confirming` are the lifts of these phases. A limit in percent is compared with the relative lift,
+    and a limit in the metric's own units with the level: the control's plus the lift. The confirmation counts more:
+    a guardrail that it contradicts is not listed again for the learning rounds.
+    """
+    certificate = None if answer is None else answer.certificate
+    if certificate is None:
+        return ()
+    contradictions: dict[str, ContradictionReport] = {}
+    for guardrail, holds in _certified_guardrails(spec, certificate):
+        for lift in _blend_lifts(learning, guardrail):
+            if (interval := _contradicting_interval(guardrail, lift)) is not None:
+                contradictions[guardrail.name] = _contradiction(guardrail, "learning", holds, interval)
+        if not guardrail.at.relative and grows_with_phase(spec, spec.metrics[guardrail.metric]):
+            continue  # a level in the metric's own units is that of a round, and the phase is longer
+        for lift in _blend_lifts(confirming, guardrail):
+            if (interval := _contradicting_interval(guardrail, lift)) is not None:
+                contradictions[guardrail.name] = _contradiction(guardrail, "confirming", holds, interval)
+    return tuple(contradictions.values())
+
+
+def _blend_lifts(lifts: Sequence[LiftRecord], guardrail: GuardrailSpec) -> Iterator[LiftRecord]:
+    return (lift for lift in lifts if lift.target == BLEND_TARGET and lift.metric == guardrail.metric)
+
+
+def _contradicting_interval(guardrail: GuardrailSpec, lift: LiftRecord) -> MeasuredInterval | None:
+    """Return the measured interval if all of it lies beyond the guardrail's limit."""
+    interval = measured_interval(guardrail.at, lift)
+    return interval if interval is not None and is_beyond(guardrail.at, guardrail.lower, interval) else None
+
+
+def _contradiction(
+    guardrail: GuardrailSpec, phase: str, holds: float, interval: MeasuredInterval
+) -> ContradictionReport:
+    contradiction = ContradictionReport(
+        guardrail=guardrail.name,
+        metric=guardrail.metric,
+        phase="confirming" if phase == "confirming" else "learning",
+        side=guardrail_side(guardrail),
+        at=guardrail.at.written(),
+        holds=holds,
+        measured=interval,
+        relative=guardrail.at.relative,
+    )
+    return replace(contradiction, text=contradiction_text(contradiction))
+
+
+def _certified_guardrails(spec: StudySpec, certificate: CertificateRecord) -> Iterator[tuple[GuardrailSpec, float]]:
+    """Yield the hard guardrails that hold by the certificate, with their probabilities."""
+    for guardrail in spec.guardrails:
+        holds = certificate.holds.get(guardrail.name)
+        if guardrail.penalty is None and holds is not None and holds >= certificate.confidence:
+            yield guardrail, holds
+
+
+def measured_interval(level: GuardrailLevel, lift: LiftRecord) -> MeasuredInterval | None:
+    """Return the measured interval in the terms of a level; None if an end is not known."""
+    start = 0.0 if level.relative else lift.control
+    estimate = lift.best.relative if level.relative else lift.best.absolute
+    if start is None or estimate.value is None or estimate.low is None or estimate.high is None:
         return None
-    rail, goal = objective.guardrails[0], objective.shown[0]
-    chosen = [k for k in range(len(known.names)) if known.usable[k]]
-    bare = replace(objective, guardrails=(replace(rail, penalty=None, relative=False),))
-    table = known.table(0, bare.metrics, chosen)
-    across, along = _levels(table, bare, goal), _levels(table, bare, rail.metric)
-    if not (np.isfinite(across).all() and np.isfinite(along).all()):
-        return None
-    blends = []
-    for at in np.linspace(along.min(), along.max(), POINTS):
-        limit = replace(rail, at=float(at), penalty=None, relative=False)
-        try:
-            best = solve_question(table, replace(bare, guardrails=(limit,)), [known.names[k] for k in chosen], None)
-        except PastoError:
-            continue
-        if best.feasible:
-            shares = np.array(best.probabilities)[:, None]
-            blends.append(_point(table @ shares, bare, goal, rail.metric))
-    singles = [
-        {"name": known.names[k], "x": float(across[place]), "y": float(along[place])}
-        for place, k in enumerate(chosen[:MOST_SINGLES])
-    ]
-    return {"x": _name(goal), "y": _name(rail.metric), "blends": blends, "singles": singles}
+    return MeasuredInterval(start + estimate.value, start + estimate.low, start + estimate.high)
 
 
-def placed(
-    spec: StudySpec, known: CandidateEstimates, told: dict[str, Any], answer: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """The trade-off with the study's answer in it."""
-    if answer is None:
-        return told
-    shares = np.array([answer["probabilities"].get(name, 0.0) for name in known.names])[:, None]
-    objective = spec.objective
-    bare = replace(objective, guardrails=objective.guardrails[:1])
-    table = known.table(0, bare.metrics, range(len(known.names)))
-    return {**told, "answer": _point(table @ shares, bare, objective.shown[0], objective.guardrails[0].metric)}
+def is_beyond(level: GuardrailLevel, lower: bool, interval: MeasuredInterval) -> bool:
+    """Return whether all of an interval lies on the wrong side of a level."""
+    return interval.high < _threshold(level) if lower else interval.low > _threshold(level)
 
 
-def _point(blended: Any, objective: Objective, goal: str | Ratio, other: str | Ratio) -> dict[str, float]:
-    return {
-        "x": float(_levels(blended, objective, goal)[0]),
-        "y": float(_levels(blended, objective, other)[0]),
-    }
+def is_within(level: GuardrailLevel, lower: bool, interval: MeasuredInterval) -> bool:
+    """Return whether all of an interval lies on the right side of a level."""
+    return interval.low >= _threshold(level) if lower else interval.high <= _threshold(level)
 
 
-def _levels(table: Any, objective: Objective, source: str | Ratio) -> Any:
-    """A metric of every candidate, or of every blend: a column's row, or a ratio of two."""
-    if isinstance(source, str):
-        return table[objective.metrics.index(source)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return table[objective.metrics.index(source.numerator)] / table[objective.metrics.index(source.denominator)]
-
-
-def _words(price: Mapping[str, float | None], rail: Guardrail, objective: Objective, confidence: float) -> str:
-    value = price["value"]
-    if value is None:
-        return f"The price of {rail.label} is not known."
-    goal = _name(objective.shown[0]) if len(objective.shown) == 1 else "the goal"
-    verb = "buys" if objective.sign > 0 else "saves"
-    unit = "%" if objective.relative else ""
-    step, size = ("0.1 percentage points", 0.1) if rail.relative else _step(rail.at)
-    told = f"Relaxing {rail.label} by {step} {verb} {_digits(value * size)}{unit} of {goal}"
-    if price["low"] is None or price["high"] is None:
-        return f"{told}."
-    span = f"{_digits(price['low'] * size)}{unit} to {_digits(price['high'] * size)}{unit}"
-    return f"{told} ({span}, {confidence:.0%} of what is believed)."
-
-
-def _step(at: float) -> tuple[str, float]:
-    """A step that suits a threshold: a hundredth of it, rounded to a power of ten."""
-    size = 1.0 if at == 0 else 10.0 ** np.floor(np.log10(abs(at)) - 1.0)
-    return f"{size:g}", float(size)
-
-
-def _digits(value: float) -> str:
-    return f"{0.0 if abs(value) < 1e-12 else value:.3g}"
-
-
-def _name(source: str | Ratio) -> str:
-    return source if isinstance(source, str) else source.name
+def _threshold(level: GuardrailLevel) -> float:
+    return level.number / 100.0 if level.relative else level.number

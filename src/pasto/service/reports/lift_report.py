@@ -1,103 +1,112 @@
-"""Lifts over the concurrent control in plain JSON: what the learner served, the best single candidate, the blend."""
+"""Lift report: lifts over the concurrent control of the learner's traffic, the best single candidate and the blend."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from pasto.errors import MeasurementError
 from pasto.inference import Interval, Quantity, ValueRange, unit_covariances
-from pasto.inference.lift import (
-    AdjustedLift,
-    BoundedLift,
-    Lift,
-    LiftEstimate,
-    LiftTarget,
-    estimate_history,
-    estimate_lifts,
-)
+from pasto.inference.lift import Lift, LiftEstimate, LiftTarget, estimate_history, estimate_lifts
 from pasto.inference.multiple_comparisons import find_winners
 from pasto.inference.round_data import WHOLE_ARM, MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.sample_ratio import SampleRatioCheck, check_sample_ratio
-from pasto.report.summary import summary_paragraph
+from pasto.report.records import (
+    AdjustedLiftRecord,
+    ArmUnits,
+    BlendRecord,
+    BoundedLiftRecord,
+    IntervalEstimate,
+    IntervalSeries,
+    LearningReport,
+    LiftDirection,
+    LiftHistoryRecord,
+    LiftRecord,
+    MetricSpread,
+    SampleRatioReport,
+    SuspectCell,
+    WinnerReport,
+)
+from pasto.report.summary import NOTHING_MEASURED, TOO_FEW_UNITS, summary_paragraph
 from pasto.service.round_history import latest
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import quantities
+from pasto.service.study_file.quantities import build_quantities
 
-HISTORY = 200
-"""Rounds whose history is told, the latest ones."""
-
-MOST_CLAIMS = 500
-"""Candidates up to which winners are looked for: of more, claims made together say next to nothing."""
-
-NOTHING = "Nothing was measured yet, and nothing can be claimed."
-
-TOO_LITTLE = "Too little was measured yet to claim anything: a side of a comparison needs fifty units at least."
+BLEND_TARGET = "the blend"
+SINGLE_TARGET = "the best single candidate"
+LEARNER_TARGET = "the learner's traffic"
+MAX_HISTORY_ROUNDS = 200
+"""Latest rounds that a report has a history of."""
+MAX_CLAIMED_CANDIDATES = 500
+"""Candidates up to which winners are searched: more claims together say next to nothing."""
+MAX_SPREAD_ROUNDS = 50
+"""Latest rounds that a plan is made from."""
 
 
 def report_learned_lifts(
     spec: StudySpec,
     rounds: Sequence[MeasuredRound],
     names: Sequence[str],
-    answer: Mapping[str, Any] | None,
+    answer: BlendRecord | None,
     baseline: int | None,
-) -> dict[str, Any]:
-    """The lifts of a learning study, by round and over all rounds, with its sample ratio and what can be claimed.
+) -> LearningReport:
+    """Report the lifts of a learning study, by round and over all rounds, with its sample ratio and its claims.
 
-    `answer` is the blend so far as a report shows it. Its own lift, and that of the best single candidate, were chosen
-    on the rounds they are measured on, and look better than they are: a confirmation tells them fairly.
+    The lifts of `answer` and of the best single candidate look better than they are, because both were chosen on the
+    rounds they are measured on. A confirmation measures them without this bias.
     """
-    chosen = [one for one in latest(rounds) if one.cells]
-    if not chosen:
-        return _told(spec, (), (), [], None, None, NOTHING)
-    record = record_rounds(chosen)
-    targets = _targets(record, names, answer)
-    metrics = quantities(spec)
-    found = estimate_lifts(
+    measured = [entry for entry in latest(rounds) if entry.cells]
+    if not measured:
+        return LearningReport(NOTHING_MEASURED, spec.confidence)
+    record = record_rounds(measured)
+    targets = _list_targets(record, names, answer)
+    metrics = build_quantities(spec)
+    lifts = estimate_lifts(
         record, metrics, targets, confidence=spec.confidence, covariates=covariates(spec), ranges=ranges(spec)
     )
-    checked = check_sample_ratio(record)
-    recent = record if len(chosen) <= HISTORY else record_rounds(chosen[-HISTORY:])
-    series = [
-        {"target": target.name, "metric": name, **_series(recent, spec, name, target)}
-        for target in targets
-        for name in metrics
-    ]
-    said = report_claims(spec, [lift for lift in found if lift.target != "the best single candidate"], checked, names)
-    return _told(
-        spec,
-        record.versions,
-        found,
-        series,
-        sample_ratio_document(checked, names),
-        _winner(record, spec, names, baseline),
-        said,
+    sample_ratio = check_sample_ratio(record)
+    recent = record if len(measured) <= MAX_HISTORY_ROUNDS else record_rounds(measured[-MAX_HISTORY_ROUNDS:])
+    return LearningReport(
+        claims=report_claims(spec, [lift for lift in lifts if lift.target != SINGLE_TARGET], sample_ratio, names),
+        confidence=spec.confidence,
+        rounds=tuple(record.versions),
+        lifts=tuple(map(lift_record, lifts)),
+        history=tuple(_lift_history(recent, spec, name, target) for target in targets for name in metrics),
+        sample_ratio=sample_ratio_report(sample_ratio, names),
+        winner=_find_winner(record, spec, names, baseline),
     )
 
 
 def report_claims(
-    spec: StudySpec, found: Sequence[Lift], checked: SampleRatioCheck | None, names: Sequence[str]
+    spec: StudySpec,
+    lifts: Sequence[Lift],
+    sample_ratio: SampleRatioCheck | None,
+    names: Sequence[str],
+    *,
+    is_confirmation: bool = False,
 ) -> str:
-    """What can be said, in one paragraph, of the goal and the guardrails."""
-    aims = aimed_quantities(spec)
-    ends = [(lift, lift.best.relative) for lift in found if lift.metric in aims]
-    telling = [lift for lift, told in ends if math.isfinite(told.low + told.high)]
-    if not telling and not (checked is not None and checked.alarm):
-        return TOO_LITTLE
-    return summary_paragraph(telling, balance=checked, names=names)
+    """Return the claims about the goal and the guardrails in one paragraph."""
+    metrics = aimed_quantities(spec)
+    bounded = [
+        lift
+        for lift in lifts
+        if lift.metric in metrics and math.isfinite(lift.best.relative.low + lift.best.relative.high)
+    ]
+    if not bounded and not (sample_ratio is not None and sample_ratio.alarm):
+        return TOO_FEW_UNITS
+    return summary_paragraph(bounded, balance=sample_ratio, names=names, is_confirmation=is_confirmation)
 
 
 def covariates(spec: StudySpec) -> dict[str, Quantity]:
-    """By metric: where what it is adjusted by was measured, behind the study's own columns.
+    """Return the covariate of each metric that has one, as a quantity of the measured columns.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> covariates(read_spec(EXAMPLE.replace("cap: 7200}", "cap: 7200, covariate: 7d}"), "yaml"))
     {'watch_time': Quantity(numerator=3, denominator=None)}
     """
-    places = {column: place for place, column in enumerate(spec.measured)}
+    places = {column: place for place, column in enumerate(spec.measured_columns)}
     return {
         name: Quantity(*(places[column] for column in metric.covariate.columns))
         for name, metric in spec.metrics.items()
@@ -106,7 +115,7 @@ def covariates(spec: StudySpec) -> dict[str, Quantity]:
 
 
 def ranges(spec: StudySpec) -> dict[str, ValueRange]:
-    """By metric: between which a unit's number lies, of those that are no ratios and say so.
+    """Return the range of a unit's value for each metric that states one and is not a ratio.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> ranges(read_spec(EXAMPLE, "yaml"))
@@ -120,72 +129,77 @@ def ranges(spec: StudySpec) -> dict[str, ValueRange]:
 
 
 def aimed_quantities(spec: StudySpec) -> list[str]:
-    """The metrics that a study is about: those of its goal, then those of its guardrails.
+    """Return the metrics of a study's goal, then those of its guardrails.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> aimed_quantities(read_spec(EXAMPLE, "yaml"))
     ['watch_time', 'like_rate']
     """
-    goals = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+    goals = [source if isinstance(source, str) else source.name for source in spec.objective.goal_metrics]
     by_column = {metric.numerator.name: name for name, metric in spec.metrics.items() if metric.denominator is None}
-    named = [by_column.get(goal, goal) for goal in goals]
-    return list(dict.fromkeys([*named, *(rail.metric for rail in spec.guardrails)]))
+    goal_metrics = [by_column.get(goal, goal) for goal in goals]
+    return list(dict.fromkeys([*goal_metrics, *(guardrail.metric for guardrail in spec.guardrails)]))
 
 
-def lift_document(lift: Lift) -> dict[str, Any]:
-    """One lift in JSON; an end that is not known is null."""
-    return {
-        "target": lift.target,
-        "metric": lift.metric,
-        "level": finite(lift.level),
-        "control": finite(lift.control),
-        "absolute": estimate_document(lift.absolute),
-        "relative": estimate_document(lift.relative),
-        "told": lift.absolute.direction,
-        "adjusted": None if lift.adjusted is None else _shown_adjusted(lift.adjusted),
-        "bounded": None if lift.bounded is None else _shown_bounded(lift.bounded),
-        "rounds": lift.rounds,
-        "confidence": lift.confidence,
-        "sequential": lift.sequential,
-    }
+def lift_record(lift: Lift) -> LiftRecord:
+    """Return a lift as a report holds it."""
+    adjusted, bounded = lift.adjusted, lift.bounded
+    return LiftRecord(
+        target=lift.target,
+        metric=lift.metric,
+        level=finite(lift.level),
+        control=finite(lift.control),
+        absolute=interval_estimate(lift.absolute),
+        relative=interval_estimate(lift.relative),
+        told=_direction(lift.absolute),
+        adjusted=None
+        if adjusted is None
+        else AdjustedLiftRecord(
+            interval_estimate(adjusted.absolute),
+            interval_estimate(adjusted.relative),
+            _direction(adjusted.absolute),
+            finite(adjusted.reduction),
+        ),
+        bounded=None
+        if bounded is None
+        else BoundedLiftRecord(
+            interval_estimate(bounded.absolute),
+            None if bounded.relative is None else interval_estimate(bounded.relative),
+        ),
+        rounds=lift.rounds,
+        confidence=lift.confidence,
+        sequential=lift.sequential,
+    )
 
 
-def _shown_bounded(bounded: BoundedLift) -> dict[str, Any]:
-    relative = None if bounded.relative is None else estimate_document(bounded.relative)
-    return {"absolute": estimate_document(bounded.absolute), "relative": relative}
+def interval_estimate(estimate: LiftEstimate) -> IntervalEstimate:
+    """Return an estimate as a report holds it: None for an end that is not known."""
+    return IntervalEstimate(finite(estimate.value), finite(estimate.low), finite(estimate.high))
 
 
-def _shown_adjusted(adjusted: AdjustedLift) -> dict[str, Any]:
-    return {
-        "absolute": estimate_document(adjusted.absolute),
-        "relative": estimate_document(adjusted.relative),
-        "told": adjusted.absolute.direction,
-        "variance_reduced_by": finite(adjusted.reduction),
-    }
+def _direction(estimate: LiftEstimate) -> LiftDirection:
+    return "up" if estimate.low > 0 else "down" if estimate.high < 0 else "unclear"
 
 
-def estimate_document(estimate: LiftEstimate) -> dict[str, float | None]:
-    """A number between its ends, in JSON."""
-    return {"value": finite(estimate.value), "low": finite(estimate.low), "high": finite(estimate.high)}
-
-
-def sample_ratio_document(checked: SampleRatioCheck, names: Sequence[str]) -> dict[str, Any]:
-    """Return the sample ratio in JSON: units by arm with what was expected; no candidate if a whole arm is suspect."""
+def sample_ratio_report(check: SampleRatioCheck, names: Sequence[str]) -> SampleRatioReport:
+    """Return the sample ratio as a report holds it: units by arm with the expected ones."""
     suspect = None
-    if checked.suspect is not None:
-        arm, candidate = checked.suspect
-        name = None if candidate == WHOLE_ARM else _name(names, candidate)
-        suspect = {"arm": arm, "candidate": name, "left": finite(checked.remaining_share or 0.0)}
-    arms: dict[str, dict[str, float]] = {}
-    for (arm, _), units in checked.observed.items():
-        arms.setdefault(arm, {"units": 0.0, "expected": 0.0})["units"] += units
-    for (arm, _), units in checked.expected.items():
-        arms[arm]["expected"] += units
-    return {"alarm": checked.alarm, "p_value": checked.p_value, "suspect": suspect, "arms": arms}
+    if check.suspect is not None:
+        arm, candidate = check.suspect
+        name = None if candidate == WHOLE_ARM else _candidate_name(names, candidate)
+        suspect = SuspectCell(arm, name, finite(check.remaining_share or 0.0))
+    observed: dict[str, float] = {}
+    expected: dict[str, float] = {}
+    for (arm, _), units in check.observed.items():
+        observed[arm] = observed.get(arm, 0.0) + units
+    for (arm, _), units in check.expected.items():
+        expected[arm] = expected.get(arm, 0.0) + units
+    arms = {arm: ArmUnits(float(units), float(expected.get(arm, 0.0))) for arm, units in observed.items()}
+    return SampleRatioReport(bool(check.alarm), float(check.p_value), suspect, arms)
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON has it.
+    """Return a number as JSON has it: None if it is not finite.
 
     >>> finite(0.5), finite(float("inf"))
     (0.5, None)
@@ -193,103 +207,93 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _targets(record: RoundRecord, names: Sequence[str], answer: Mapping[str, Any] | None) -> list[LiftTarget]:
+def _list_targets(record: RoundRecord, names: Sequence[str], answer: BlendRecord | None) -> list[LiftTarget]:
     if not record.cell_indices("control") or not record.cell_indices("learner"):
         return []
-    found = [LiftTarget("the learner's traffic")]
+    targets = [LiftTarget(LEARNER_TARGET)]
     if answer is None:
-        return found
+        return targets
     place = {name: number for number, name in enumerate(names)}
-    known = {candidate for arm, candidate in record.keys if arm == "learner"}
-    single = place.get(answer["single"]) if answer.get("single") is not None else None
-    if single in known and single is not None:
-        found.append(LiftTarget("the best single candidate", shares={single: 1.0}))
-    parts = {place[name]: share for name, share in answer["probabilities"].items() if name in place}
-    if parts and set(parts) <= known:
-        found.append(LiftTarget("the blend", shares=parts))
-    return found
+    measured = {candidate for arm, candidate in record.keys if arm == "learner"}
+    single = None if answer.single is None else place.get(answer.single)
+    if single is not None and single in measured:
+        targets.append(LiftTarget(SINGLE_TARGET, shares={single: 1.0}))
+    shares = {place[name]: share for name, share in answer.probabilities.items() if name in place}
+    if shares and set(shares) <= measured:
+        targets.append(LiftTarget(BLEND_TARGET, shares=shares))
+    return targets
 
 
-def _series(record: RoundRecord, spec: StudySpec, metric: str, target: LiftTarget) -> dict[str, Any]:
-    told = estimate_history(record, quantities(spec)[metric], target, confidence=spec.confidence)
-    return {
-        "rounds": list(record.versions),
-        "by_round": _ends(told.by_round),
-        "cumulative": _ends(told.cumulative),
-    }
+def _lift_history(record: RoundRecord, spec: StudySpec, metric: str, target: LiftTarget) -> LiftHistoryRecord:
+    history = estimate_history(record, build_quantities(spec)[metric], target, confidence=spec.confidence)
+    return LiftHistoryRecord(
+        target=target.name,
+        metric=metric,
+        rounds=tuple(record.versions),
+        by_round=_interval_series(history.by_round),
+        cumulative=_interval_series(history.cumulative),
+    )
 
 
-def _ends(interval: Interval) -> dict[str, list[float | None]]:
-    return {
-        name: [finite(value) for value in ends.tolist()]
-        for name, ends in (("value", interval.estimate), ("low", interval.low), ("high", interval.high))
-    }
+def _interval_series(interval: Interval) -> IntervalSeries:
+    value, low, high = (
+        tuple(finite(number) for number in numbers.tolist())
+        for numbers in (interval.estimate, interval.low, interval.high)
+    )
+    return IntervalSeries(value, low, high)
 
 
-def _winner(record: RoundRecord, spec: StudySpec, names: Sequence[str], baseline: int | None) -> dict[str, Any] | None:
-    """Which candidates beat the control in the goal, all claims together; None where the goal is a sum."""
-    aims = [source for source in aimed_quantities(spec)[:1] if source in spec.metrics]
-    if not aims or len(spec.objective.shown) != 1 or len(record.cell_indices("learner")) > MOST_CLAIMS:
+def _find_winner(
+    record: RoundRecord, spec: StudySpec, names: Sequence[str], baseline: int | None
+) -> WinnerReport | None:
+    """Find the candidates that beat the control in the goal, all claims together; None if the goal is a sum."""
+    goals = [metric for metric in aimed_quantities(spec)[:1] if metric in spec.metrics]
+    if (
+        not goals
+        or len(spec.objective.goal_metrics) != 1
+        or len(record.cell_indices("learner")) > MAX_CLAIMED_CANDIDATES
+    ):
         return None
-    lower = spec.objective.sign < 0
     try:
-        told = find_winners(
-            record, quantities(spec)[aims[0]], confidence=spec.confidence, at_most=lower, leave_out=baseline
+        winners = find_winners(
+            record,
+            build_quantities(spec)[goals[0]],
+            confidence=spec.confidence,
+            at_most=spec.objective.sign < 0,
+            leave_out=baseline,
         )
     except MeasurementError:
         return None
-    return {
-        "metric": aims[0],
-        "best_looking": _name(names, told.best),
-        "beat_the_control": [_name(names, candidate) for candidate in told.winners],
-        "winner": None if told.winner is None else _name(names, told.winner),
-    }
+    return WinnerReport(
+        metric=goals[0],
+        best_looking=_candidate_name(names, winners.best),
+        beat_the_control=tuple(_candidate_name(names, candidate) for candidate in winners.winners),
+        winner=None if winners.winner is None else _candidate_name(names, winners.winner),
+    )
 
 
-def _name(names: Sequence[str], candidate: int) -> str:
+def _candidate_name(names: Sequence[str], candidate: int) -> str:
     return names[candidate] if 0 <= candidate < len(names) else f"candidate {candidate}"
 
 
-def _told(
-    spec: StudySpec,
-    versions: Sequence[int],
-    found: Sequence[Lift],
-    series: list[dict[str, Any]],
-    checked: dict[str, Any] | None,
-    winner: dict[str, Any] | None,
-    said: str,
-) -> dict[str, Any]:
-    return {
-        "claims": said,
-        "confidence": spec.confidence,
-        "rounds": list(versions),
-        "lifts": [lift_document(lift) for lift in found],
-        "history": series,
-        "sample_ratio": checked,
-        "winner": winner,
-    }
-
-
-RECENT = 50
-"""Rounds that a plan is made from, the latest ones."""
-
-
-def spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[str, float]]:
-    """By metric: units a round, the control's mean, the deviation of one unit, and the control's share.
+def measure_spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> Mapping[str, MetricSpread]:
+    """Return traffic and spread of each metric over the latest rounds.
 
     A ratio's deviation is that of its linear form N − cD, in units of the ratio.
     """
-    chosen = [one for one in rounds if any(cell.arm == "control" and cell.units > 1 for cell in one.cells)][-RECENT:]
-    if not chosen:
+    measured = [entry for entry in rounds if any(cell.arm == "control" and cell.units > 1 for cell in entry.cells)][
+        -MAX_SPREAD_ROUNDS:
+    ]
+    if not measured:
         return {}
-    record = record_rounds(chosen)
+    record = record_rounds(measured)
     place = record.control
     units = record.cells.units
     weight = units[:, place] / units[:, place].sum()
     mean = weight @ record.cells.mean[:, place]
     covariance = np.einsum("t,tij->ij", weight, unit_covariances(record.cells)[:, place])
-    found = {}
-    for name, quantity in quantities(spec).items():
+    spreads = {}
+    for name, quantity in build_quantities(spec).items():
         form, level = np.zeros(len(mean)), float(mean[quantity.numerator])
         form[quantity.numerator] = 1.0
         if quantity.denominator is not None:
@@ -298,10 +302,10 @@ def spreads(spec: StudySpec, rounds: Sequence[MeasuredRound]) -> dict[str, dict[
                 continue
             level /= bottom
             form[quantity.numerator], form[quantity.denominator] = 1.0 / bottom, -level / bottom
-        found[name] = {
-            "units": float(units.sum(axis=1).mean()),
-            "mean": level,
-            "deviation": float(np.sqrt(max(form @ covariance @ form, 0.0))),
-            "control": float(record.shares[:, place].mean()),
-        }
-    return found
+        spreads[name] = MetricSpread(
+            units=float(units.sum(axis=1).mean()),
+            mean=level,
+            deviation=float(np.sqrt(max(form @ covariance @ form, 0.0))),
+            control=float(record.shares[:, place].mean()),
+        )
+    return spreads

@@ -1,56 +1,50 @@
-"""The trade-off of a study as it is believed now: every single candidate, the best blend, and what other limits buy."""
+"""Trade-off of a study by its expected means: single candidates, the best blend, and blends at other limits."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pasto.arrays import FloatArray
-from pasto.errors import NotFittedError, PastoError, PastoWarning
+from pasto.errors import NotFittedError, PastoError
 from pasto.objective import Objective, Ratio
-from pasto.optimize import solve, summarize_blend
+from pasto.optimize import summarize_blend
 from pasto.records import Blend
+from pasto.report.records import BlendRecord, SinglePoint, TradeoffPoint, TradeoffReport
 from pasto.service.policy_cache import StudySnapshot
+from pasto.service.reports.candidate_estimates import solve_means
 from pasto.service.study_state import blend_document
-from pasto.store import Store
 
-STEPS = 24
-"""Limits that a curve tries."""
-DRAWN = 400
-"""Single candidates that are drawn; of more, the best in the goal and an even choice of the others."""
+CURVE_POINTS = 24
+"""Limits at which the curve is solved."""
+MAX_CHART_SINGLES = 400
+"""Single candidates in the chart; of more, the best in the goal and an even choice of the others."""
+MAX_REPORT_SINGLES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class PosteriorSamples:
-    """What is believed of every candidate after the last close."""
+class PosteriorMeans:
+    """Expected means of a study's candidates after the last close; retired candidates are left out."""
 
-    generation: int
     names: tuple[str, ...]
     means: FloatArray
-    """(metrics, candidates), in the order of the objective's metrics; retired candidates are left out."""
+    """(metrics, candidates), in the order of the objective's metrics."""
     baseline: int | None
     objective: Objective
     current: Mapping[str, float]
-    """The blend so far, or the one that was frozen, by name."""
+    """Probabilities of the frozen blend, or of the blend so far, by name."""
 
 
-class TradeoffCache:
-    """Believed means, read once for each generation of a study."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def belief(self, standing: StudySnapshot) -> PosteriorSamples | None:
-        """What is believed of a study's candidates; None before anything was learned."""
-        return standing.compute_once("posterior samples", lambda: _believed(standing))
+def read_posterior_means(snapshot: StudySnapshot) -> PosteriorMeans | None:
+    """Return the expected means of a study's candidates; None before a round is learned."""
+    return snapshot.compute_once("posterior means", lambda: _compute_posterior_means(snapshot))
 
 
-def _believed(standing: StudySnapshot) -> PosteriorSamples | None:
-    study, frozen = standing.study, standing.state.frozen
+def _compute_posterior_means(snapshot: StudySnapshot) -> PosteriorMeans | None:
+    study, frozen = snapshot.study, snapshot.state.frozen
     if study is None:
         return None
     try:
@@ -58,57 +52,99 @@ def _believed(standing: StudySnapshot) -> PosteriorSamples | None:
     except (NotFittedError, AttributeError):
         return None
     retired = set(study.state()["retired"])
-    left = [k for k in range(len(study.candidates.names)) if k not in retired]
-    baseline = left.index(study.baseline) if study.baseline in left else None
-    names = tuple(study.candidates.names[k] for k in left)
-    current = _current(standing) if frozen is None else dict(frozen.answer["probabilities"])
-    return PosteriorSamples(
-        standing.row.generation, names, np.asarray(means)[:, left], baseline, study.objective, current
+    served = [k for k in range(len(study.candidates.names)) if k not in retired]
+    baseline = served.index(study.baseline) if study.baseline in served else None
+    names = tuple(study.candidates.names[k] for k in served)
+    current = _current_probabilities(snapshot) if frozen is None else dict(frozen.answer["probabilities"])
+    return PosteriorMeans(names, np.asarray(means)[:, served], baseline, study.objective, current)
+
+
+def _current_probabilities(snapshot: StudySnapshot) -> dict[str, float]:
+    """Return the answer so far; nothing if it cannot be computed, because the rest is useful without it."""
+    try:
+        blend = snapshot.blend
+    except (PastoError, ArithmeticError):
+        return {}
+    return {blend.names[k]: blend.probabilities[k] for k in blend.support}
+
+
+def trace_curve(posterior: PosteriorMeans, objective: Objective, across: int) -> Iterator[tuple[float, Blend]]:
+    """Yield the best blend at each of several limits of the guardrail `across`, if it is feasible."""
+    levels = _guardrail_levels(posterior, across)
+    for limit in np.linspace(float(levels.min()), float(levels.max()), CURVE_POINTS).tolist():
+        blend = _solve_blend(posterior, shift_objective(objective, {across: limit}))
+        if blend is not None and blend.feasible:
+            yield limit, blend
+
+
+def report_tradeoff(posterior: PosteriorMeans, answer: BlendRecord | None) -> TradeoffReport | None:
+    """Report the goal and the first guardrail's metric as levels: of blends, single candidates and the answer.
+
+    None if the goal is a sum, if there is no guardrail, or if a ratio has no value.
+    """
+    objective = posterior.objective
+    if not objective.guardrails or len(objective.goal_metrics) != 1:
+        return None
+    goal, guarded = _metric_name(objective.goal_metrics[0]), objective.guardrails[0].label
+    x, y = _metric_row(posterior, objective.goal_metrics[0]), _metric_row(posterior, objective.guardrails[0].metric)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    blends = [blend for _, blend in trace_curve(posterior, objective, 0)]
+    current = None if answer is None else _summarize_shares(posterior, answer.probabilities)
+    return TradeoffReport(
+        x=goal,
+        y=guarded,
+        blends=tuple(TradeoffPoint(blend.metrics[goal], blend.metrics[guarded]) for blend in blends),
+        singles=tuple(
+            SinglePoint(name, float(x[k]), float(y[k])) for k, name in enumerate(posterior.names[:MAX_REPORT_SINGLES])
+        ),
+        answer=None if current is None else TradeoffPoint(current.metrics[goal], current.metrics[guarded]),
     )
 
 
-def _current(standing: StudySnapshot) -> dict[str, float]:
-    """Return the answer so far; nothing if it cannot be computed, because the rest is useful without it."""
-    try:
-        answer = standing.blend
-    except (PastoError, ArithmeticError):
-        return {}
-    return {answer.names[k]: answer.probabilities[k] for k in answer.support}
+def chart_tradeoff(posterior: PosteriorMeans, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
+    """Return the JSON of the dashboard's chart: singles, the blend at these limits, and the curve of `across`.
 
-
-def compute_tradeoff(belief: PosteriorSamples, limits: Mapping[int, float], across: int = 0) -> dict[str, Any]:
-    """Singles, the blend at these limits, and the curve that moving the guardrail `across` draws."""
-    objective = shifted_objective(belief.objective, limits)
-    goal = _goal_levels(belief)
-    rails = [_rail_levels(belief, place) for place in range(len(objective.guardrails))]
-    answer = _solved(belief, objective)
-    found: dict[str, Any] = {
-        "goal": {"name": ", ".join(map(_name, objective.shown)), "unit": "%" if _percent(belief) else ""},
-        "rails": [_slider(belief, objective, place, rails[place]) for place in range(len(rails))],
-        "blend": None if answer is None else {**blend_document(answer), **_point(belief, answer)},
-        "current": _mixed(belief, belief.current),
+    Levels are in percent over the baseline if that is possible.
+    """
+    objective = shift_objective(posterior.objective, limits)
+    goal = _goal_levels(posterior)
+    guardrail_levels = [_guardrail_levels(posterior, place) for place in range(len(objective.guardrails))]
+    blend = _solve_blend(posterior, objective)
+    current = _summarize_shares(posterior, posterior.current)
+    chart: dict[str, Any] = {
+        "goal": {
+            "name": ", ".join(map(_metric_name, objective.goal_metrics)),
+            "unit": "%" if _is_percent(posterior) else "",
+        },
+        "rails": [_slider(posterior, objective, place, levels) for place, levels in enumerate(guardrail_levels)],
+        "blend": None if blend is None else {**blend_document(blend), **_chart_point(posterior, blend)},
+        "current": None if current is None else _chart_point(posterior, current),
         "singles": [],
         "curve": [],
         "across": across,
-        "candidates": len(belief.names),
+        "candidates": len(posterior.names),
     }
-    if not rails or not 0 <= across < len(rails):
-        return found
-    best = None if answer is None else answer.best_single
-    for k in _drawn(goal, belief.baseline, best):
-        role = "baseline" if k == belief.baseline else "single" if k == best else ""
-        found["singles"].append(
-            {"name": belief.names[k], "x": float(rails[across][k]), "y": float(goal[k]), "role": role}
-        )
-    found["curve"] = _curve(belief, objective, across, rails[across])
-    return found
+    if not 0 <= across < len(guardrail_levels):
+        return chart
+    best = None if blend is None else blend.best_single
+    for k in _select_singles(goal, posterior.baseline, best):
+        role = "baseline" if k == posterior.baseline else "single" if k == best else ""
+        x, y = float(guardrail_levels[across][k]), float(goal[k])
+        chart["singles"].append({"name": posterior.names[k], "x": x, "y": y, "role": role})
+    curve = []
+    for limit, limited in trace_curve(posterior, objective, across):
+        point = _chart_point(posterior, limited)
+        curve.append({"limit": limit, "x": point["x"][across], "y": point["y"]})
+    chart["curve"] = sorted(curve, key=lambda point: (point["x"], point["y"]))
+    return chart
 
 
-def shifted_objective(objective: Objective, limits: Mapping[int, float]) -> Objective:
-    """The objective with other limits, by the guardrail's place.
+def shift_objective(objective: Objective, limits: Mapping[int, float]) -> Objective:
+    """Return the objective with other limits, by the guardrail's place.
 
     >>> import pasto
-    >>> print(shifted_objective(pasto.maximize("x").keep("y", at_least=1), {0: 2.5}))
+    >>> print(shift_objective(pasto.maximize("x").keep("y", at_least=1), {0: 2.5}))
     maximize x, keep y >= 2.5
     """
     rails = [
@@ -117,94 +153,51 @@ def shifted_objective(objective: Objective, limits: Mapping[int, float]) -> Obje
     return replace(objective, guardrails=tuple(rails))
 
 
-def _solved(belief: PosteriorSamples, objective: Objective) -> Blend | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PastoWarning)
-            return solve(objective.by_metric(belief.means), objective, names=belief.names, baseline=belief.baseline)
-    except (PastoError, ArithmeticError):
-        return None
-
-
-def _curve(belief: PosteriorSamples, objective: Objective, across: int, levels: FloatArray) -> list[dict[str, float]]:
-    """What the goal is at other limits: where each best blend lies."""
-    found = []
-    for limit in np.linspace(float(levels.min()), float(levels.max()), STEPS).tolist():
-        answer = _solved(belief, shifted_objective(objective, {across: limit}))
-        if answer is not None and answer.feasible:
-            point = _point(belief, answer)
-            found.append({"limit": limit, "x": point["x"][across], "y": point["y"]})
-    return sorted(found, key=lambda point: (point["x"], point["y"]))
-
-
-def _percent(belief: PosteriorSamples) -> bool:
-    """Whether the goal can be told in percent over the baseline."""
-    if belief.baseline is None:
+def _is_percent(posterior: PosteriorMeans) -> bool:
+    """Return whether the goal can be given in percent over the baseline."""
+    if posterior.baseline is None:
         return False
-    rows = _goal_rows(belief)
-    return all(float(row[belief.baseline]) > 0 for _, row in rows)
+    rows = _goal_rows(posterior)
+    return all(float(row[posterior.baseline]) > 0 for _, row in rows)
 
 
-def _goal_rows(belief: PosteriorSamples) -> list[tuple[float, FloatArray]]:
-    target = belief.objective.target
+def _goal_rows(posterior: PosteriorMeans) -> list[tuple[float, FloatArray]]:
+    target = posterior.objective.target
     if isinstance(target, Mapping):
-        return [(weight, _row(belief, name)) for name, weight in target.items()]
-    return [(1.0, _row(belief, source)) for source in belief.objective.shown]
+        return [(weight, _metric_row(posterior, name)) for name, weight in target.items()]
+    return [(1.0, _metric_row(posterior, source)) for source in posterior.objective.goal_metrics]
 
 
-def _row(belief: PosteriorSamples, source: str | Ratio) -> FloatArray:
-    place = belief.objective.metrics.index
+def _metric_row(posterior: PosteriorMeans, source: str | Ratio) -> FloatArray:
+    place = posterior.objective.metrics.index
     if isinstance(source, Ratio):
-        under = belief.means[place(source.denominator)]
-        return np.asarray(belief.means[place(source.numerator)] / np.where(under == 0, np.nan, under))
-    return np.asarray(belief.means[place(source)])
+        under = posterior.means[place(source.denominator)]
+        return np.asarray(posterior.means[place(source.numerator)] / np.where(under == 0, np.nan, under))
+    return np.asarray(posterior.means[place(source)])
 
 
-def _goal_levels(belief: PosteriorSamples) -> FloatArray:
-    """The goal of every candidate alone: percent over the baseline where that is possible."""
-    rows = _goal_rows(belief)
-    if _percent(belief):
-        at = belief.baseline
+def _goal_levels(posterior: PosteriorMeans) -> FloatArray:
+    """Return the goal of every candidate alone, in percent over the baseline if that is possible."""
+    rows = _goal_rows(posterior)
+    if _is_percent(posterior):
+        at = posterior.baseline
         parts = [weight * 100.0 * (row / row[at] - 1.0) for weight, row in rows]
     else:
         parts = [weight * row for weight, row in rows]
     return np.asarray(np.nan_to_num(np.sum(parts, axis=0)))
 
 
-def _rail_levels(belief: PosteriorSamples, place: int) -> FloatArray:
-    """A guardrail's metric for every candidate alone, in the unit of its limit."""
-    rail = belief.objective.guardrails[place]
-    row = _row(belief, rail.metric)
-    if rail.relative and belief.baseline is not None:
-        row = 100.0 * (row / row[belief.baseline] - 1.0)
+def _guardrail_levels(posterior: PosteriorMeans, place: int) -> FloatArray:
+    """Return a guardrail's metric for every candidate alone, in the unit of its limit."""
+    rail = posterior.objective.guardrails[place]
+    row = _metric_row(posterior, rail.metric)
+    if rail.relative and posterior.baseline is not None:
+        row = 100.0 * (row / row[posterior.baseline] - 1.0)
     return np.asarray(np.nan_to_num(row))
 
 
-def _point(belief: PosteriorSamples, answer: Blend) -> dict[str, Any]:
-    """Where a blend lies, in the units of its limits and goal; a ratio of a blend is no average of ratios."""
-    objective = belief.objective
-    x = [(answer.lifts if rail.relative else answer.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
-    levels = answer.lifts if _percent(belief) else answer.metrics
-    weights = objective.target if isinstance(objective.target, Mapping) else {_name(s): 1.0 for s in objective.shown}
-    return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}
-
-
-def _mixed(belief: PosteriorSamples, shares: Mapping[str, float]) -> dict[str, Any] | None:
-    """Where given shares lie; None where there are none, or of candidates that are gone."""
-    if not shares or not set(shares) <= set(belief.names):
-        return None
-    probabilities = np.array([shares.get(name, 0.0) for name in belief.names])
-    try:
-        told = summarize_blend(
-            probabilities, belief.means, belief.objective, names=belief.names, baseline=belief.baseline
-        )
-    except (PastoError, ArithmeticError):
-        return None
-    return _point(belief, told)
-
-
-def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: FloatArray) -> dict[str, Any]:
-    rail, stated = objective.guardrails[place], belief.objective.guardrails[place]
+def _slider(posterior: PosteriorMeans, objective: Objective, place: int, levels: FloatArray) -> dict[str, Any]:
+    rail, stated = objective.guardrails[place], posterior.objective.guardrails[place]
     low, high = float(min(levels.min(), stated.at)), float(max(levels.max(), stated.at))
     margin = 0.05 * ((high - low) or max(1.0, abs(high)))
     return {
@@ -219,14 +212,46 @@ def _slider(belief: PosteriorSamples, objective: Objective, place: int, levels: 
     }
 
 
-def _drawn(goal: FloatArray, baseline: int | None, best: int | None) -> list[int]:
-    if len(goal) <= DRAWN:
+def _select_singles(goal: FloatArray, baseline: int | None, best: int | None) -> list[int]:
+    if len(goal) <= MAX_CHART_SINGLES:
         return list(range(len(goal)))
-    top = np.argsort(-goal, kind="stable")[: DRAWN // 2].tolist()
-    even = np.linspace(0, len(goal) - 1, DRAWN // 2).astype(int).tolist()
+    top = np.argsort(-goal, kind="stable")[: MAX_CHART_SINGLES // 2].tolist()
+    even = np.linspace(0, len(goal) - 1, MAX_CHART_SINGLES // 2).astype(int).tolist()
     special = [k for k in (baseline, best) if k is not None]
     return sorted({*top, *even, *special})
 
 
-def _name(source: str | Ratio) -> str:
+def _metric_name(source: str | Ratio) -> str:
     return source if isinstance(source, str) else source.name
+
+
+def _solve_blend(posterior: PosteriorMeans, objective: Objective) -> Blend | None:
+    try:
+        return solve_means(posterior.means, objective, posterior.names, posterior.baseline)
+    except (PastoError, ArithmeticError):
+        return None
+
+
+def _summarize_shares(posterior: PosteriorMeans, shares: Mapping[str, float]) -> Blend | None:
+    """Return the blend of given shares; None if there are none, or if a candidate is retired."""
+    if not shares or not set(shares) <= set(posterior.names):
+        return None
+    probabilities = np.array([shares.get(name, 0.0) for name in posterior.names])
+    try:
+        return summarize_blend(
+            probabilities, posterior.means, posterior.objective, names=posterior.names, baseline=posterior.baseline
+        )
+    except (PastoError, ArithmeticError):
+        return None
+
+
+def _chart_point(posterior: PosteriorMeans, blend: Blend) -> dict[str, Any]:
+    """Return a blend's position in the units of the limits and the goal; a blend's ratio is not a mean of ratios."""
+    objective = posterior.objective
+    x = [(blend.lifts if rail.relative else blend.metrics).get(rail.label, 0.0) for rail in objective.guardrails]
+    levels = blend.lifts if _is_percent(posterior) else blend.metrics
+    target = objective.target
+    weights = (
+        target if isinstance(target, Mapping) else {_metric_name(source): 1.0 for source in objective.goal_metrics}
+    )
+    return {"x": x, "y": sum(weight * levels.get(name, 0.0) for name, weight in weights.items())}

@@ -1,4 +1,4 @@
-"""The breaker in the course of a close: what it is shown, what it says, and what then happens."""
+"""Guardrail check of a close: judge the measured rounds or the look at a phase, and decide about a pause."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ from pasto.inference.round_data import MeasuredRound, RoundRecord, record_rounds
 from pasto.inference.stop_level import DAY_SECONDS, REFERENCE_SHARE, STUDY_ERROR, crash_level
 from pasto.metrics import Column, Metric, Moments
 from pasto.report.guardrail_text import BASIS_TEXT
-from pasto.service.round_history import join_arms, judged_round
-from pasto.service.rounds.guardrail_state import GuardrailState
-from pasto.service.rounds.round_clock import PHASES
+from pasto.service.lifecycle import PHASES
+from pasto.service.rounds.guardrail_state import GuardrailState, join_arms, judged_round
 from pasto.service.study_file import StudySpec
-from pasto.service.study_file.quantities import floors
+from pasto.service.study_file.quantities import build_stop_levels
 from pasto.service.study_state import ArmVerdict, GuardrailStatus
 
 CONFIDENCE = 0.95
-"""That a phase of a study in which nothing falls through a floor is never stopped for it."""
+"""Probability that a phase without any breach is never paused by the monitor."""
 
-WARNING = 0.8
-"""The confidence at which a warning is given."""
+WARNING_CONFIDENCE = 0.8
+"""Confidence from which on a guardrail has a warning."""
 
-SERVED = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed": ("blend",)}
-"""The arms that the breaker watches, by state."""
+WATCHED_ARMS = {"learning": ("learner",), "confirming": ("blend", "single"), "deployed": ("blend",)}
+"""Arms that the monitor watches, by state."""
 
-GROWING = ("sum", "count", "any", "max")
-"""What makes a unit's number grow with the time it is watched."""
+GROWING_AGGREGATES = ("sum", "count", "any", "max")
+"""Aggregates by which a unit's number grows with the length of the phase."""
 
 
 def judge_learning(spec: StudySpec, monitor: GuardrailMonitor) -> list[ArmVerdict]:
     """Return the verdict on every guardrail after learning rounds; [] while there is nothing to judge."""
-    return [_arm_verdict(verdict) for verdict in monitor.verdicts(floors(spec), confidence=CONFIDENCE, warning=WARNING)]
+    return [
+        _arm_verdict(verdict)
+        for verdict in monitor.verdicts(build_stop_levels(spec), confidence=CONFIDENCE, warning=WARNING_CONFIDENCE)
+    ]
 
 
 def judge_phase(
@@ -52,14 +54,14 @@ def judge_phase(
     elapsed: float,
     allowed: Mapping[str, float] = MappingProxyType({}),
 ) -> list[ArmVerdict]:
-    """The same for a phase in which units keep their arm, and are one row each; `elapsed` is in rounds.
+    """Return the verdicts on a phase in which units keep their arm; `elapsed` is its length in rounds.
 
-    Such a phase is judged whole, as a sum that grows: harm that begins late shows late. What a unit adds up grows with
-    the phase, so a floor in the metric's own units is taken as the change against the control that it allowed while
-    the study learned: `allowed`, by guardrail.
+    Each unit is one row, and the phase is judged as one growing sum, so harm that begins late is found late. A unit's
+    number grows with the phase. A stop level in the metric's own units is therefore judged as the change against the
+    control that it allowed while the study learned: `allowed`, by guardrail.
     """
-    cells = join_arms(("control", *SERVED[state]), measured.cells)
-    arms = [arm for arm in SERVED[state] if any(cell.arm == arm for cell in cells)]
+    cells = join_arms(("control", *WATCHED_ARMS[state]), measured.cells)
+    arms = [arm for arm in WATCHED_ARMS[state] if any(cell.arm == arm for cell in cells)]
     if not spec.guardrails or not arms:
         return []
     record = record_rounds([MeasuredRound(measured.version, {}, cells)])
@@ -67,8 +69,8 @@ def judge_phase(
     if not watched:
         return []
     claims = len(watched) * len(arms)
-    errors = [error_per_claim(level, claims) for level in (CONFIDENCE, WARNING)]
-    found = []
+    errors = [error_per_claim(level, claims) for level in (CONFIDENCE, WARNING_CONFIDENCE)]
+    verdicts = []
     for arm in arms:
         for floor in watched:
             evidence = _evidence(record, floor, arm, elapsed)
@@ -79,7 +81,7 @@ def judge_phase(
             state_now = next(
                 (name for name, error in zip(STATES, errors, strict=True) if evidence >= -np.log(error)), ""
             )
-            found.append(
+            verdicts.append(
                 ArmVerdict(
                     name=floor.name,
                     arm=arm,
@@ -90,7 +92,7 @@ def judge_phase(
                     allowed=_change(floor.value if floor.basis == "control" else None),
                 )
             )
-    return found
+    return verdicts
 
 
 STATES = ("breach", "warning")
@@ -102,7 +104,7 @@ def has_breach(verdicts: Sequence[ArmVerdict]) -> bool:
 
 
 def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
-    """Return the sentence that says why traffic is stopped."""
+    """Return the reason for stopping traffic, as one sentence."""
     rails = {rail.name: rail for rail in spec.guardrails}
     parts = []
     for verdict in verdicts:
@@ -116,82 +118,78 @@ def describe_breach(spec: StudySpec, verdicts: Sequence[ArmVerdict]) -> str:
     return "breaker: " + "; ".join(parts)
 
 
-def holding(state: str) -> str:
-    """What a study stands still on when it trips: not the blend, where that is what fell through the floor.
+def choose_hold(state: str) -> str:
+    """Return the policy that a tripped study serves: the baseline if the blend itself breached a guardrail.
 
-    >>> holding("learning"), holding("deployed")
+    >>> choose_hold("learning"), choose_hold("deployed")
     ('blend', 'baseline')
     """
     return "blend" if state == "learning" else "baseline"
 
 
 def _watched(spec: StudySpec, record: RoundRecord, elapsed: float, allowed: Mapping[str, float]) -> list[StopLevel]:
-    """The floors that a phase can be held against; those that it cannot are left out."""
+    """Return the stop levels that a phase can be compared with."""
     control = len(record.cell_indices("control")) == 1
-    days = elapsed * spec.rounds.pace / DAY_SECONDS
+    days = elapsed * spec.rounds.interval_seconds / DAY_SECONDS
     metrics = {rail.name: spec.metrics[rail.metric] for rail in spec.guardrails}
-    found = []
-    for floor in floors(spec):
+    watched = []
+    for floor in build_stop_levels(spec):
         if floor.basis == "control" and control and floor.name in allowed:
-            found.append(replace(floor, value=allowed[floor.name], relative=True))
+            watched.append(replace(floor, value=allowed[floor.name], relative=True))
         elif floor.relative and control:
-            found.append(floor)
+            watched.append(floor)
         elif floor.basis == "days" and not grows_with_phase(spec, metrics[floor.name]):
             level = _level_of_days(floor, days)
             if level is not None:
-                found.append(replace(floor, value=level))
-    return found
+                watched.append(replace(floor, value=level))
+    return watched
 
 
 def grows_with_phase(spec: StudySpec, metric: Metric) -> bool:
     """Return whether a unit's number grows with the phase."""
     column = metric.numerator
-    growing = metric.denominator is None and column.aggregate in GROWING and column.window is None
+    growing = metric.denominator is None and column.aggregate in GROWING_AGGREGATES and column.window is None
     return growing and spec.unit != "request"
 
 
 def _level_of_days(floor: StopLevel, days: float) -> float | None:
     """Return the stop level for the mean of a phase, of which the last day may not be over.
 
-    That part of a day may be at the level of a crash; None if nothing can be said of it.
+    That part of a day may be at the level of a crash; None without a crash level.
 
     >>> from pasto.inference import Quantity
     >>> floor = StopLevel("likes", Quantity(0), 0.04, basis="days")
     >>> [round(_level_of_days(floor, days), 4) for days in (0.5, 1.0, 1.5, 10.5)]
     [0.02, 0.04, 0.0333, 0.039]
     """
-    whole = math.floor(days)
-    part, crash = days - whole, crash_level(floor)
+    full_days = math.floor(days)
+    part, crash = days - full_days, crash_level(floor)
     if crash is None:
-        return floor.value if whole and part < 1.0 / 24.0 else None
-    return (whole * floor.value + part * crash) / days
+        return floor.value if full_days and part < 1.0 / 24.0 else None
+    return (full_days * floor.value + part * crash) / days
 
 
 def _evidence(record: RoundRecord, floor: StopLevel, arm: str, elapsed: float) -> float:
     cells, place, covariances = record.arm_view(arm, running=True)
     served = build_side(cells, covariances, place)
     control = build_side(cells, covariances, record.control) if record.cell_indices("control") else served
-    told = compare(served, control, floor.quantity)
-    gap, variance = _gap(told, floor)
-    if (
-        float(told.smaller_units) < MIN_SEQUENCE_UNITS
-        or not np.isfinite(gap)
-        or not np.isfinite(variance)
-        or variance <= 0
-    ):
+    comparison = compare(served, control, floor.quantity)
+    gap, variance = _gap(comparison, floor)
+    has_units = float(comparison.smaller_units) >= MIN_SEQUENCE_UNITS
+    if not has_units or not np.isfinite(gap) or not np.isfinite(variance) or variance <= 0:
         return 0.0
     standard = gap / np.sqrt(variance)
     return float(log_evidence(np.asarray(standard * np.sqrt(elapsed)), np.asarray(elapsed), MIXTURE_ROUNDS))
 
 
-def _gap(told: Comparison, floor: StopLevel) -> tuple[float, float]:
-    """How far beyond the floor it lies, and the variance of that."""
+def _gap(comparison: Comparison, floor: StopLevel) -> tuple[float, float]:
+    """Return the distance beyond the stop level and its variance."""
     sign = -1.0 if floor.at_most else 1.0
     if not floor.relative:
-        return sign * (floor.value - float(told.treated)), float(told.treated_variance)
+        return sign * (floor.value - float(comparison.treated)), float(comparison.treated_variance)
     factor = 1.0 + floor.value
-    variance = float(told.treated_variance) + factor**2 * float(told.control_variance)
-    return sign * (factor * float(told.control) - float(told.treated)), variance
+    variance = float(comparison.treated_variance) + factor**2 * float(comparison.control_variance)
+    return sign * (factor * float(comparison.control) - float(comparison.treated)), variance
 
 
 def _arm_verdict(verdict: GuardrailVerdict) -> ArmVerdict:
@@ -212,48 +210,46 @@ def _change(allowed: float | None) -> float | None:
 
 
 def _digits(value: float) -> float:
-    """As many digits as anyone reads."""
+    """Return a number with four significant digits."""
     return float(f"{value:.4g}")
 
 
 Past = Callable[[], Iterable[MeasuredRound]]
-"""The learning rounds that were measured before, as the breaker sees them."""
-
-Said = Sequence[ArmVerdict]
+"""Reads the learning rounds that were measured before."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailResult:
-    """What came of judging a close."""
+    """Verdicts of the guardrail monitor at a close."""
 
-    said: Said
+    verdicts: tuple[ArmVerdict, ...]
     carried: Mapping[str, Any]
-    """What the next close goes on from."""
+    """Evidence for the next close to continue from."""
     problems: tuple[str, ...] = ()
-    """What kept the breaker from saying more."""
+    """Sentences about guardrails that could not be judged."""
 
 
-def nothing() -> Iterable[MeasuredRound]:
-    """A study without a past."""
+def no_past() -> Iterable[MeasuredRound]:
+    """Return no rounds: a study without a past."""
     return ()
 
 
-def look_elapsed(spec: StudySpec, since: float, now: float) -> float:
-    """How long a phase has run, in rounds."""
-    return max(1.0, (now - since) / spec.rounds.pace)
+def phase_length(spec: StudySpec, since: float, now: float) -> float:
+    """Return the length of a phase so far, in rounds."""
+    return max(1.0, (now - since) / spec.rounds.interval_seconds)
 
 
-def lengthened(spec: StudySpec, elapsed: float) -> StudySpec:
-    """A study file for a phase that is measured whole: what a unit adds up may be so many rounds' worth of its range.
+def lengthen_ranges(spec: StudySpec, elapsed: float) -> StudySpec:
+    """Return the study file for the measurement of a whole phase: sums of a unit may be `elapsed` times as large.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> [column.high for column in lengthened(read_spec(EXAMPLE, "yaml"), 10.0).columns]
+    >>> [column.high for column in lengthen_ranges(read_spec(EXAMPLE, "yaml"), 10.0).columns]
     [72000.0, 2000.0, 10000.0]
     """
-    return replace(spec, columns=tuple(_lengthened(column, elapsed) for column in spec.columns))
+    return replace(spec, columns=tuple(_lengthen_range(column, elapsed) for column in spec.columns))
 
 
-def _lengthened(column: Column, elapsed: float) -> Column:
+def _lengthen_range(column: Column, elapsed: float) -> Column:
     if column.window is not None or column.aggregate not in ("sum", "count"):
         return column
     low = column.low if column.low is None or column.low > 0 else column.low * elapsed
@@ -263,76 +259,79 @@ def _lengthened(column: Column, elapsed: float) -> Column:
 def check_guardrails(
     spec: StudySpec,
     state: str,
-    watch: GuardrailStatus,
+    status: GuardrailStatus,
     rounds: Sequence[tuple[int, Sequence[Moments]]],
-    past: Past = nothing,
+    past: Past = no_past,
     look: tuple[float, Sequence[Moments]] | None = None,
     first_open: int | None = None,
     seconds: Mapping[int, float | None] = MappingProxyType({}),
 ) -> GuardrailResult:
-    """What the breaker says after rounds or a look.
+    """Judge the guardrails after rounds or a look; a failure does not prevent the close.
 
-    Rounds are new ones, or older ones measured again that take their former place; those from `first_open` on may be
-    measured again at a later close. `seconds` says how long each was served. Only a study that was last closed before
-    evidence was carried, or gathered as it is now, is asked for its `past`. What cannot be judged must not keep a round
-    from being closed.
+    Rounds are new ones, or corrected ones that replace their former measurement; those from `first_open` on may be
+    corrected at a later close. `seconds` is the time that each was served. `past` is read only if the state carries no
+    evidence that was gathered by the present method.
     """
-    carried = GuardrailState.read(watch.carried)
+    carried = GuardrailState.read(status.carried)
     if carried is None:
         again = [*(number for number, _ in rounds), *(() if first_open is None else (first_open,))]
-        carried = GuardrailState.of(spec, past(), watch.since, min(again, default=None))
+        carried = GuardrailState.of(spec, past(), status.since, min(again, default=None))
     try:
-        known = carried.with_rounds([judged_round(number, moments, seconds.get(number)) for number, moments in rounds])
-        whole = known.until(spec, None, watch.since)
-        said: list[ArmVerdict] = []
+        rounds_so_far = carried.with_rounds(
+            [judged_round(number, moments, seconds.get(number)) for number, moments in rounds]
+        )
+        final = rounds_so_far.until(spec, None, status.since)
+        verdicts: list[ArmVerdict] = []
         if look is not None:
-            allowed = whole.vigil.allowed_changes(floors(spec))
-            said = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
-        elif any(number >= watch.since for number, _ in rounds):
-            said = judge_learning(spec, whole.vigil)
-        kept = whole if first_open is None else known.until(spec, first_open, watch.since)
-        return GuardrailResult(said, kept.written())
+            allowed = final.monitor.allowed_changes(build_stop_levels(spec))
+            verdicts = judge_phase(spec, MeasuredRound(0, {}, look[1]), state, look[0], allowed)
+        elif any(number >= status.since for number, _ in rounds):
+            verdicts = judge_learning(spec, final.monitor)
+        carried_on = final if first_open is None else rounds_so_far.until(spec, first_open, status.since)
+        return GuardrailResult(tuple(verdicts), carried_on.written())
     except (PastoError, ArithmeticError, ValueError) as error:
         return GuardrailResult(
-            [], carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",)
+            (), carried.written(), (f"the breaker could not judge: {type(error).__name__}: {error}",)
         )
 
 
-def rearm(watch: GuardrailStatus, before: str, after: str, round: int) -> GuardrailStatus:
-    """The breaker as a close finds it; where a person resumes what it stopped, evidence starts anew.
+def rearm(status: GuardrailStatus, before: str, after: str, round: int) -> GuardrailStatus:
+    """Return the monitor before a close; its evidence starts again if a person resumes the study that it paused.
 
     >>> rearm(GuardrailStatus(tripped={"reason": "breaker: likes"}), "paused", "learning", 7)
     GuardrailStatus(since=8, verdicts=(), tripped=None, carried=None)
     """
-    if before == "paused" and after not in ("paused", "archived") and watch.tripped is not None:
-        carried = GuardrailState.read(watch.carried)
-        return GuardrailStatus(since=round + 1, carried=None if carried is None else carried.re_armed().written())
-    return watch
+    if before == "paused" and after not in ("paused", "archived") and status.tripped is not None:
+        carried = GuardrailState.read(status.carried)
+        return GuardrailStatus(
+            since=round + 1, carried=None if carried is None else carried.without_evidence().written()
+        )
+    return status
 
 
 def after_close(
-    watch: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: Mapping[str, Any] | None
+    status: GuardrailStatus, before: str, after: str, judged: GuardrailResult, trip: Mapping[str, Any] | None
 ) -> GuardrailStatus:
-    """The breaker as a close leaves it."""
-    known: Said = judged.said
-    if not judged.said and after in (before, "paused"):
-        known = watch.verdicts
-    tripped = watch.tripped if trip is None else trip
-    return replace(watch, verdicts=tuple(known), tripped=tripped, carried=judged.carried)
+    """Return the monitor after a close."""
+    verdicts = judged.verdicts
+    if not verdicts and after in (before, "paused"):
+        verdicts = status.verdicts
+    tripped = status.tripped if trip is None else trip
+    return replace(status, verdicts=verdicts, tripped=tripped, carried=judged.carried)
 
 
-def must_pause(state: str, said: Said) -> bool:
-    """Whether a close that would go on serving must pull traffic instead.
+def must_pause(state: str, verdicts: Sequence[ArmVerdict]) -> bool:
+    """Return whether a breach turns the requested state into a pause.
 
     >>> breach = ArmVerdict("likes", "learner", "breach", p_value=0.001)
     >>> must_pause("learning", [breach]), must_pause("archived", [breach])
     (True, False)
     """
-    return state in ("learning", *PHASES) and has_breach(said)
+    return state in ("learning", *PHASES) and has_breach(verdicts)
 
 
-def newly_warned(watch: GuardrailStatus, said: Said) -> tuple[str, ...]:
-    """Guardrails that are warned of now and were not before."""
-    known = {(verdict.name, verdict.arm) for verdict in watch.verdicts if verdict.state != "holds"}
-    warned = (verdict for verdict in said if verdict.state == "warning")
+def newly_warned(status: GuardrailStatus, verdicts: Sequence[ArmVerdict]) -> tuple[str, ...]:
+    """Return the guardrails that have a warning now and had none before."""
+    known = {(verdict.name, verdict.arm) for verdict in status.verdicts if verdict.state != "holds"}
+    warned = (verdict for verdict in verdicts if verdict.state == "warning")
     return tuple(dict.fromkeys(verdict.name for verdict in warned if (verdict.name, verdict.arm) not in known))

@@ -1,4 +1,4 @@
-"""Rounds that were learned and are still open to correction: what late events change in them, and how long."""
+"""Late events: corrections of rounds that were learned before, and the rounds that stay correctable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pasto.service.study_state import CorrectableRound, MaturingRound
 from pasto.store import Store
 
 Measure = Callable[[MaturingRound], tuple[Moments, ...]]
-"""Measures a round, as far as its events have come."""
+"""Measures a round on the events so far."""
 
-_STIRRED = """
+_CHANGED_ROUNDS = """
 SELECT DISTINCT version FROM events
 WHERE study = ? AND sequence > ? AND sequence <= ? AND version >= ? AND version <= ?
 """
@@ -25,73 +25,74 @@ WHERE study = ? AND sequence > ? AND sequence <= ? AND version >= ? AND version 
 
 @dataclass(frozen=True, slots=True)
 class LateCorrections:
-    """What a close finds of the rounds that were learned before it."""
+    """Rounds that were learned before a close, with the measurements that late events changed."""
 
     known: tuple[CorrectableRound, ...] = ()
-    """Those that are open to correction, in order."""
+    """Correctable rounds in order."""
     moments: Mapping[int, tuple[Moments, ...]] = field(default_factory=dict)
-    """What they measure now, by round, where that is not what is known of them."""
+    """New measurements by round, if they differ from the recorded ones."""
 
-    def stay(
-        self, spec: StudySpec, due: Sequence[MaturingRound], *, state: str, learning: bool, now: float
+    def choose_correctable(
+        self, spec: StudySpec, due: Sequence[MaturingRound], *, state: str, learns: bool, now: float
     ) -> set[int]:
-        """The learned rounds that a later close may still correct, among those just learned too.
+        """Return the learned rounds, with those just learned, that a later close may still correct.
 
-        `state` is the study's after this close. They are the latest ones, and not too many: each needs its policy to be
-        kept, so as many stay open as a study keeps policies. What no longer learns is not corrected either; a pause
-        leaves everything as it is.
+        `state` is the requested state after this close. They are the latest rounds, at most as many as the study
+        stores policies, because a correction needs the policy. A study that stops learning has none; a pause changes
+        nothing.
         """
         if state not in ("learning", "paused"):
             return set()
-        if not learning:
-            return {one.waiting.round for one in self.known}
+        if not learns:
+            return {entry.waiting.round for entry in self.known}
         learned = [*(known.waiting for known in self.known), *due]
         window = spec.rounds.maturity + spec.rounds.accept_late
-        # Rounds are final in the order in which they were learned. One that was held back is learned after younger
-        # ones, and stays open as long as they do.
-        first = next((place for place, one in enumerate(learned) if one.closed_at + window > now), len(learned))
-        return {one.round for one in learned[max(first, len(learned) - spec.kept) :]}
+        # Rounds become final in the order in which they were learned. A held round is learned after younger ones, and
+        # stays correctable as long as they do.
+        first = next((place for place, entry in enumerate(learned) if entry.closed_at + window > now), len(learned))
+        return {entry.round for entry in learned[max(first, len(learned) - spec.remembered_policies) :]}
 
-    def later(
-        self, due: Sequence[MaturingRound], stay: Collection[int], *, until: int, told: int
+    def list_correctable(
+        self, due: Sequence[MaturingRound], correctable: Collection[int], *, until: int, closing: int
     ) -> tuple[CorrectableRound, ...]:
-        """The rounds that stay open: known up to the close's mark, and told by it where it measured them."""
-        kept = [
-            replace(one, until=until, recorded_by=told if one.waiting.round in self.moments else one.recorded_by)
-            for one in self.known
-            if one.waiting.round in stay
+        """Return the correctable rounds after the close of round `closing`, which measured them up to `until`."""
+        earlier = [
+            replace(
+                entry, until=until, recorded_by=closing if entry.waiting.round in self.moments else entry.recorded_by
+            )
+            for entry in self.known
+            if entry.waiting.round in correctable
         ]
-        return (*kept, *(CorrectableRound(one, until, told) for one in due if one.round in stay))
+        return (*earlier, *(CorrectableRound(entry, until, closing) for entry in due if entry.round in correctable))
 
 
 def read_corrections(
     store: Store, spec: StudySpec, study: int, known: Sequence[CorrectableRound], until: int, measure: Measure
 ) -> LateCorrections:
-    """Measure the rounds again that got events since.
+    """Measure again the rounds that got events since their last measurement.
 
-    A team's own tables do not tell, so there all are measured; and sums over them may differ in their last digits from
-    one time to the next, which corrects nothing.
+    A team's own tables do not show that, so all rounds are measured again there. Sums over such tables may differ in
+    their last digits each time, which is not a correction.
     """
     if not known:
         return LateCorrections()
-    rounds = {one.waiting.round for one in known}
+    rounds = {entry.waiting.round for entry in known}
     if spec.source is None:
-        rounds = correctable_rounds(store, study, rounds, min(one.until for one in known), until)
-    found = {}
-    for one in known:
-        if one.waiting.round in rounds:
-            measured = measure(one.waiting)
-            before = recorded(store, study, one)
+        rounds = find_changed_rounds(store, study, rounds, min(entry.until for entry in known), until)
+    corrections = {}
+    for entry in known:
+        if entry.waiting.round in rounds:
+            measured, before = measure(entry.waiting), read_recorded(store, study, entry)
             if measured != before and (spec.source is None or not moments_match(before, measured)):
-                found[one.waiting.round] = measured
-    return LateCorrections(tuple(known), found)
+                corrections[entry.waiting.round] = measured
+    return LateCorrections(tuple(known), corrections)
 
 
-def correctable_rounds(store: Store, study: int, rounds: Collection[int], since: int, until: int) -> set[int]:
-    """Those of the rounds that got events in a span of the log."""
+def find_changed_rounds(store: Store, study: int, rounds: Collection[int], since: int, until: int) -> set[int]:
+    """Return the rounds that got events in a span of the log."""
     if not rounds or since >= until:
         return set()
-    statement = _STIRRED.replace("?", "%s") if store.dialect == "postgres" else _STIRRED
+    statement = _CHANGED_ROUNDS.replace("?", "%s") if store.dialect == "postgres" else _CHANGED_ROUNDS
     with store.read_transaction() as connection:
         cursor = connection.cursor()
         try:
@@ -101,35 +102,34 @@ def correctable_rounds(store: Store, study: int, rounds: Collection[int], since:
             cursor.close()
 
 
-def recorded(store: Store, study: int, one: CorrectableRound) -> tuple[Moments, ...]:
-    """What a round is known to have measured, as the close that told it last wrote it down."""
-    for close in store.list_closes(study, after=one.recorded_by - 1, limit=1):
+def read_recorded(store: Store, study: int, entry: CorrectableRound) -> tuple[Moments, ...]:
+    """Read the last recorded measurement of a round."""
+    number = entry.waiting.round
+    for close in store.list_closes(study, after=entry.recorded_by - 1, limit=1):
         record = CloseRecord.from_text(close.record)
-        for entry in (*record.corrected, *record.rounds):
-            if entry.round == one.waiting.round:
-                return entry.cells.moments()
-    raise StoreError(
-        f"close {one.recorded_by}, which measured round {one.waiting.round}, is missing; run `pasto store check`"
-    )
+        for measured in (*record.corrected, *record.rounds):
+            if measured.round == number:
+                return measured.cells.moments()
+    raise StoreError(f"close {entry.recorded_by}, which measured round {number}, is missing; run `pasto store check`")
 
 
 def build_correction(
     known: Sequence[int],
     corrected: Collection[int],
     due: Sequence[int],
-    stay: Collection[int],
+    correctable: Collection[int],
     recall: Callable[[int], RoundObservations],
 ) -> Correction:
-    """What the learner is told of rounds that it knows: all of them anew where any is corrected, and those that end.
+    """Return what the learner does with the rounds that it learned: all again if any is corrected, and the final ones.
 
-    `recall` tells a round as it is known now.
+    `recall` returns the present observations of a round.
 
-    >>> told = build_correction([1, 2, 3], [], [4], {2, 3, 4}, lambda number: RoundObservations(number, ()))
-    >>> [one.round for one in told.again], [one.round for one in told.settled], told.ended, told.final
-    ([], [1], False, 0)
+    >>> correction = build_correction([1, 2, 3], [], [4], {2, 3, 4}, lambda number: RoundObservations(number, ()))
+    >>> [entry.round for entry in correction.settled], correction.again, correction.ended, correction.final
+    ([1], (), False, 0)
     """
-    gone = [number for number in known if number not in stay]
-    final = sum(number not in stay for number in due)
+    gone = [number for number in known if number not in correctable]
+    final = sum(number not in correctable for number in due)
     return Correction(
         again=tuple(map(recall, known)) if corrected else (),
         settled=tuple(map(recall, gone)) if len(gone) < len(known) else (),

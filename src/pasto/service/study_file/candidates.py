@@ -1,4 +1,4 @@
-"""The candidates of a study file: levels, rows or ranges, and the baseline among them."""
+"""Candidates of a study file: levels, rows or ranges, and the baseline among them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS = ("parameters", "candidates", "ranges")
 
 
 class CandidateSpec(NamedTuple):
-    """What may be served."""
+    """Candidates of a study, its baseline and their part of the document."""
 
     candidates: Candidates | Space
     baseline: dict[str, Value]
@@ -30,7 +30,7 @@ class CandidateSpec(NamedTuple):
 
 
 def read_candidates(problems: ProblemList, document: Mapping[str, object]) -> CandidateSpec | None:
-    """The candidates and the baseline, or None and what is wrong with them."""
+    """Return the candidates and the baseline, or None and problems."""
     given = [way for way in WAYS if way in document]
     if len(given) != 1:
         came = f"got {' and '.join(given)}" if given else "got none"
@@ -40,36 +40,36 @@ def read_candidates(problems: ProblemList, document: Mapping[str, object]) -> Ca
         )
         return None
     way = given[0]
-    texts = _texts(problems, "constraints", document.get("constraints", []))
+    texts = _read_constraints(problems, "constraints", document.get("constraints", []))
     if texts and way == "candidates":
-        problems.add("constraints", "stands beside candidates, whose rows are taken as they are; leave it out")
-    found: Found | None = None
-    own = ProblemList()  # of this part alone: what is wrong elsewhere does not keep this from being looked at
+        problems.add("constraints", "cannot be given with candidates, whose rows are taken as they are; leave it out")
+    result: CandidateResult | None = None
+    own = ProblemList()  # of this part alone, because problems of other parts do not prevent this check
     try:
-        found = _READERS[way](own, document[way], texts)
-        if found is not None and not own.found:
-            _short_names(own, way, found[0])
+        result = _READERS[way](own, document[way], texts)
+        if result is not None and not own.found:
+            _check_name_lengths(own, way, result[0])
     except InputError as error:
         own.add(way, f"cannot be used: {str(error).replace(', or raise limit=', '')}")
     for path, problem in own.found.items():
         problems.add(path, problem)
-    if found is None or own.found:
+    if result is None or own.found:
         if document.get("baseline") is None:
             problems.add("baseline", _NO_BASELINE)
         return None
-    candidates, written = found
-    baseline = _baseline(problems, document, candidates, way)
+    candidates, written = result
+    baseline = _read_baseline(problems, document, candidates, way)
     if baseline is None:
         return None
     constraints = {"constraints": texts} if texts else {}
     return CandidateSpec(candidates, baseline, {"baseline": baseline, way: written, **constraints})
 
 
-Found = tuple[Candidates | Space, Any]
+CandidateResult = tuple[Candidates | Space, Any]
 
 
-def _grid(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
-    levels = _lists(problems, "parameters", _named(problems, "parameters", given))
+def _read_levels(problems: ProblemList, given: object, texts: list[str]) -> CandidateResult | None:
+    levels = _read_lists(problems, "parameters", _read_by_parameter(problems, "parameters", given))
     if problems.found:
         return None
     checked = {name: Choice(values).options for name, values in levels.items()}
@@ -84,7 +84,7 @@ def _grid(problems: ProblemList, given: object, texts: list[str]) -> Found | Non
     return grid(checked, *texts, limit=MAX_CANDIDATES), {name: list(options) for name, options in checked.items()}
 
 
-def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
+def _read_rows(problems: ProblemList, given: object, texts: list[str]) -> CandidateResult | None:
     if not isinstance(given, (list, tuple)) or not 0 < len(given) <= MAX_CANDIDATES:
         came = f"{len(given):,} rows" if isinstance(given, (list, tuple)) else show_value(given)
         problems.add("candidates", f"must be a list of 1 to {MAX_CANDIDATES:,} rows such as {{w: 1}}, got {came}")
@@ -97,9 +97,9 @@ def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | Non
             name = problems.text(within(path, "name"), row["name"])
             names.update({} if name is None else {place: name})
             row = row["values"]
-        values = _named(problems, path, row)
+        values = _read_by_parameter(problems, path, row)
         for parameter, value in values.items():
-            _value(problems, within(path, parameter), value)
+            _read_value(problems, within(path, parameter), value)
         rows.append(values)
     if problems.found:
         return None
@@ -112,20 +112,21 @@ def _rows(problems: ProblemList, given: object, texts: list[str]) -> Found | Non
     return renamed, [row if name == own else {"name": name, "values": row} for row, name, own in pairs]
 
 
-def _ranges(problems: ProblemList, given: object, texts: list[str]) -> Found | None:
+def _read_ranges(problems: ProblemList, given: object, texts: list[str]) -> CandidateResult | None:
     parameters: dict[str, Parameter] = {}
     written: dict[str, Any] = {}
-    for name, range_ in _named(problems, "ranges", given).items():
+    for name, range_ in _read_by_parameter(problems, "ranges", given).items():
         if isinstance(range_, (list, tuple)):
-            for options in _lists(problems, "ranges", {name: range_}).values():
+            for options in _read_lists(problems, "ranges", {name: range_}).values():
                 parameters[name], written[name] = Choice(options), list(options)
-        elif (found := _range(problems, within("ranges", name), range_)) is not None:
-            ends = {"low": found.low, "high": found.high}
-            parameters[name], written[name] = found, {**ends, "integer": True} if isinstance(found, Integer) else ends
+        elif (parameter := _read_range(problems, within("ranges", name), range_)) is not None:
+            ends = {"low": parameter.low, "high": parameter.high}
+            parameters[name] = parameter
+            written[name] = {**ends, "integer": True} if isinstance(parameter, Integer) else ends
     return None if problems.found else (Space(parameters, *texts), written)
 
 
-def _range(problems: ProblemList, path: str, given: object) -> Real | Integer | None:
+def _read_range(problems: ProblemList, path: str, given: object) -> Real | Integer | None:
     fields = FIELDS.read(problems, "ranges.NAME", given, path)
     if not isinstance(given, Mapping):
         return None
@@ -146,8 +147,8 @@ def _range(problems: ProblemList, path: str, given: object) -> Real | Integer | 
     return None
 
 
-def _short_names(problems: ProblemList, way: str, candidates: Candidates | Space) -> None:
-    """Refuse candidates whose names would be too long for the wire."""
+def _check_name_lengths(problems: ProblemList, way: str, candidates: Candidates | Space) -> None:
+    """Note candidates whose names are too long to be sent."""
     if isinstance(candidates, Candidates):
         longest = max(candidates.names, key=len)
         size = len(longest)
@@ -162,10 +163,10 @@ def _short_names(problems: ProblemList, way: str, candidates: Candidates | Space
         problems.add(way, f"would make candidates' names of {size} characters, more than {MAX_NAME_CHARACTERS}; {cure}")
 
 
-_READERS = {"parameters": _grid, "candidates": _rows, "ranges": _ranges}
+_READERS = {"parameters": _read_levels, "candidates": _read_rows, "ranges": _read_ranges}
 
 
-def _baseline(
+def _read_baseline(
     problems: ProblemList, document: Mapping[str, object], candidates: Candidates | Space, way: str
 ) -> dict[str, Value] | None:
     given = document.get("baseline")
@@ -180,7 +181,7 @@ def _baseline(
                 )
                 return None
             return candidates[given]
-        values = _named(problems, "baseline", given)
+        values = _read_by_parameter(problems, "baseline", given)
         if not values:
             return None
         if isinstance(candidates, Candidates):
@@ -200,39 +201,39 @@ def _baseline(
         return None
 
 
-def _named(problems: ProblemList, path: str, given: object) -> dict[str, object]:
-    """A mapping by parameter, its names checked."""
+def _read_by_parameter(problems: ProblemList, path: str, given: object) -> dict[str, object]:
+    """Return a mapping by parameter with valid names."""
     if not isinstance(given, Mapping) or not given:
         problems.add(path, f"must be a mapping by parameter, such as {{like_weight: …}}, got {show_value(given)}")
         return {}
     if len(given) > MAX_PARAMETERS:
         problems.add(path, f"has {len(given)} parameters, more than {MAX_PARAMETERS}")
         return {}
-    found = {}
+    values = {}
     for name, value in given.items():
         spot = within(path, name if isinstance(name, str) else show_value(name))
         if problems.text(spot[:300], name) is not None:
-            found[str(name)] = value
-    return found
+            values[str(name)] = value
+    return values
 
 
-def _lists(problems: ProblemList, path: str, given: Mapping[str, object]) -> dict[str, Sequence[Value]]:
-    """Lists of values, every value checked."""
-    found: dict[str, Sequence[Value]] = {}
+def _read_lists(problems: ProblemList, path: str, given: Mapping[str, object]) -> dict[str, Sequence[Value]]:
+    """Return lists of valid values by parameter."""
+    lists: dict[str, Sequence[Value]] = {}
     for name, values in given.items():
         spot = within(path, name)
         if not isinstance(values, (list, tuple)) or not 0 < len(values) <= MAX_CANDIDATES:
             cure = "; write a range under ranges: instead of parameters:" if isinstance(values, Mapping) else ""
             problems.add(spot, f"must be a list of 1 to {MAX_CANDIDATES:,} values, got {show_value(values)}{cure}")
             continue
-        checked = [_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
-        known = [value for value in checked if value is not None]
-        if len(known) == len(checked):
-            found[name] = known
-    return found
+        checked = [_read_value(problems, f"{spot}[{place}]", value) for place, value in enumerate(values)]
+        valid = [value for value in checked if value is not None]
+        if len(valid) == len(checked):
+            lists[name] = valid
+    return lists
 
 
-def _value(problems: ProblemList, path: str, given: object) -> Value | None:
+def _read_value(problems: ProblemList, path: str, given: object) -> Value | None:
     if isinstance(given, bool):
         return given
     if isinstance(given, str):
@@ -242,7 +243,7 @@ def _value(problems: ProblemList, path: str, given: object) -> Value | None:
     return problems.number(path, given)
 
 
-def _texts(problems: ProblemList, path: str, given: object) -> list[str]:
+def _read_constraints(problems: ProblemList, path: str, given: object) -> list[str]:
     if not isinstance(given, (list, tuple)) or len(given) > MAX_PARAMETERS:
         problems.add(path, f"must be a list of constraints such as 'a + b <= 1', got {show_value(given)}")
         return []

@@ -1,4 +1,4 @@
-"""What is usable in a study file, but probably not what was meant."""
+"""Checks of a whole study file: warnings, and times that do not fit together."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pasto.service.study_file.sources import TeamSource
 from pasto.service.study_file.spec import GuardrailSpec, StudySpec
 from pasto.validation import ProblemList
 
-HARMLESS = 1e-3
-"""Of the goal's range: a penalty that costs less at a total breach does nothing."""
+MIN_COST_SHARE = 1e-3
+"""Share of the goal's range: a penalty that costs less at a total breach does nothing."""
 
 
 def find_warnings(spec: StudySpec) -> Iterator[str]:
-    """One sentence for each finding."""
-    goals = _goals(spec)
+    """Yield a sentence for each field that can be used and was probably meant otherwise."""
+    goals = _find_goals(spec)
     for metric in goals:
         if not metric.bounded:
             yield (
-                f"metrics.{metric.name} is the goal and has neither range nor cap{_halves(metric)}: one extreme unit "
-                "could steer the study; add cap: with a value that no honest unit exceeds"
+                f"metrics.{metric.name} is the goal and has neither range nor cap{_describe_halves(metric)}: one "
+                "extreme unit could steer the study; add cap: with a value that no honest unit exceeds"
             )
         if metric.lower_is_better == (spec.objective.sign > 0) and len(goals) == 1:
             verb, better = ("maximize", "lower") if spec.objective.sign > 0 else ("minimize", "higher")
-            yield f"goal.{verb} names {metric.name}, of which {better} is better; turn one of them round"
+            yield f"goal.{verb} names {metric.name}, of which {better} is better; change one of them"
     for place, rail in enumerate(spec.guardrails):
-        yield from _rail(spec, f"guardrails[{place}]", rail, goals)
+        yield from _find_guardrail_warnings(spec, f"guardrails[{place}]", rail, goals)
     if not spec.traffic.control and spec.objective.relative:
         yield (
             "traffic.control is 0 while a guardrail is relative to the baseline: it will be judged on what the learner "
@@ -47,21 +47,21 @@ def find_warnings(spec: StudySpec) -> Iterator[str]:
         )
 
 
-def _goals(spec: StudySpec) -> list[Metric]:
-    names = [source if isinstance(source, str) else source.name for source in spec.objective.shown]
+def _find_goals(spec: StudySpec) -> list[Metric]:
+    names = [source if isinstance(source, str) else source.name for source in spec.objective.goal_metrics]
     return [spec.metrics[name] for name in names]
 
 
-def _halves(metric: Metric) -> str:
+def _describe_halves(metric: Metric) -> str:
     return "" if metric.denominator is None else " on both of its halves"
 
 
-def _rail(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) -> Iterator[str]:
+def _find_guardrail_warnings(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) -> Iterator[str]:
     metric = spec.metrics[rail.metric]
     if metric not in goals and not metric.bounded:
         yield (
-            f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_halves(metric)}: one extreme unit "
-            "could trip or mask it; add cap: with a value that no honest unit exceeds"
+            f"metrics.{metric.name} is a guardrail's and has neither range nor cap{_describe_halves(metric)}: one "
+            "extreme unit could trip or mask it; add cap: with a value that no honest unit exceeds"
         )
     if (useless := find_useless_bound(rail, metric)) is not None:  # of a study that is stored already
         yield f"{path}.{useless[0]} {useless[1]}"
@@ -85,17 +85,17 @@ def _rail(spec: StudySpec, path: str, rail: GuardrailSpec, goals: list[Metric]) 
             f"{path}.stop_at is the target itself, and a soft guardrail settles a little beyond its target by design: "
             "the study would stop. Write stop_at beyond the target, or a tolerance"
         )
-    most = _worst_cost(rail, metric)
-    span = 100.0 if rail.at.relative else _span(goals)
-    if most is not None and span is not None and most < HARMLESS * span:
+    worst_cost = _estimate_worst_cost(rail, metric)
+    span = 100.0 if rail.at.relative else _measure_goal_range(goals)
+    if worst_cost is not None and span is not None and worst_cost < MIN_COST_SHARE * span:
         yield (
-            f"{path}.penalty of {rail.penalty:g} does nothing: losing all of {metric.name} would cost {most:.3g} of a "
-            f"goal that ranges over {span:g}; raise it, or leave it out to make the guardrail hard"
+            f"{path}.penalty of {rail.penalty:g} does nothing: losing all of {metric.name} would cost {worst_cost:.3g} "
+            f"of a goal that ranges over {span:g}; raise it, or leave it out to make the guardrail hard"
         )
 
 
-def _worst_cost(rail: GuardrailSpec, metric: Metric) -> float | None:
-    """What a breach as large as the target itself costs; None where that cannot be told."""
+def _estimate_worst_cost(rail: GuardrailSpec, metric: Metric) -> float | None:
+    """Return the cost of a breach as large as the target itself; None if it is not known."""
     if rail.penalty is None:
         return None
     if rail.at.relative:
@@ -104,8 +104,8 @@ def _worst_cost(rail: GuardrailSpec, metric: Metric) -> float | None:
     return None if size is None or not rail.at.number else rail.penalty * (rail.at.number * size) ** 2
 
 
-def _span(goals: list[Metric]) -> float | None:
-    """The range of a goal of one plain metric."""
+def _measure_goal_range(goals: list[Metric]) -> float | None:
+    """Return the width of the range of a goal of one plain metric."""
     column = goals[0].numerator
     if len(goals) > 1 or goals[0].denominator is not None or column.low is None or column.high is None:
         return None
@@ -115,7 +115,7 @@ def _span(goals: list[Metric]) -> float | None:
 def check_times(
     problems: ProblemList, metrics: Mapping[str, Metric], maturity: float, source: TeamSource | None
 ) -> None:
-    """Note windows that are not over when a round is learned, and tables that do not say when something happened.
+    """Note windows that are not over when a round is learned, and tables without times that are needed.
 
     >>> likes = Metric("likes", Column("likes", "like", None, "count", window=7200.0))
     >>> problems = ProblemList()
@@ -125,11 +125,11 @@ def check_times(
     """
     for path, column in _windows(metrics):
         if column.window is not None and column.window > maturity:
-            told, have = format_duration(column.window), format_duration(maturity)
+            window, available = format_duration(column.window), format_duration(maturity)
             problems.add(
                 path,
-                f"of {told} is longer than rounds.maturity of {have}: units that come at a round's end would be "
-                f"measured before their window is over; raise rounds.maturity to {told}, or shorten the window",
+                f"of {window} is longer than rounds.maturity of {available}: units that come at a round's end would be "
+                f"measured before their window is over; raise rounds.maturity to {window}, or shorten the window",
             )
     if source is None:
         return
@@ -141,11 +141,11 @@ def check_times(
     named += [(f"source.events[{place}]", table.time) for place, table in enumerate(source.tables.events)]
     for path, time in named:
         if time is None:
-            problems.add(f"{path}.time", f"is missing; {timed[0]} needs to know when things happened: name the column")
+            problems.add(f"{path}.time", f"is missing; {timed[0]} needs the time of events: name the column")
 
 
 def _windows(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Column]]:
-    """Every column with a window, and where the file states it."""
+    """Yield every column with a window, with its path in the file."""
     for name, metric in metrics.items():
         for place, column in enumerate(metric.columns):
             if column.window is not None:

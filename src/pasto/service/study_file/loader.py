@@ -1,4 +1,4 @@
-"""From a study file's text to its document: YAML, JSON or TOML, and nothing that could hurt the reader."""
+"""Loader of study files: from a text in YAML, JSON or TOML to its document, within limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pasto.service.study_file.parser import parse_spec
 from pasto.service.study_file.spec import StudySpec
 from pasto.validation import show_value
 
-LARGEST = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 """Bytes of a study file: ten thousand candidates fit well."""
 
 MAX_CHARACTERS = 2**20
@@ -22,7 +22,7 @@ MAX_CHARACTERS = 2**20
 MAX_NODES = 100_000
 """Values, lists and mappings of a YAML text: about a second of work, and ten thousand candidates with some values."""
 
-DEEPEST = 16
+MAX_DEPTH = 16
 
 Kind = Literal["yaml", "json", "toml"]
 
@@ -30,38 +30,36 @@ _ENDINGS: dict[str, Kind] = {".yaml": "yaml", ".yml": "yaml", ".json": "json", "
 
 
 def load_spec(path: str | Path) -> StudySpec:
-    """Read a study file; its ending says what it is."""
+    """Read a study file; the ending of its name decides the format."""
     file = Path(path)
     kind = _ENDINGS.get(file.suffix.lower())
     if kind is None:
-        raise StudyFileError(
-            {"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that it is known what it is"}
-        )
+        raise StudyFileError({"": f"{file.name} must end in .yaml, .yml, .json or .toml, so that its format is known"})
     try:
         with file.open("rb") as stream:
-            content = stream.read(LARGEST + 1)
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise StudyFileError({"": f"{file} cannot be read: {error.strerror or error}"}) from error
     return read_spec(content, kind)
 
 
 def read_spec(text: str | bytes, kind: Kind) -> StudySpec:
-    """Read a study file's text of that kind.
+    """Read the text of a study file in one of the three formats.
 
     >>> read_spec('{"name": "feed", "name": "food"}', "json")
     Traceback (most recent call last):
     ...
-    pasto.errors.StudyFileError: the json text cannot be read: 'name' stands there twice
+    pasto.errors.StudyFileError: the json text cannot be read: 'name' occurs twice
     """
     return parse_spec(read_document(text, kind))
 
 
 def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
-    """The plain document in a text, not yet checked as a study."""
+    """Return the plain document of a text, not yet checked as a study."""
     if kind not in _READERS:
         raise StudyFileError({"": f"a study file is yaml, json or toml, got {show_value(kind)}"})
-    if len(text) > LARGEST:
-        raise StudyFileError({"": f"the {kind} text has over {LARGEST // 2**20} MiB; a study file is smaller"})
+    if len(text) > MAX_BYTES:
+        raise StudyFileError({"": f"the {kind} text has over {MAX_BYTES // 2**20} MiB; a study file is smaller"})
     if kind != "json" and len(text) > MAX_CHARACTERS:
         raise StudyFileError(
             {"": f"the {kind} text may have {MAX_CHARACTERS:,} characters, got {len(text):,}; write it as JSON"}
@@ -82,24 +80,24 @@ def read_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
     return document
 
 
-def _json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+def _read_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_check_keys, parse_constant=_refuse_constant)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
-            raise ValueError(f"{key[:80]!r} stands there twice")
-        found[key] = value
-    return found
+        if key in fields:
+            raise ValueError(f"{key[:80]!r} occurs twice")
+        fields[key] = value
+    return fields
 
 
-def _refuse(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number that a study can use")
 
 
-def _yaml(text: str) -> Any:
+def _read_yaml(text: str) -> Any:
     try:
         import yaml
     except ImportError as error:
@@ -107,17 +105,17 @@ def _yaml(text: str) -> Any:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
-        """Refuses a key that stands there twice."""
+        """Loader that refuses a key that occurs twice."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
+            names: set[str] = set()
             for key, _ in node.value:
                 place = key.start_mark.line + 1
                 if not isinstance(key.value, str):
                     raise ValueError(f"a name is a plain word, not a list or a mapping (line {place})")
-                if key.value in seen:
-                    raise ValueError(f"{key.value[:80]!r} stands there twice (line {place})")
-                seen.add(key.value)
+                if key.value in names:
+                    raise ValueError(f"{key.value[:80]!r} occurs twice (line {place})")
+                names.add(key.value)
             return dict(super().construct_mapping(node, deep=deep))
 
     try:
@@ -127,18 +125,18 @@ def _yaml(text: str) -> Any:
             if nodes > MAX_NODES:
                 raise ValueError(f"it may have {MAX_NODES:,} values and names, and has more; write it as JSON")
             if isinstance(event, yaml.AliasEvent):
-                raise ValueError(f"*{event.anchor} repeats another place; write its content out")
+                raise ValueError(f"*{event.anchor} repeats another value; write it out")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise ValueError(f"it is nested more than {DEEPEST} deep")
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         return yaml.load(text, Loader=Loader)  # noqa: S506 -- a safe loader, made stricter
     except yaml.YAMLError as error:
-        raise ValueError(_tab(text, error) or str(error).replace('in "<unicode string>", ', "at ")) from None
-    except (AttributeError, KeyError, TypeError) as error:  # as the loader itself meets a tag that does not fit
-        raise ValueError(f"a value is not what its tag says: {error}") from None
+        raise ValueError(_describe_tab(text, error) or str(error).replace('in "<unicode string>", ', "at ")) from None
+    except (AttributeError, KeyError, TypeError) as error:  # raised by the loader for a tag that does not fit
+        raise ValueError(f"a value does not fit its tag: {error}") from None
 
 
-def _tab(text: str, error: Any) -> str:
+def _describe_tab(text: str, error: Any) -> str:
     """Return what to do about the tab that YAML failed at; empty if it failed at something else."""
     mark = getattr(error, "problem_mark", None)
     lines = text.splitlines()
@@ -147,7 +145,7 @@ def _tab(text: str, error: Any) -> str:
     return f"line {mark.line + 1} has a tab, and YAML is indented with spaces; write spaces instead of the tab"
 
 
-_READERS: dict[str, Callable[[str], Any]] = {"yaml": _yaml, "json": _json, "toml": tomllib.loads}
+_READERS: dict[str, Callable[[str], Any]] = {"yaml": _read_yaml, "json": _read_json, "toml": tomllib.loads}
 
 EXAMPLE = """\
 # A study: what may be served, what is measured, what to raise and what to hold.

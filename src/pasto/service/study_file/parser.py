@@ -229,11 +229,11 @@ def _order_columns(objective: Objective, metrics: Mapping[str, Metric]) -> tuple
 def _check_study(spec: StudySpec) -> None:
     """Refuse a file of which no study can be made, or that keeps more rounds open than a study can hold."""
     try:
-        study = spec.study(seed=0)
+        study = spec.build_study(seed=0)
     except PastoError as error:
         field = "ranges" if isinstance(error, MissingExtraError) else "learner"
         raise StudyFileError({field: f"cannot be used: {error}"}) from error
-    every, capacity = spec.rounds.every, spec.kept
+    every, capacity = spec.rounds.every, spec.remembered_policies
     count = len(study.candidates) if study.space is None else MAX_GROWN_CANDIDATES
     if every is not None and (waiting := math.ceil(spec.rounds.maturity / every) + 1) > capacity:
         raise StudyFileError(

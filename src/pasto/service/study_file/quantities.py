@@ -1,4 +1,4 @@
-"""A study's metrics and guardrails in the words of the statistics: columns, ranges and floors."""
+"""Quantities and stop levels of a study, as the statistics take them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pasto.service.study_file import StudySpec
 from pasto.service.study_file.spec import GuardrailSpec
 
 
-def quantities(spec: StudySpec) -> dict[str, Quantity]:
-    """Every metric by its columns, ratios as ratios.
+def build_quantities(spec: StudySpec) -> dict[str, Quantity]:
+    """Return every metric by its columns, ratios as ratios.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> quantities(read_spec(EXAMPLE, "yaml"))["like_rate"]
+    >>> build_quantities(read_spec(EXAMPLE, "yaml"))["like_rate"]
     Quantity(numerator=1, denominator=2)
     """
     places = {column.name: place for place, column in enumerate(spec.columns)}
@@ -25,43 +25,43 @@ def quantities(spec: StudySpec) -> dict[str, Quantity]:
     }
 
 
-def floors(spec: StudySpec) -> tuple[StopLevel, ...]:
-    """Where each guardrail's traffic is pulled, with the range its metric was given.
+def build_stop_levels(spec: StudySpec) -> tuple[StopLevel, ...]:
+    """Return the level at which each guardrail stops the study, with the range of its metric.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
-    >>> [(floor.name, floor.value, floor.relative) for floor in floors(read_spec(EXAMPLE, "yaml"))]
+    >>> [(level.name, level.value, level.relative) for level in build_stop_levels(read_spec(EXAMPLE, "yaml"))]
     [('like_rate', -0.05, True)]
     """
-    known = quantities(spec)
-    found = []
+    metric_quantities = build_quantities(spec)
+    stop_levels = []
     for rail in spec.guardrails:
         metric = spec.metrics[rail.metric]
         level = rail.stop_at
-        found.append(
+        stop_levels.append(
             StopLevel(
                 name=rail.name,
-                quantity=known[rail.metric],
+                quantity=metric_quantities[rail.metric],
                 value=level.number / 100.0 if level.relative else level.number,
                 relative=level.relative,
                 at_most=not rail.lower,
                 within=_range(metric.numerator),
                 denominator_within=None if metric.denominator is None else _range(metric.denominator),
-                basis=floor_basis(spec, rail),
+                basis=find_stop_basis(spec, rail),
             )
         )
-    return tuple(found)
+    return tuple(stop_levels)
 
 
-def floor_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
-    """Return what a floor in the metric's own units is judged against; None for a percentage.
+def find_stop_basis(spec: StudySpec, rail: GuardrailSpec) -> Basis | None:
+    """Return the basis on which a stop level in the metric's own units is judged; None for a percentage.
 
-    The control of the same rounds, if there is one. A level that is not above zero is not a share of anything, so
-    there whole days are judged, as in a study without a control.
+    The basis is the control of the same rounds, if there is one. A level that is not above zero cannot be a share
+    of the control, so whole days are judged, as in a study without a control.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> for text in (EXAMPLE, EXAMPLE.replace("stop_at: -5%", "stop_at: 0.01")):
     ...     spec = read_spec(text, "yaml")
-    ...     print(floor_basis(spec, spec.guardrails[0]))
+    ...     print(find_stop_basis(spec, spec.guardrails[0]))
     None
     control
     """

@@ -1,4 +1,4 @@
-"""A study file, read and checked: everything the running system needs to know of a study."""
+"""Study of a study file: its candidates, metrics, objective, guardrails, traffic and rounds."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from pasto.study.policy_history import count_remembered_policies
 
 @dataclass(frozen=True, slots=True)
 class GuardrailSpec:
-    """A guardrail's three numbers: where it is kept, what exploring may cost it, and where traffic is pulled."""
+    """Guardrail with its three numbers: the threshold, the loss budget and the stop level."""
 
     name: str
-    """As the objective names it."""
+    """Name in the objective."""
     metric: str
     at: GuardrailLevel
-    """The target where it is soft, the limit where it is hard."""
+    """Threshold: the target of a soft guardrail, the limit of a hard one."""
     lower: bool
     """True for at_least, False for at_most."""
     penalty: float | None
     """None makes it hard."""
     loss_budget: float | None
-    """How far the served policy may miss it while learning, in percent or in the metric's units as `at` is."""
+    """Distance by which the served policy may miss it while learning, in the units of `at`."""
     stop_at: GuardrailLevel
     """Level at which the study stops: the metric is surely on the wrong side of it."""
     tolerance: float
-    """How far beyond `at` the stop level lies if the file names none."""
+    """Distance from `at` to the stop level if the file names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficSpec:
-    """Who may be served what, as shares."""
+    """Shares of traffic."""
 
     control: float = 0.1
     """Of all units, held on the baseline to compare with."""
@@ -50,45 +50,45 @@ class TrafficSpec:
     min_share: float = 0.01
     """Of the learner's units, spread evenly over all candidates."""
     max_share: float | None = None
-    """The most that any candidate but the baseline may get of the learner's units."""
+    """The most that any candidate except the baseline may get of the learner's units."""
     new_candidate_share: float | None = None
-    """The most that a candidate nobody has measured may get of them."""
+    """The most that a candidate without any measurement may get of them."""
 
 
-LOOK_SECONDS = 3600.0
+PHASE_CHECK_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class RoundsSpec:
-    """When a round ends, and when it may be learned from."""
+    """Length of a round, and the times in which late events count."""
 
     every: float | None = 3600.0
-    """Seconds; None where exposures end it."""
+    """Length of a round in seconds; None if exposures end it."""
     exposures: int | None = None
     maturity: float = 0.0
     """Seconds that late events are waited for after a round's end."""
     accept_late: float = 0.0
-    """Seconds after that in which a learned round is still corrected by what comes."""
+    """Seconds after that in which late events still correct a learned round."""
 
     @property
-    def pace(self) -> float:
-        """Seconds between closes, or between looks at a phase if exposures end a round.
+    def interval_seconds(self) -> float:
+        """Seconds between closes, or between checks of a phase if exposures end a round.
 
-        >>> RoundsSpec(every=None, exposures=5000).pace
+        >>> RoundsSpec(every=None, exposures=5000).interval_seconds
         3600.0
         """
-        return self.every or LOOK_SECONDS
+        return self.every or PHASE_CHECK_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class StudySpec:
-    """One study as its file states it; built by `parse_spec`.
+    """Study as its file states it; built by `parse_spec`.
 
     >>> from pasto.service.study_file import EXAMPLE, read_spec
     >>> spec = read_spec(EXAMPLE, "yaml")
     >>> spec.name, len(spec.candidates), spec.objective.metrics
     ('feed', 9, ('watch_time', 'like_rate.numerator', 'like_rate.denominator'))
-    >>> spec.study(seed=7).control_share
+    >>> spec.build_study(seed=7).control_share
     0.1
     """
 
@@ -99,7 +99,7 @@ class StudySpec:
     baseline: Mapping[str, Value]
     metrics: Mapping[str, Metric]
     columns: tuple[Column, ...]
-    """What is measured: the objective's metrics in their order, then the others."""
+    """Columns that are measured: those of the objective in its order, then the others."""
     objective: Objective
     guardrails: tuple[GuardrailSpec, ...]
     traffic: TrafficSpec
@@ -107,44 +107,45 @@ class StudySpec:
     learner: Learner[Any]
     confidence: float
     expires_after: float
-    """Seconds after which a caller that hears nothing new goes back to the baseline."""
+    """Seconds after which a caller that gets nothing new goes back to the baseline."""
     document: dict[str, Any]
-    """The same as plain JSON, with every default written out."""
+    """Study file as plain JSON, with every default written out."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    """What is usable, but probably not what was meant."""
+    """Sentences on fields that can be used, and were probably meant otherwise."""
     source: TeamSource | None = None
-    """A team's own tables; None where events are sent to PASTO."""
+    """Tables of the team; None if events are sent to PASTO."""
     signed: bool = False
-    """Whether an exposure that is sent must be signed."""
+    """Exposures that are sent must be signed."""
 
     @property
     def covariates(self) -> tuple[Column, ...]:
-        """The columns that metrics are adjusted by, each once; the learner never sees them."""
-        found = (metric.covariate for metric in self.metrics.values())
-        return tuple(dict.fromkeys(column for one in found if one is not None for column in one.columns))
+        """Columns by which metrics are adjusted, each once; the learner does not use them."""
+        covariates = [metric.covariate for metric in self.metrics.values() if metric.covariate is not None]
+        return tuple(dict.fromkeys(column for covariate in covariates for column in covariate.columns))
 
     @property
-    def measured(self) -> tuple[Column, ...]:
-        """Every column that a round is measured in: `columns`, then the covariates."""
+    def measured_columns(self) -> tuple[Column, ...]:
+        """Columns that a round is measured in: `columns`, then the covariates."""
         return (*self.columns, *self.covariates)
 
     @property
-    def kept(self) -> int:
-        """Policies that a study of this kind keeps for rounds that are learned late; a continuous space grows."""
+    def remembered_policies(self) -> int:
+        """Number of policies that a study remembers for rounds that are learned late."""
         count = len(self.candidates) if isinstance(self.candidates, Candidates) else MAX_GROWN_CANDIDATES
         return count_remembered_policies(count)
 
     @property
-    def room(self) -> int:
-        """Rounds that may wait for late events while another is open, so that none is forgotten before it is learned.
+    def max_maturing_rounds(self) -> int:
+        """Number of rounds that may wait for late events while another is open.
 
-        Rounds that end by exposures ripen in fits and starts, and a close that learns from several at once publishes
-        a policy for each: those take places too.
+        More would be forgotten before they are learned. Rounds that end by exposures mature in bursts: a close that
+        learns from several publishes a policy for each, and those are remembered, too.
         """
-        return self.kept - 1 if self.rounds.every is not None else self.kept // 2 - 1
+        remembered = self.remembered_policies
+        return remembered - 1 if self.rounds.every is not None else remembered // 2 - 1
 
-    def study(self, seed: int) -> Study:
-        """A new study of this kind, nothing learned yet."""
+    def build_study(self, seed: int) -> Study:
+        """Return a new study that has not learned anything."""
         return Study(
             self.candidates,
             self.objective,

@@ -1,4 +1,4 @@
--- Words behind a dollar sign stand for what each kind of database calls them: see schema.py.
+-- Words after a dollar sign are replaced by those of each dialect: see schema.py.
 
 CREATE TABLE meta (
     name $name PRIMARY KEY,
