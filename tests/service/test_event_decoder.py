@@ -27,7 +27,7 @@ def test_an_array_an_object_and_lines_read_alike() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({**SHOWN, "propensity": 1e-6}, "propensity is no field of an event; leave it out: propensities are looked up"),
+    ({**SHOWN, "propensity": 1e-6}, "propensity is no field of an event; leave it out: propensities are computed"),
     ({**SHOWN, "arm": "learner"}, "arm is no field"),
     ({**SHOWN, "id": ""}, "id: .*an id has 1 to 128 characters"),
     ({**SHOWN, "id": "x" * 129}, "id: .*an id has 1 to 128 characters"),
