@@ -94,13 +94,13 @@ def test_books_read_bit_by_bit_equal_books_read_at_once(learning: Service, traff
     for _ in range(4):
         events = traffic(learning, 40)
         _send(learning, events[:60] + late)
-        bit_by_bit.shown(names, ["watch", "likes"])
+        bit_by_bit.summarize(names, ["watch", "likes"])
         late = events[60:]
         learning.close_round("feed", who="ann")
-        bit_by_bit.shown(names, ["watch", "likes"])
+        bit_by_bit.summarize(names, ["watch", "likes"])
     _send(learning, late)
-    shown = bit_by_bit.shown(names, ["watch", "likes"])
-    assert shown == EventLedger(learning.store, number).shown(names, ["watch", "likes"])
+    shown = bit_by_bit.summarize(names, ["watch", "likes"])
+    assert shown == EventLedger(learning.store, number).summarize(names, ["watch", "likes"])
     assert shown["events"]["exposures"] == 160
 
 
@@ -141,14 +141,14 @@ def test_a_close_that_was_slow_to_be_written_hides_no_late_event(learning: Servi
     mark = store.read_high_water(number)
     _send(learning, events[40:])
     ledger = EventLedger(store, number)
-    ledger.shown([], [])  # reads up to a later event than the close that is on its way has seen
+    ledger.summarize([], [])  # reads up to a later event than the close that is on its way has seen
     real = store.read_high_water
     store.read_high_water = lambda study: mark  # type: ignore[method-assign]
     learning.close_round("feed", who="ann")
     store.read_high_water = real  # type: ignore[method-assign]
     versioned = sum("version" in event or event["name"] == "like" for event in events[40:])
-    assert ledger.shown([], [])["late"]["events"] == versioned
-    assert EventLedger(store, number).shown([], [])["late"]["events"] == versioned
+    assert ledger.summarize([], [])["late"]["events"] == versioned
+    assert EventLedger(store, number).summarize([], [])["late"]["events"] == versioned
 
 
 def test_books_read_in_many_parts_are_the_same_books(
@@ -162,11 +162,11 @@ def test_books_read_in_many_parts_are_the_same_books(
     _send(learning, traffic(learning, 40))
     learning.close_round("feed", who="ann")
     _send(learning, numbered[60:])
-    whole = EventLedger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"])
+    whole = EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"])
     assert whole["late"]["events"] > 0
     monkeypatch.setattr("pasto.service.event_ledger.SPAN", 7)
     monkeypatch.setattr("pasto.service.event_ledger.AT_ONCE", 1)
-    assert EventLedger(learning.store, number).shown(["a", "b", "c", "d"], ["watch", "likes"]) == whole
+    assert EventLedger(learning.store, number).summarize(["a", "b", "c", "d"], ["watch", "likes"]) == whole
 
 
 def test_books_go_on_from_their_note_and_read_nothing_twice(
@@ -177,7 +177,7 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
     _send(learning, [{**event, "source": "web-1", "sequence": place} for place, event in enumerate(first[:60])])
     learning.close_round("feed", who="ann")
     names = (["a", "b", "c", "d"], ["watch", "likes"])
-    EventLedger(store, number).shown(*names)
+    EventLedger(store, number).summarize(*names)
     assert store.read_cache(f"books/{number}") is None  # too little for a note
     monkeypatch.setattr("pasto.service.event_ledger.NOTED_ROUNDS", 1)
     EventLedger(store, number).keep_up()
@@ -192,10 +192,10 @@ def test_books_go_on_from_their_note_and_read_nothing_twice(
         return read(study, after=after, limit=limit)
 
     monkeypatch.setattr(store, "list_closes", closes)
-    noted = EventLedger(store, number).shown(*names)
+    noted = EventLedger(store, number).summarize(*names)
     assert min(asked) == 1
     store.write_cache(f"books/{number}", EventCounts(until=10**9).text())  # of a store that has lost events since
-    assert EventLedger(store, number).shown(*names) == noted
+    assert EventLedger(store, number).summarize(*names) == noted
     assert min(asked) == 0
     assert noted["late"]["events"] > 0
 
@@ -208,7 +208,7 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     _send(learning, first[:60])
     learning.close_round("feed", who="ann")
     _send(learning, first[60:] + traffic(learning, 40))
-    whole = EventLedger(learning.store, number).shown([], [])
+    whole = EventLedger(learning.store, number).summarize([], [])
     ledger, read = EventLedger(learning.store, number), EventLedger._rows
     asked: list[str] = []
 
@@ -221,8 +221,8 @@ def test_books_that_could_not_be_read_to_the_end_count_nothing_twice(
     monkeypatch.setattr(EventLedger, "_rows", fail)
     for _ in range(3):
         with pytest.raises(StoreError):
-            ledger.shown([], [])
-    assert ledger.shown([], []) == whole
+            ledger.summarize([], [])
+    assert ledger.summarize([], []) == whole
     assert whole["late"]["events"] > 0
 
 

@@ -90,8 +90,10 @@ class EventLedger:
         """Up to which close and event a note is in the store."""
         self._lock = Lock()
 
-    def shown(self, names: Sequence[str], columns: Sequence[str], record: SenderRecord | None = None) -> dict[str, Any]:
-        """Bring the books up to date and show them; `record` has the senders of rounds that were learned."""
+    def summarize(
+        self, names: Sequence[str], columns: Sequence[str], record: SenderRecord | None = None
+    ) -> dict[str, Any]:
+        """Count new events and return all counts; `record` has the senders of rounds that were learned."""
         with self._lock:
             books = self._refresh()
             return {

@@ -135,7 +135,7 @@ class ReportBuilder:
     def _count_events(self, snapshot: StudySnapshot) -> AccountingReport:
         row, spec, names = snapshot.row, snapshot.spec, candidate_names(snapshot)
         record = snapshot.compute_once("senders", lambda: read_record(self._store, row.number, row.round - 1))
-        counts = self._ledger(row.number).shown(names, [column.name for column in spec.columns], record)
+        counts = self._ledger(row.number).summarize(names, [column.name for column in spec.columns], record)
         departures = [] if record is None else describe_departures(spec, record, names)
         return msgspec.convert({**counts, "departures": departures}, AccountingReport)
 
